@@ -145,8 +145,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "profile", Kind.TEXT, "auto", "--profile",
-        "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`. `auto`: detected from the "
-        "keys and the algorithm; `none`: no profile.",
+        "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected "
+        "from the keys and the algorithm; `none`: no profile.",
         example="moe,gspo",
     ),
     Setting(

@@ -98,7 +98,7 @@ class PageScreen(Screen[None]):
         self.page = page
         self._host = host
         filter_keys = (Where.FILTER,) if self.has_filter else ()
-        self._groups = (*filter_keys, page.where, *page.also) if page.where is not None else filter_keys
+        self._groups = (*filter_keys, *page.where)
         self._keys: dict[bool, KeyNames] = {}
         bind(self, [binding for where in self._groups for binding in BINDINGS[where]])
         update_by_cells(self)

@@ -350,7 +350,7 @@ def sigma_text(score: float) -> str:
 class ChangePage(Page):
     """What changed around the step on the screen: every key, by how far it moved."""
 
-    where = Where.TABLE
+    where = (Where.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "What changed around this step: every logged key, ranked by how far its values from this step on lie outside "

@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
@@ -356,8 +356,7 @@ def _age(entry: RunEntry) -> str:
 class ComparePage(Page):
     """Marked runs beside each other."""
 
-    where = Where.COMPARE
-    also: ClassVar[Sequence[Where]] = (Where.TABLE,)
+    where = (Where.COMPARE, Where.TABLE)
     help = (
         "The runs that were marked in the list of runs: what each has reached, one metric of all of them in a chart, "
         "and for each where it first differs from the baseline run beyond the noise of both. {metric-after} shows the "

@@ -17,7 +17,7 @@ from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Piece, Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Kind, Table, paint_table
+from rltop.rows.table import Cell, Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.run.past import outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
@@ -80,20 +80,23 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
     """
     family: Column[_Told] = Column(
         "family", lambda one: (Label.of(one.event.family).display, "dim"), Kind.NAME, least=11, most=14, priority=2,
-        is_steady=True,
+        is_steady=True, sort=lambda one: one.event.family,
     )  # fmt: skip
     return (
         Column(
             "step", lambda one: (units.step(one.event.step), "cursor" if one.is_here else "value"), least=_LEAST_STEP,
             sort=lambda one: one.event.step,
         ),
-        Column("rule", lambda one: (one.event.rule, "dim"), least=3, is_right=False, sort=lambda one: one.event.rule),
+        Column("rule", lambda one: (one.event.rule, "dim"), Kind.NAME, least=3, sort=lambda one: one.event.rule),
         *((family,) if has_family else ()),
         Column(
-            "", lambda one: (_EVENT_WORDS[one.event.state], one.role), least=9, priority=1, is_right=False,
+            "event", lambda one: (_EVENT_WORDS[one.event.state], one.role), least=9, priority=1, is_right=False,
             sort=lambda one: one.event.level,
         ),
-        Column("what happened", _words, Kind.TEXT, least=_LEAST_WORDS, lines=lines, gap=1),
+        Column(
+            "what happened", _words, Kind.TEXT, least=_LEAST_WORDS, lines=lines, gap=1,
+            sort=lambda one: one.event.message,
+        ),
     )  # fmt: skip
 
 
@@ -137,7 +140,7 @@ LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
 
 _LANE_CELLS = 13
 _MOST_LANES = 14
-_FIXED_ROWS = 4
+_FIXED_ROWS = 5
 
 
 class EventFilter(Struct):
@@ -203,9 +206,10 @@ class Timeline(Struct):
 
     Attributes:
         wanted: the filter.
+        sorting: the order of the list; None: newest first.
         seen: how many events the log had when this was made.
         at: the step of the time cursor when this was made.
-        numbers: which events of the log pass, newest first.
+        numbers: which events of the log pass, in that order.
         lanes: by family, the one that began first on top.
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
@@ -217,6 +221,7 @@ class Timeline(Struct):
     """
 
     wanted: EventFilter
+    sorting: Sorting | None
     seen: int
     at: int | None
     numbers: tuple[int, ...]
@@ -235,14 +240,20 @@ class Timeline(Struct):
             return None
         return self.steps[number] if event.stream else event.step
 
-    def is_for(self, snapshot: Snapshot, wanted: EventFilter) -> bool:
-        """Does it still fit the run and the filter?"""
-        now = (len(snapshot.events), wanted, snapshot.at_step, snapshot.stream.last_step or 0)
-        return self.stream is snapshot.stream and (self.seen, self.wanted, self.at, self.newest) == now
+    def is_for(self, snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> bool:
+        """Does it still fit the run, the filter and the order?"""
+        now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
+        return self.stream is snapshot.stream and (self.seen, self.wanted, self.sorting, self.at, self.newest) == now
 
 
-def build_timeline(snapshot: Snapshot, wanted: EventFilter) -> Timeline:
-    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
+def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> Timeline:
+    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked.
+
+    Args:
+        snapshot: the run.
+        wanted: which events are shown.
+        sorting: the order of the list; None: newest first.
+    """
     events = snapshot.events
     families = tuple(dict.fromkeys(event.family for event in events))
     lanes: dict[str, Lane] = {}
@@ -269,11 +280,13 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter) -> Timeline:
     begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
     # Before a restart the run may have come farther.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
+    listed = [_told(events[number], number) for number in reversed(numbers)]
     return Timeline(
         wanted,
+        sorting,
         len(events),
         snapshot.at_step,
-        tuple(reversed(numbers)),
+        tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
         tuple(lanes.values()),
         families,
         begin,
@@ -380,7 +393,8 @@ def paint_timeline(
     rows = fill(rows, height - 1)
     left = [f"{units.count(hidden)} less severe {'family' if hidden == 1 else 'families'} not shown"] if hidden else []
     below = len(timeline.numbers) - top - room
-    left += [f"{units.count(below)} earlier {'event' if below == 1 else 'events'} below"] if below > 0 else []
+    which = "earlier" if timeline.sorting is None else "more"
+    left += [f"{units.count(below)} {which} {'event' if below == 1 else 'events'} below"] if below > 0 else []
     return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
 
 
@@ -455,7 +469,7 @@ def _role_of(firing: Firing) -> str:
 def _paint_list(
     snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """The events of these numbers, newest first; each leads to its step."""
+    """The events of these numbers under their heads; each leads to its step."""
     at, muted = snapshot.at_step, snapshot.verdicts.muted
     told = [
         _told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
@@ -469,21 +483,24 @@ def _paint_list(
         event_columns(has_family=width >= _WITH_FAMILY),
         told,
         target=lambda one: Target(TargetKind.EVENT, one.event.rule, one.number),
+        sorting=timeline.sorting,
+        is_sortable=True,
         sign=sign,
     )
-    return paint_table(table, width, glyphs, has_head=False)
+    return paint_table(table, width, glyphs)
 
 
 class EventsPage(ListPage):
     """Every event of the run: lanes on the step axis, and the list of them with a filter."""
 
-    where = Where.TIMELINE
+    where = (Where.TIMELINE, Where.TABLE)
     filter_hint = "filter by rule, family or message"
     help = (
         "All events of the run. Top: one lane per rule family over the steps, with a bar from where an alert was "
         "raised to where it recovered, solid where it was critical. Below: the events, newest first; {open} goes to "
         "the step of an event, {open} again opens its alert there, {live} returns to live. Events on steps that were "
-        "redone after a restart are dim. {find} filters by text, {family} by family, {level} by level."
+        "redone after a restart are dim. {find} filters by text, {family} by family, {level} by level; {sort} sorts "
+        "by the next column."
     )
 
     def __init__(self) -> None:
@@ -499,10 +516,10 @@ class EventsPage(ListPage):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lanes, and the events around the chosen one."""
         timeline = self._timeline
-        if timeline is None or not timeline.is_for(moment.snapshot, self._wanted):
+        if timeline is None or not timeline.is_for(moment.snapshot, self._wanted, self.sorting):
             if timeline is not None and timeline.stream is not moment.run.stream:
                 self._chosen, self._at = None, 0
-            timeline = self._timeline = build_timeline(moment.snapshot, self._wanted)
+            timeline = self._timeline = build_timeline(moment.snapshot, self._wanted, self.sorting)
         self._events = moment.run.events
         self._settle(timeline)
         room = list_rows(timeline, height)

@@ -336,7 +336,7 @@ PAN_SHARE = 0.25
 class MetricPage(Page):
     """One metric: a large chart, its numbers, what it means, and its relatives."""
 
-    where = Where.CHART
+    where = (Where.CHART,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "

@@ -472,7 +472,7 @@ _TITLE_ROWS = 1
 class MetricsPage(ListPage):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
-    where = Where.METRICS
+    where = (Where.METRICS,)
     filter_hint = "filter by key, title or name"
     help = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "

@@ -70,12 +70,8 @@ class Page(ABC):
     help: ClassVar[str] = ""
     """What the page shows, for the help page; `{open}` stands for the key of that action."""
 
-    where: ClassVar[Where | None] = None
-    """The keys of its own, a group of the key table; each reaches `on` by its id."""
-
-    also: ClassVar[Sequence[Where]] = ()
-    """Further groups of keys that it has."""
-
+    where: ClassVar[Sequence[Where]] = ()
+    """The keys of its own, groups of the key table; each reaches `on` by its id."""
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
 

@@ -217,7 +217,7 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
 class RanksPage(Page):
     """Which rank makes the others wait, stage by stage."""
 
-    where = Where.TABLE
+    where = (Where.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "

@@ -454,7 +454,7 @@ LOW_ROWS = 16
 class RolloutPage(Page):
     """A page about completions; its neighbours are a key away."""
 
-    where = Where.ROLLOUTS
+    where = (Where.ROLLOUTS,)
 
     def face(self, moment: Moment) -> Hashable:
         """What came from the dump since the page was painted."""

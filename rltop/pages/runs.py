@@ -426,8 +426,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
 class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
-    where = Where.RUNS
-    also: ClassVar[Sequence[Where]] = (Where.TABLE,)
+    where = (Where.RUNS, Where.TABLE)
     filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 -word"
     tells_counts: ClassVar[bool] = True
     help = (

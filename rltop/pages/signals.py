@@ -457,7 +457,7 @@ def _bounded(value: float, signal: Signal) -> float:
 
 
 def band_text(snapshot: Snapshot, band: Band) -> str:
-    """The band at a step in a few cells: `12…2,048`, `…2,048` where only one edge is logged, `±0.31` for a spread."""
+    """The band at a step in a few cells: `12…2,048`, `max 2,048` of one edge alone, `±0.31` for a spread."""
     unit = band.main.metric.unit
     if band.low is None and band.high is None and band.spread is not None:
         middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
@@ -483,6 +483,8 @@ def _span_text(low: float | None, high: float | None, unit: Unit) -> str:
         return ""
     if first[1] and last[1] and first[1] != last[1]:
         return f"{' '.join(first)}…{' '.join(last)}"
+    if low is None or high is None:
+        return f"min {first[0]}" if high is None else f"max {last[0]}"
     return f"{first[0]}…{last[0]}"
 
 

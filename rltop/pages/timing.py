@@ -303,7 +303,7 @@ _BESIDES = 9
 class TimingPage(Page):
     """Where the time of a step went, stage by stage, and which stage explains a slow-down."""
 
-    where = Where.TABLE
+    where = (Where.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "

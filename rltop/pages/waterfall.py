@@ -14,6 +14,7 @@ from rltop.model import Label, SpanKind, Unit
 from rltop.pages.stages import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, share_text
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import UNICODE, Glyphs
+from rltop.rows.names import told_apart
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width
@@ -179,7 +180,7 @@ LONGER = "stages longer than the logged step time"
 LONGER_SHORT = "longer than step"
 
 _LEAST_WIDTH = 64
-_NAME, _LONG_NAME, _SHORT_NAME = 17, 31, 11
+_SHORT_NAME, _NAME, _MIDDLE_NAME, _LONG_NAME = 11, 17, 24, 31
 _NUMBERS = 9 + 6
 STRIP_LABEL = 17
 NAMED = 3
@@ -280,7 +281,8 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
     has_delta = width >= 100 and any(stage.median_s is not None for stage in stages)
     right = (10 if has_delta else 0) + (10 if has_tokens else 0)
     longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
-    name = min(max(_NAME, longest), _LONG_NAME) if width >= 110 else _NAME if width >= 56 else _SHORT_NAME
+    most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
+    name = min(max(_NAME, longest), most) if width >= 56 else _SHORT_NAME
     bar_at = 2 + name + 2 + _NUMBERS + 2
     bar_width = max(1, width - bar_at - right - 1)
     columns = []
@@ -290,9 +292,9 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
         columns.append((bar_at + bar_width + 1 + (10 if has_delta else 0) + 1, "ms/token"))
     rows = [paint_title(view, width, glyphs, columns or [(width, "")])]
     axis = max([view.total_s, *(s.start_s + s.duration_s for s in view.stages if not s.is_outside)])
-    for stage in stages:
+    for stage, shown in zip(stages, _names(stages, name - 1), strict=True):
         builder = RowBuilder(width, glyphs)
-        _paint_name(builder, stage, name, glyphs)
+        _paint_name(builder, stage, shown, name, glyphs)
         if stage.is_outside:
             builder.to(bar_at).add(clip("between steps", bar_width), "dim")
         else:
@@ -331,11 +333,19 @@ def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
     return [stage for stage in stages if stage.depth == 0 or id(stage) in kept_ids], []
 
 
-def _paint_name(builder: RowBuilder, stage: Stage, width: int, glyphs: Glyphs) -> None:
-    indent = "  " * min(stage.depth, 3)
-    mark = f"{BESIDE} " if stage.kind is SpanKind.OVERLAPPING else ""
+def _names(stages: Sequence[Stage], cells: int) -> list[str]:
+    """The names of stages, indented by depth; what tells two of one depth apart survives where they are cut."""
+    before = ["  " * min(one.depth, 3) + (f"{BESIDE} " if one.kind is SpanKind.OVERLAPPING else "") for one in stages]
+    fitted = {}
+    for indent in set(before):
+        names = [one.name.display for one, its in zip(stages, before, strict=True) if its == indent]
+        fitted[indent] = iter(told_apart(names, max(1, cells - cell_width(indent))))
+    return [indent + next(fitted[indent]) for indent in before]
+
+
+def _paint_name(builder: RowBuilder, stage: Stage, name: str, width: int, glyphs: Glyphs) -> None:
     role = "dim" if stage.kind is SpanKind.OTHER or stage.depth or stage.is_outside else "text"
-    builder.add("   ").left(f"{indent}{mark}{stage.name}", width - 1, role).add(" ")
+    builder.add("   ").left(name, width - 1, role).add(" ")
     builder.add(glyphs.rise if stage.is_risen else " ", "warn")
     builder.right(units.duration(stage.duration_s), 9, "value" if not stage.depth else "dim")
     builder.right("" if stage.is_outside else share_text(stage.share), 6, "unit")

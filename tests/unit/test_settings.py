@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.errors import ConfigError
+from rltop.rules.profiles import PROFILES
 from rltop.settings import BY_NAME, SETTINGS, Kind, add_flags, gather, toml_text
 
 
@@ -164,3 +166,8 @@ def test_no_environment_breaks_anything_but_with_a_config_error(environ: dict[st
         assert error.hint
     else:
         assert set(found.values) == set(BY_NAME)
+
+
+def test_the_help_of_the_profile_names_every_profile() -> None:
+    (setting,) = [one for one in SETTINGS if one.name == "profile"]
+    assert set(re.findall(r"`(\w+)`", setting.help)) == {*PROFILES, "auto", "none"}

@@ -11,6 +11,7 @@ import pytest
 from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from screens import RECORDED, session_over
 
 from rltop.model import Action, Advice, Event, EventState, Evidence, Incident, Level, Unit, VerdictState
 from rltop.pages.badges import build_badges
@@ -23,6 +24,7 @@ from rltop.pages.runs import read_entry
 from rltop.pages.signals import baseline_of, read_signal, signal_of
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict
+from rltop.pages.waterfall import BESIDE
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row, TargetKind
 from rltop.run.snapshot import Snapshot
@@ -300,6 +302,15 @@ def test_a_past_verdict_is_the_one_of_the_time(run: FakeRun) -> None:
     assert view.verdict.headline == "answers are 1.6× as long as at the start, as of step 1,165"
     begun = build_verdict(Snapshot(run, 1165), "T2").verdict
     assert begun is not None and begun.headline == "answers are 1.6× as long as at the start"
+
+
+@pytest.mark.parametrize("width", [56, 80, 100])
+def test_stages_whose_names_begin_alike_are_told_apart(width: int) -> None:
+    session = session_over(RECORDED)
+    session.drain()
+    rows = paint_timing(build_timing_page(Snapshot(session.runs[0])), width, 40, UNICODE)
+    names = [line.split("  ")[2] for line in text_of(rows).splitlines() if BESIDE in line]
+    assert len(names) == len(set(names)) == 6, names
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])

@@ -6,9 +6,10 @@ import pytest
 
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.chart import read_markers
-from rltop.pages.events import EventFilter, Firing, build_timeline, lane_rows, list_rows, paint_timeline
+from rltop.pages.events import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import TargetKind
+from rltop.rows.table import Sorting, heads_of
 from rltop.rows.widths import cell_width
 from rltop.run.past import outlived
 from rltop.run.snapshot import Snapshot
@@ -143,13 +144,38 @@ def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
     assert "explorer: it happened" in text_of(run)
 
 
+def test_the_list_is_sorted_by_any_head_and_says_which() -> None:
+    snapshot = Snapshot(run_with(LOG))
+    heads = {
+        one.head: one
+        for one in heads_of(paint_timeline(snapshot, build_timeline(snapshot, EVERYTHING), 0, 120, 40, UNICODE))
+    }
+    assert list(heads) == ["step", "rule", "family", "event", "what happened"]
+    for head, numbers in (("rule", (3, 2, 1, 0, 5, 4)), ("step", (5, 4, 3, 2, 1, 0)), ("event", (4, 2, 1, 5, 0, 3))):
+        timeline = build_timeline(snapshot, EVERYTHING, heads[head])
+        assert timeline.numbers == numbers, head
+        assert any(f"▼{head}" in row or f"▲{head}" in row for row in painted(snapshot, timeline)), head
+    assert build_timeline(snapshot, EventFilter(family="gradient"), Sorting("step", is_falling=False)).numbers == (
+        0,
+        1,
+        2,
+        5,
+    )
+
+
+def painted(snapshot: Snapshot, timeline: Timeline) -> list[str]:
+    return [
+        "".join(piece.text for piece in row.line) for row in paint_timeline(snapshot, timeline, 0, 120, 40, UNICODE)
+    ]
+
+
 def test_only_what_is_in_view_is_painted() -> None:
     log = [event(i % 5000, "O1", "gradient", Level.WARN, FACT, f"number {i}") for i in range(5000)]
     run = run_with(log, 5000)
     timeline = build_timeline(Snapshot(run), EventFilter())
     rows = paint_timeline(Snapshot(run), timeline, 4000, 100, 30, UNICODE)
     assert len(rows) == 30
-    targets = [hot.target for row in rows for hot in row.links]
+    targets = [hot.target for row in rows for hot in row.links if hot.target.kind is TargetKind.EVENT]
     assert len(targets) == list_rows(timeline, 30)
     assert targets[0].kind is TargetKind.EVENT
     assert log[targets[0].step or 0].message == "number 999"
