@@ -35,7 +35,7 @@ Painter = Callable[[int, int], Sequence[Row]]
 
 
 class RowView(Widget, can_focus=True):
-    """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
+    """Draws `rows`; Enter posts `Opened`, moving posts `Selected`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
@@ -45,7 +45,7 @@ class RowView(Widget, can_focus=True):
         self._styles_of = RoleStyles(palette)
         self._paint = paint
         self._painted_for = Size(0, 0)
-        self._rows: Sequence[Row] = ()
+        self.rows: Sequence[Row] = ()
         self._top = 0
         self._selection = Selection()
         self._strips: dict[int, Strip] = {}
@@ -56,15 +56,10 @@ class RowView(Widget, can_focus=True):
         return self._selection.target
 
     @property
-    def rows(self) -> Sequence[Row]:
-        """What is being drawn."""
-        return self._rows
-
-    @property
     def selected_row(self) -> Row | None:
         """The row that the selection is in."""
         spot = self._selection.spot
-        return None if spot is None else self._rows[spot.y]
+        return None if spot is None else self.rows[spot.y]
 
     @property
     def top(self) -> int:
@@ -74,7 +69,7 @@ class RowView(Widget, can_focus=True):
     @property
     def below(self) -> int:
         """How many rows there are under the last visible one."""
-        return max(0, len(self._rows) - self._top - self.size.height)
+        return max(0, len(self.rows) - self._top - self.size.height)
 
     def draw(self) -> list[Region]:
         """Paint with what is known now; the regions that have changed are returned."""
@@ -89,8 +84,8 @@ class RowView(Widget, can_focus=True):
         Returns:
             The regions that were marked for repainting, in cells of this widget.
         """
-        old_rows, old_top, old_spot, old_target = self._rows, self._top, self._selection.spot, self.target
-        self._rows = rows
+        old_rows, old_top, old_spot, old_target = self.rows, self._top, self._selection.spot, self.target
+        self.rows = rows
         self._selection.update(rows)
         self._top = min(self._top, self._last_top())
         if old_top != self._top:
@@ -131,7 +126,7 @@ class RowView(Widget, can_focus=True):
     def _strip(self, y: int) -> Strip:
         spot = self._selection.spot
         link = spot.link if spot is not None and spot.y == y and self.has_focus else None
-        return _strip_of(_line(self._rows, y), link, self._styles_of, self.size.width)
+        return _strip_of(_line(self.rows, y), link, self._styles_of, self.size.width)
 
     def settle(self) -> None:
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
@@ -139,9 +134,9 @@ class RowView(Widget, can_focus=True):
             return
         self._painted_for = self.size
         old, below = self.target, self.below
-        self._rows = self._paint(*self.size)
+        self.rows = self._paint(*self.size)
         self._strips.clear()
-        self._selection.update(self._rows)
+        self._selection.update(self.rows)
         self._top = min(self._top, self._last_top())
         if old is not None:
             self._follow()
@@ -149,7 +144,7 @@ class RowView(Widget, can_focus=True):
             self.post_message(Selected(self.target))
 
     def _last_top(self) -> int:
-        return max(0, len(self._rows) - max(1, self.size.height))
+        return max(0, len(self.rows) - max(1, self.size.height))
 
     def _repaint(self, regions: Sequence[Region]) -> None:
         if not regions:
@@ -263,7 +258,7 @@ class RowView(Widget, can_focus=True):
         """Select the cell that was clicked, and open it at the second click; the head of a table at the first."""
         event.stop()
         was, y = self._selection.spot, self._top + event.y
-        for start, stop, target in (self._rows[y] if y < len(self._rows) else _EMPTY).links:
+        for start, stop, target in (self.rows[y] if y < len(self.rows) else _EMPTY).links:
             if target.kind is TargetKind.HEAD and start <= event.x < stop:
                 self.post_message(Opened(target))
                 return

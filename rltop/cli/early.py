@@ -60,7 +60,15 @@ class _Once:
 
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
-    """The overview of the newest rows; empty if they cannot be read without earlier ones."""
+    """The overview of the newest rows; empty if they cannot be read without earlier ones.
+
+    Args:
+        found: the file.
+        config: how it is read.
+        clock: for ages.
+        width: cells.
+        height: rows.
+    """
     kind = found.kind or JSONL
     last = last_rows(kind, FIRST_ROWS)
     if found.awaits or last is None:
@@ -73,7 +81,15 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
 
 
 def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
-    """The last rows of a file as a run whose history has not been read."""
+    """The last rows of a file as a run whose history has not been read.
+
+    Args:
+        found: the file.
+        kind: its format.
+        last: how many rows, and how they are found.
+        config: how it is read.
+        clock: for ages.
+    """
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps

@@ -393,7 +393,15 @@ def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
 def add_rail(
     builder: RowBuilder, markers: Sequence[Marker], cells: int, cell_of: Callable[[int], int | None], glyphs: Glyphs
 ) -> RowBuilder:
-    """Write the signs into `cells` cells; what happens all the time is left to the legend."""
+    """Write the signs into `cells` cells; what happens all the time is left to the legend.
+
+    Args:
+        builder: the row, as far as it is written.
+        markers: what happened.
+        cells: of the rail.
+        cell_of: the cell of a step; None outside.
+        glyphs: the signs to draw with.
+    """
     rail: list[Marker | None] = [None] * cells
     crowded = _crowded(markers, cells)
     for marker in markers:

@@ -92,7 +92,15 @@ def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None
 def paint_completions(
     view: CompletionsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
 ) -> list[Row]:
-    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions."""
+    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions.
+
+    Args:
+        view: what to paint.
+        width: cells.
+        height: rows; None: as many as it takes.
+        glyphs: the signs to draw with.
+        is_low: the screen is low: most of the lines above the completions are left out.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     group = view.group

@@ -282,20 +282,10 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
     listed = [_told(events[number], number) for number in reversed(numbers)]
     return Timeline(
-        wanted,
-        sorting,
-        len(events),
-        snapshot.at_step,
+        wanted, sorting, len(events), snapshot.at_step,
         tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
-        tuple(lanes.values()),
-        families,
-        begin,
-        max(end, reach),
-        end,
-        old,
-        steps,
-        snapshot.stream,
-    )
+        tuple(lanes.values()), families, begin, max(end, reach), end, old, steps, snapshot.stream,
+    )  # fmt: skip
 
 
 class _Calendar:
@@ -369,7 +359,17 @@ def paint_timeline(
     snapshot: Snapshot, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs,
     keys: KeyNames = NO_KEYS,
 ) -> list[Row]:  # fmt: skip
-    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
+    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on.
+
+    Args:
+        snapshot: the run at a step.
+        timeline: its events.
+        top: number in the list of the first event that is painted.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+        keys: as they are bound now.
+    """
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     rows = [_paint_title(snapshot, timeline, width, glyphs)]

@@ -64,7 +64,7 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
         # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
         has_read = snapshot.counts.rows or snapshot.counts.no_step_lines
         reason = "" if has_read else snapshot.counts.first_bad_reason
-        what = f"; {reason}" if reason else ", none with a number"
+        what = f"; {reason}" if reason else ", none with a step and a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
     share = None

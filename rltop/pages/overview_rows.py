@@ -68,7 +68,12 @@ def paint_overview(
 ) -> list[Row]:
     """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes).
 
-    `has_counts` is off where what was not understood is shown elsewhere.
+    Args:
+        view: what to paint.
+        width: cells.
+        height: rows; None: as many as it takes.
+        glyphs: the signs to draw with.
+        has_counts: say what was not understood; off where that is shown elsewhere.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)

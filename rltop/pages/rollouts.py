@@ -239,7 +239,15 @@ def number_or_dash(value: float | None) -> str:
 def paint_rollouts(
     view: RolloutsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
 ) -> list[Row]:
-    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
+    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups.
+
+    Args:
+        view: what to paint.
+        width: cells.
+        height: rows; None: as many as it takes.
+        glyphs: the signs to draw with.
+        is_low: the screen is low: most of the lines above the groups are left out.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]

@@ -308,7 +308,16 @@ def read_spark(
     is_threshold: bool = False,
     cadence: int | None = None,
 ) -> SparkData:
-    """The line of a signal over the whole run, up to the cursor if there is one."""
+    """The line of a signal over the whole run, up to the cursor if there is one.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose line.
+        columns: points of the line; 0: none.
+        reference: a value to draw as a level, in the unit of the metric.
+        is_threshold: that value is a threshold, not a baseline.
+        cadence: steps between two values; None: that of the rows.
+    """
     stream, at = snapshot.stream, snapshot.at_step
     first, last = stream.first_step, snapshot.step
     if not columns or first is None or last is None or last < first:

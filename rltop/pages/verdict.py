@@ -116,7 +116,15 @@ def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
 def paint_verdict(
     view: VerdictView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS
 ) -> list[Row]:
-    """Paint the page from the top; what does not fit is cut off below."""
+    """Paint the page from the top; what does not fit is cut off below.
+
+    Args:
+        view: what to paint.
+        width: cells.
+        height: rows; None: as many as it takes.
+        glyphs: the signs to draw with.
+        keys: as they are bound now, for what the page says of them.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     verdict = view.verdict

@@ -102,7 +102,15 @@ def applies_to(spec: RuleSpec) -> str:
 def rule_rows(
     spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs, profiles: Sequence[str] = ()
 ) -> list[Row]:
-    """Everything about a rule apart from a run; thresholds under `profiles`."""
+    """Everything about a rule apart from a run; thresholds under `profiles`.
+
+    Args:
+        spec: the rule.
+        options: what the user says about rules.
+        width: cells.
+        glyphs: the signs to draw with.
+        profiles: names of the profiles whose thresholds hold.
+    """
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
     if not options.is_enabled(spec.id, profiles):
@@ -247,7 +255,16 @@ def explain_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """A rule explained, and with a run what it found there; lines of text without a last newline."""
+    """A rule explained, and with a run what it found there; lines of text without a last newline.
+
+    Args:
+        spec: the rule.
+        options: what the user says about rules.
+        snapshot: the run at a step; None: the rule alone.
+        use_color: write escape codes.
+        is_ascii: write ASCII only.
+        width: cells of a line.
+    """
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
     if snapshot is not None:
@@ -263,7 +280,15 @@ def rules_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """The table of all rules, and with a run which were evaluated; text without a last newline."""
+    """The table of all rules, and with a run which were evaluated; text without a last newline.
+
+    Args:
+        options: what the user says about rules.
+        snapshot: the run at its end; None: the rules alone.
+        use_color: write escape codes.
+        is_ascii: write ASCII only.
+        width: cells of a line.
+    """
     rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 

@@ -92,6 +92,13 @@ def give_back(
     The shell may have the terminal by now: of a job that was stopped, or that has
     died, without a chance to tidy up. It has put its own settings in place then,
     unless it is one that never touches them. From any other job the hands are kept.
+
+    Args:
+        input_fd: of the terminal.
+        output_fd: of the terminal.
+        settings: from before the job drew; None: unknown.
+        job: whose terminal it was.
+        patience_s: seconds to wait for a terminal that takes nothing.
     """
     whose = foreground(output_fd)
     is_ours = whose in {None, job.own}
