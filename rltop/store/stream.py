@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite, Record
 from rltop.stats.crossing import Crossing
+from rltop.store.pyramid import Pyramid
 from rltop.store.query import StreamQueries
 from rltop.store.ring import Block, Columns, Layout
 from rltop.store.segment import Segment
@@ -110,17 +111,10 @@ class Stream(StreamQueries):
             self._close()
             self._add_row(record, layout)
         elif record.step == last:
-            self.overwritten_rows += self._is_overwriting(segment, record, layout)
+            self.overwritten_rows += _is_overwriting(segment, record, layout)
             self._merge(segment, record, layout, is_late=False)
         else:
             self._go_back(segment, record, layout)
-
-    @staticmethod
-    def _is_overwriting(segment: Segment, record: Record, layout: Layout) -> bool:
-        """Are most values of a training row others than those that its step has already?"""
-        found = segment.find(record.step) if layout.is_training else None
-        clashes = None if found is None else _clashes(*found, record, layout)
-        return clashes is not None and 2 * len(clashes) > len(layout.columns)
 
     def expect_restart(self) -> None:
         """The file was rewritten: the next training row opens a segment."""
@@ -264,12 +258,7 @@ class Stream(StreamQueries):
     def _insert_late(self, segment: Segment, record: Record, layout: Layout) -> None:
         first_raw = segment.first_raw_step
         if segment.pyramid is not None and first_raw is not None and record.step < first_raw:
-            marked = {layout.columns[mark.cell]: mark.kind for mark in record.marks}
-            for column, value in zip(layout.columns, record.values, strict=True):
-                if column >= 0 and (value == value or column in marked):
-                    segment.pyramid.add_late(record.step, column, value, column in marked)
-                    if column in marked:
-                        self._marks.remember(column, Mark(record.step, marked[column]))
+            _downsample_late(segment.pyramid, self._marks, record, layout)
             self.counts.late_rows += 1
             return
         cells = layout.arrange(record.values, len(self.keys))
@@ -318,6 +307,23 @@ class Stream(StreamQueries):
         if not self._is_open or self._open_step is None:
             return None
         return ClosedRow(self.segments[-1].number, self._open_step)
+
+
+def _is_overwriting(segment: Segment, record: Record, layout: Layout) -> bool:
+    """Are most values of a training row others than those that its step has already?"""
+    found = segment.find(record.step) if layout.is_training else None
+    clashes = None if found is None else _clashes(*found, record, layout)
+    return clashes is not None and 2 * len(clashes) > len(layout.columns)
+
+
+def _downsample_late(pyramid: Pyramid, marks: MarkRegister, record: Record, layout: Layout) -> None:
+    """Take a late row into buckets that stand for the rows of its time already."""
+    marked = {layout.columns[mark.cell]: mark.kind for mark in record.marks}
+    for column, value in zip(layout.columns, record.values, strict=True):
+        if column >= 0 and (value == value or column in marked):
+            pyramid.add_late(record.step, column, value, column in marked)
+            if column in marked:
+                marks.remember(column, Mark(record.step, marked[column]))
 
 
 def _clashes(block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
