@@ -72,6 +72,7 @@ class Page(ABC):
 
     where: ClassVar[Sequence[Where]] = ()
     """The keys of its own, groups of the key table; each reaches `on` by its id."""
+
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
 

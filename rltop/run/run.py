@@ -88,10 +88,6 @@ class Run:
         return (self.main, *self.beside)
 
     @property
-    def _is_single(self) -> bool:
-        return not self.beside and self._rank_watch is None and self.rollout_watch is None
-
-    @property
     def _watches(self) -> list[RankWatch | RolloutWatch]:
         """What judges the run besides its streams."""
         if self.rollout_watch is not None and self.rollouts is not None:
@@ -235,7 +231,7 @@ class Run:
         Those of the newest row, which may change, are provisional.
         """
         own = self.main.rules.judged(self.main.version, is_loading=self.loading is not None)
-        if self._is_single:
+        if not self.beside and not self._watches:
             return own.events
         logs: list[_Log] = [(each.role, each.events, each.event_times) for each in self._judged]
         logs += [("", one.events, one.event_times) for one in self._watches]
@@ -250,7 +246,7 @@ class Run:
     def verdicts(self) -> Sequence[Verdict]:
         """What fires now and what has just recovered in any stream, worst first, silence included."""
         own = self.main.rules.standing(self.main.version, is_loading=self.loading is not None)
-        if self._is_single:
+        if not self.beside and not self._watches:
             return _advised(own, self.state)
         found = list(own)
         found += [one for watch in self._watches for one in watch.verdicts if one.rule not in self.muted]

@@ -217,7 +217,7 @@ class Session:
                 self._found.append(each)
                 self._share_memory()
                 self.runs.append(self._track(each))
-            elif not self._extend(self._found[at], each, self.runs[at]):
+            elif not _extend(self._found[at], each, self.runs[at]):
                 before = self.runs[at]
                 before.close()
                 self._found[at] = each
@@ -260,23 +260,6 @@ class Session:
                 self.runs[i].replaced_by = whole
                 del self.runs[i], self._found[i]
         self._share_memory()
-
-    @staticmethod
-    def _extend(known: Found, now: Found, run: Run) -> bool:
-        """Whether the run goes on with its present streams, and perhaps further files of them."""
-        before = {each.role: each for each in (known, *known.beside)}
-        after = {each.role: each for each in (now, *now.beside)}
-        followed = {known.role: run.main, **{part.role: part for part in run.beside}}
-        if known.awaits or not before.keys() >= after.keys() or known.role != now.role:
-            return False
-        for role, each in after.items():
-            if each.path == before[role].path:
-                continue
-            if before[role].path not in each.earlier or not followed[role].reader.extend(
-                each.paths[each.paths.index(before[role].path) + 1 :]
-            ):
-                return False
-        return True
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""
@@ -371,3 +354,20 @@ class Session:
 def _logs_group_ratio(run: Run) -> bool:
     """Does the trainer log the group ratio itself?"""
     return run.identity is not None and run.identity.primary("group_len_ratio") is not None
+
+
+def _extend(known: Found, now: Found, run: Run) -> bool:
+    """Whether the run goes on with its present streams, and perhaps further files of them."""
+    before = {each.role: each for each in (known, *known.beside)}
+    after = {each.role: each for each in (now, *now.beside)}
+    followed = {known.role: run.main, **{part.role: part for part in run.beside}}
+    if known.awaits or not before.keys() >= after.keys() or known.role != now.role:
+        return False
+    for role, each in after.items():
+        if each.path == before[role].path:
+            continue
+        if before[role].path not in each.earlier or not followed[role].reader.extend(
+            each.paths[each.paths.index(before[role].path) + 1 :]
+        ):
+            return False
+    return True
