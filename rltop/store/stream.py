@@ -108,7 +108,7 @@ class Stream(StreamQueries):
         elif self._must_restart and layout.is_training:
             self._restart(record, layout)
         elif record.step > last:
-            self._close()
+            self.finish()
             self._add_row(record, layout)
         elif record.step == last:
             self.overwritten_rows += _is_overwriting(segment, record, layout)
@@ -122,10 +122,7 @@ class Stream(StreamQueries):
             self._must_restart = True
 
     def finish(self) -> None:
-        """Close the open step: nothing more will come."""
-        self._close()
-
-    def _close(self) -> None:
+        """Close the open step: nothing more will come of it."""
         if self._is_open and self._open_step is not None:
             self.closed.append(ClosedRow(self.segments[-1].number, self._open_step))
             self._is_open = False
@@ -155,7 +152,7 @@ class Stream(StreamQueries):
         del self.segments[0]
 
     def _restart(self, record: Record, layout: Layout) -> None:
-        self._close()
+        self.finish()
         self._start_segment()
         self.other_runs[self.segments[-1].number] = record.other_run
         self._add_row(record, layout)
