@@ -247,12 +247,7 @@ def run_columns(
             sort=lambda one: -_STATES.index(one.state),
         ),
         Column("reward", lambda one: (_number(one.reward), "value"), priority=5, sort=lambda one: _key(one.reward)),
-        Column(
-            "best val",
-            lambda one: (_number(one.best, has_step=True), "value"),
-            priority=6,
-            sort=lambda one: _key(one.best),
-        ),
+        Column("best val", lambda one: (_best(one), "value"), priority=6, sort=lambda one: _key(one.best)),
         Column(
             "s/step",
             lambda one: ("" if one.pace_s is None else units.duration(one.pace_s), "value"),
@@ -294,6 +289,10 @@ def _number(found: Value | None, *, has_step: bool = False) -> str:
 
 def _key(found: Value | None) -> float | None:
     return None if found is None else found.value
+
+
+def _best(entry: RunEntry) -> str:
+    return _number(entry.best, has_step=True)
 
 
 def _trainer(entry: RunEntry) -> str:
