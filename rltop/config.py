@@ -63,6 +63,22 @@ def is_plain_terminal(environ: Mapping[str, str]) -> bool:
     return environ.get("TERM", "").strip().lower() in PLAIN_TERMINALS
 
 
+_FEW_COLOURS = frozenset(
+    {"linux", "ansi", "cygwin", "rxvt", "screen", "tmux", "vt100", "vt220", "xterm", "xterm-color", "xterm-16color"}
+)
+"""Values of TERM that promise 16 colours at most. An unknown value counts as a full terminal."""
+
+
+def has_few_colours(environ: Mapping[str, str]) -> bool:
+    """Has the terminal fewer than 256 colours, as far as TERM and COLORTERM say?"""
+    return environ.get("TERM", "").strip().lower() in _FEW_COLOURS and not environ.get("COLORTERM")
+
+
+def is_console(environ: Mapping[str, str]) -> bool:
+    """Is this the Linux console, whose font has no braille?"""
+    return environ.get("TERM", "").strip().lower() == "linux"
+
+
 def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:
     """Read the config file and settle every option.
 
@@ -100,9 +116,9 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             meanings=meanings.load(found.meanings, environ),
         ),
         ui=UiOptions(
-            theme=values["theme"],
+            theme="terminal" if "theme" not in found.origins and has_few_colours(environ) else values["theme"],
             themes_folder=themes_folder,
-            is_ascii=values["ascii"],
+            is_ascii=values["ascii"] or ("ascii" not in found.origins and is_console(environ)),
             has_colour=color == "always" or (color == "auto" and not has_no_color),
             keymap=found.keymap,
             refresh_hz=values["refresh_hz"],

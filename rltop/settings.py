@@ -94,10 +94,15 @@ class Setting(NamedTuple):
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "theme", Kind.TEXT, "dark", "--theme",
-        "Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file.",
+        "Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file. Unset, a terminal of 16 "
+        "colours gets `terminal`.",
         example="terminal",
     ),
-    Setting("ascii", Kind.SWITCH, False, "--ascii", "Use ASCII characters only.", example=True),
+    Setting(
+        "ascii", Kind.SWITCH, False, "--ascii",
+        "Use ASCII characters only. Unset, the Linux console gets them.",
+        example=True,
+    ),
     Setting(
         "color", Kind.CHOICE, "auto", "--color",
         "When to use colour. `auto`: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.",

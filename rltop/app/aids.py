@@ -7,6 +7,8 @@ import base64
 import contextlib
 import os
 import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rltop import units
 from rltop.app.routes import Routes
@@ -20,6 +22,21 @@ _TMUX_S = 2.0
 
 _NO_CLIPBOARD = frozenset({"", "dumb", "linux", "vt100", "vt220"})
 """Terminals that have none."""
+
+_WHY: Mapping[str, str] = MappingProxyType(
+    {
+        "runs": "this is the only run: name several files, or a folder, to see a list",
+        "alerts": "no alert stands at this step",
+        "mute": "no alert is selected whose rule could be muted",
+        "unmute": "no rule is muted",
+        "live": "the newest step is shown already",
+        "change": "there is no step yet to compare with the ones before",
+        "back": "this is the first page",
+        "travel(-1)": "no step has been read yet",
+        "travel(1)": "no step has been read yet",
+    }
+)
+"""Why a key does nothing now, by its action; the footer leaves it out meanwhile."""
 
 
 class Aids(Routes):
@@ -39,6 +56,8 @@ class Aids(Routes):
         """Do what a key does; what was said of the key before is over."""
         had, self.told = self.told, ""
         is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
+        if not is_done and arguments and arguments[0] in _WHY:
+            self.tell(_WHY[str(arguments[0])])
         if had and not self.told and self.shown is not None:
             self.shown.draw_status()
         return is_done
@@ -108,12 +127,18 @@ class Aids(Routes):
         shown = self.shown
         if shown is None:
             return
-        page, row = shown.page.text_to_copy(shown.moment), shown.board.selected_row
+        page, board = shown.page.text_to_copy(shown.moment), shown.board
+        row = next((one for one in board.rows if any(link.target == board.target for link in one.links)), None)
         text = page or ("" if row is None else row_text(row))
         if text:
             self._copy(text, "the page" if page else "the row")
         else:
             self.tell("nothing is selected that could be copied")
+
+    def action_tell_config(self) -> None:
+        """Say which config file is meant."""
+        folder = self.options.themes_folder
+        self.tell(f"the config file is {'~/.config/rltop' if folder is None else folder.parent}/config.toml")
 
     def action_copy_command(self) -> None:
         """Copy the command that opens the run."""

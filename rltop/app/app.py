@@ -280,7 +280,9 @@ class RltopApp(KeysInOrder, Aids, Themes, inherit_bindings=False):
 
     def offered(self) -> Iterable[Command]:
         """Everything that the palette finds."""
-        return commands(self.moment, self.theme_names, self.palette.name)
+        # The palette itself is on top by now.
+        pages = [screen for screen in self.screen_stack if isinstance(screen, PageScreen)]
+        return commands(pages[-1].moment if pages else self.moment, self.theme_names, self.palette.name)
 
     async def pick(self, command: Command) -> None:
         """Do what was picked in the palette."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -90,9 +91,10 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     yield from _verdicts(moment)
     for key in KEYS[Where.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
-            yield Command(key.tooltip, "", Act(action_of(key)))
+            yield Command(key.tooltip, moment.keys.clause(key.id, "key {}"), Act(action_of(key)))
     if len(moment.marked) > 1:
         yield Command("Compare the marked runs", "", Act("compare"))
+    yield Command("Name the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
     for name in themes:
         yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
@@ -131,6 +133,32 @@ def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered
     return Command(to_ascii(Label.of(text).display), to_ascii(Label.of(help).display), Open(target), is_offered)
 
 
+def rank(query: str, text: str, fuzzy: float) -> float:
+    """How well a name answers a query: what begins with it first, then words that do, then what has it, then the rest.
+
+    Args:
+        query: as typed.
+        text: the name; what kind of thing it is stands in front of a colon.
+        fuzzy: how well the letters of the query are found in it, 0 where they are not, below 1 otherwise.
+
+    Returns:
+        0 where they are not all there, else up to 4: by the tier, then by how much of the name was typed.
+    """
+    typed, whole = query.casefold().strip(), text.casefold()
+    name = whole.partition(": ")[2] or whole
+    if not typed or not fuzzy:
+        return 0.0
+    share = min(1.0, len(typed) / max(1, len(name)))
+    if name.startswith(typed) or whole.startswith(typed):
+        return 3.0 + share
+    if any(word.startswith(typed) for word in _WORDS.split(whole)):
+        return 2.0 + share
+    return 1.0 + share if typed in whole else min(fuzzy, 1.0) / 2
+
+
+_WORDS = re.compile(r"[\W_]+")
+
+
 def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:
     """What the palette finds things with.
 
@@ -151,9 +179,11 @@ def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command]
         async def search(self, query: str) -> Hits:
             """Whatever matches what was typed."""
             matcher = self.matcher(query)
-            for one in offer():
-                score = matcher.match(one.text)
-                if score > 0:
+            ranked = [(rank(query, one.text, matcher.match(one.text)), one) for one in offer()]
+            # Letters strewn over a sentence are a match only where there is no better one.
+            least = 1.0 if any(score >= 1.0 for score, _ in ranked) else 0.0
+            for score, one in ranked:
+                if score > least or score == least > 0:
                     yield Hit(score, matcher.highlight(one.text), partial(pick, one), text=one.text, help=one.help)
 
     return Commands

@@ -19,7 +19,7 @@ from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Mark, Mean, Open, Page, Push, ShowStep, Travel
+from rltop.pages.page import Effect, Mark, Mean, Open, Page, Push, Say, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.themes import Palette
@@ -71,6 +71,10 @@ class Routes(TimeTravel):
         """What stands at the step that is shown, worst first."""
 
     @abstractmethod
+    def tell(self, text: str) -> None:
+        """Say something in the line above the footer, until the next key."""
+
+    @abstractmethod
     def go_to(self, text: str) -> None:
         """Go to the step or the window that was typed."""
 
@@ -115,6 +119,8 @@ class Routes(TimeTravel):
                 self.show_step(step)
             case Travel(by):
                 self.action_travel(by)
+            case Say(text):
+                self.tell(text)
             case Mark(path):
                 self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
                 self.draw()

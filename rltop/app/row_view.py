@@ -56,12 +56,6 @@ class RowView(Widget, can_focus=True):
         return self._selection.target
 
     @property
-    def selected_row(self) -> Row | None:
-        """The row that the selection is in."""
-        spot = self._selection.spot
-        return None if spot is None else self.rows[spot.y]
-
-    @property
     def top(self) -> int:
         """The first visible row."""
         return self._top

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
 from rltop.app.styles import textual_theme
@@ -21,11 +23,17 @@ class Themes(SingleParseApp, FaultKeeper):
         """Every theme there is, the user's own included."""
         return sorted(find_palettes(self.options.themes_folder))
 
+    @abstractmethod
+    def tell(self, text: str) -> None:
+        """Say something in the line above the footer, until the next key."""
+
     def action_next_theme(self) -> None:
         """Switch to the theme after the present one."""
         names = self.theme_names
         at = names.index(self.palette.name) if self.palette.name in names else -1
         self.set_theme(names[(at + 1) % len(names)])
+        name = self.palette.name
+        self.tell(f'theme {name}: {self.palette.summary}   (theme = "{name}" in the config file keeps it)')
 
     def set_theme(self, name: str) -> None:
         """Switch to the theme called `name`; a broken one is reported and left."""

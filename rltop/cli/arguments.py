@@ -102,7 +102,7 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop",
         "top for reinforcement-learning runs of language models.",
-        f"{_COMMANDS}\n{_CODES}",
+        f"{_COMMANDS}{_CODES}",
     )
     if not is_whole:
         parser.usage = "rltop [OPTION ...] [PATH ...]"

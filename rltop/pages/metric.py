@@ -17,7 +17,7 @@ from rltop.model import Direction, Label, Level
 from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot, read_markers
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw
+from rltop.pages.page import Effect, Page, Redraw, Say
 from rltop.pages.signals import (
     SignalReading,
     band_around,
@@ -355,6 +355,7 @@ class MetricPage(Page):
         self._is_log = False
         self._has_smooth = True
         self._has_band = True
+        self._had_band = self._can_log = True
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say."""
@@ -362,6 +363,7 @@ class MetricPage(Page):
             return too_small(width, height, moment.glyphs, LEAST)
         zoom, columns = self._shown(moment), width - LABEL_CELLS
         view = build_metric(moment.snapshot, self.key, columns=columns, zoom=zoom, is_log=self._is_log)
+        self._had_band, self._can_log = bool(view.plot.band), view.plot.can_log
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
@@ -407,16 +409,20 @@ class MetricPage(Page):
                 self._show(shown.scaled(0.5 if key == "zoom-in" else 2.0, whole, moment.at_step), whole)
             case "pan-left" | "pan-right":
                 if self._zoom is None:
-                    return None
+                    return Say("the whole run is shown: zoom in first")
                 self._show(shown.moved(-PAN_SHARE if key == "pan-left" else PAN_SHARE, whole), whole)
             case "reset":
                 self._zoom, self._follows = None, True
-            case "log":
-                self._is_log = not self._is_log
             case "smooth":
                 self._has_smooth = not self._has_smooth
             case "band":
+                if not self._had_band:
+                    return Say("no band: neither minimum and maximum nor a spread of this metric is logged")
                 self._has_band = not self._has_band
+            case "log":
+                if not self._can_log:
+                    return Say("no logarithmic scale: no value is above zero")
+                self._is_log = not self._is_log
         return Redraw()
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:

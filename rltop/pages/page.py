@@ -47,6 +47,12 @@ class Mark(NamedTuple):
     path: str
 
 
+class Say(NamedTuple):
+    """Answer a key that cannot do anything here with a sentence that says why."""
+
+    text: str
+
+
 class Redraw(NamedTuple):
     """The state of the page has changed: paint it, from its first row if so."""
 
@@ -60,7 +66,7 @@ class Mean(NamedTuple):
     metric: str | None
 
 
-Effect = Open | Push | ShowStep | Travel | Mark | Redraw | Mean
+Effect = Open | Push | ShowStep | Travel | Mark | Say | Mean | Redraw
 """What a page wants of the application; None where a page is asked is nothing."""
 
 

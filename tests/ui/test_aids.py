@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from rltop.app.aids import MOST_COPIED
 from rltop.app.app import RltopApp
+from rltop.app.commands import rank
 from rltop.app.travel import Destination, destination
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
@@ -178,3 +179,54 @@ async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
         assert status_text(app) == "nothing is selected that could be copied"
         await go(pilot, "12")
         assert status_text(app) == "no step has been read yet"
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["r"], "this is the only run"),
+        (["X"], "no rule is muted"),
+        (["L"], "the newest step is shown already"),
+        (["escape"], "this is the first page"),
+        (["m", "x"], "no alert is selected"),
+    ],
+)
+async def test_a_key_that_can_do_nothing_says_why(keys: list[str], answer: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, *keys)
+        assert status_text(app).startswith(answer)
+        await press(pilot, "j")
+        assert not status_text(app).startswith(answer)
+
+
+async def test_a_chart_says_why_it_has_no_band_no_scale_and_nowhere_to_go(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "m.jsonl", ({"step": n, "loss": -1.0 * n} for n in range(1, 60)))
+    app = app_over(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("loss")))
+        await pilot.pause()
+        for key, answer in (("b", "no band"), ("l", "no logarithmic scale"), ("right", "the whole run is shown")):
+            await press(pilot, key)
+            assert status_text(app).startswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("entro", "metric: actor/entropy"),
+        ("quit", "Quit"),
+        ("actor/grad", "metric: actor/grad_norm"),
+        ("light", "theme: light"),
+    ],
+)
+async def test_the_palette_offers_what_begins_with_it_first(query: str, first: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        scored = sorted(((rank(query, one.text, 0.5), one.text) for one in app.offered()), reverse=True)
+        assert scored[0][1] == first
+    assert rank("config", "Name the config file", 0.5) >= 1
+    assert any("copy" in one.text.casefold() for one in app.offered())

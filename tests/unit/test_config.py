@@ -18,7 +18,7 @@ def home(folder: Path, text: str | None = None) -> dict[str, str]:
     (folder / "rltop").mkdir(exist_ok=True)
     if text is not None:
         (folder / "rltop" / "config.toml").write_text(text)
-    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "TERM": "xterm"}
+    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "TERM": "xterm-256color"}
 
 
 def test_without_anything_every_layer_has_its_own_defaults(tmp_path: Path) -> None:
@@ -128,3 +128,22 @@ def test_keys_reach_the_screen(tmp_path: Path) -> None:
 
 def test_how_many_steps_are_meant(tmp_path: Path) -> None:
     assert load({"total_steps": "2000"}, home(tmp_path)).ingest.total_steps == 2000
+
+
+@pytest.mark.parametrize(
+    ("environ", "theme", "is_ascii"),
+    [
+        ({"TERM": "xterm-256color"}, "dark", False),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "dark", False),
+        ({"TERM": "xterm"}, "terminal", False),
+        ({"TERM": "screen"}, "terminal", False),
+        ({"TERM": "linux"}, "terminal", True),
+        ({"TERM": "linux", "RLTOP_THEME": "dark", "RLTOP_ASCII": "no"}, "dark", False),
+        ({"TERM": "something-new"}, "dark", False),
+    ],
+)
+def test_a_terminal_of_few_colours_gets_its_own_unless_told_otherwise(
+    environ: dict[str, str], theme: str, is_ascii: bool, tmp_path: Path
+) -> None:
+    config = load({}, {**environ, "XDG_CONFIG_HOME": str(tmp_path)})
+    assert (config.ui.theme, config.ui.is_ascii) == (theme, is_ascii)

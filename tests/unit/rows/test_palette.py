@@ -20,8 +20,52 @@ def written(folder: Path, name: str, old: str, new: str) -> Path:
     return path
 
 
-def test_two_themes_are_shipped() -> None:
-    assert {"dark", "terminal"} <= set(SHIPPED)
+GRAPHIC = {"rule"}
+"""Decoration: it says nothing."""
+
+COLOURED = [name for name in SHIPPED if name != "terminal"]
+"""Those whose colours are known; the sixteen are the terminal's own."""
+
+
+def test_seven_themes_are_shipped() -> None:
+    assert set(SHIPPED) == {
+        "dark", "terminal", "light", "contrast", "colour-blind", "colour-blind-light", "night",
+    }  # fmt: skip
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `#rrggbb` (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", COLOURED)
+def test_every_text_can_be_read_on_its_ground_and_selected(name: str) -> None:
+    palette = load_palette(name, Path("/nowhere"))
+    ground = palette.colours["background"]
+    for role, style in palette.roles.items():
+        if role in GRAPHIC:
+            continue
+        assert style.fg
+        grounds = [style.bg] if style.bg else [ground, palette.selection.bg or ground]
+        for under in grounds:
+            assert contrast(style.fg, under) >= 4.5, (role, under)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_stage_has_the_colour_of_an_alert(name: str) -> None:
+    palette = load_palette(name, Path("/nowhere"))
+    alerts = {palette.style(role).fg for role in ("warn", "crit")}
+    stages = [palette.style(role).fg for role in ROLES if role.startswith("stage-")]
+    assert len(set(stages)) == len(stages) == 8
+    assert not alerts & set(stages)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -48,12 +92,12 @@ def test_the_terminal_theme_uses_only_the_sixteen_colours() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "key", "remedy"),
     [
-        ('dim = "#8a94a0"', "", "roles.dim", "missing"),
-        ('dim = "#8a94a0"', 'dim = "greyish"', "roles.dim", "#rrggbb"),
-        ('dim = "#8a94a0"', "dim = 3", "roles.dim", "write a colour"),
-        ('dim = "#8a94a0"', 'dim = { fg = "red", bold = "yes" }', "roles.dim.bold", "true or false"),
-        ('dim = "#8a94a0"', 'dim = { fgg = "red" }', "roles.dim.fgg", "no such key"),
-        ('dim = "#8a94a0"', 'dim = "red"\nsparkle = "red"', "roles.sparkle", "no such key"),
+        ('dim = "#939da9"', "", "roles.dim", "missing"),
+        ('dim = "#939da9"', 'dim = "greyish"', "roles.dim", "#rrggbb"),
+        ('dim = "#939da9"', "dim = 3", "roles.dim", "write a colour"),
+        ('dim = "#939da9"', 'dim = { fg = "red", bold = "yes" }', "roles.dim.bold", "true or false"),
+        ('dim = "#939da9"', 'dim = { fgg = "red" }', "roles.dim.fgg", "no such key"),
+        ('dim = "#939da9"', 'dim = "red"\nsparkle = "red"', "roles.sparkle", "no such key"),
         ('panel = "#1f262f"', "", "screen.panel", "missing"),
         ("is_dark = true", 'is_dark = "yes"', "is_dark", "true or false"),
         ("is_dark = true", "is_drak = true", "is_drak", "no such key"),
@@ -80,7 +124,7 @@ def test_an_unknown_theme_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ThemeError) as caught:
         load_palette("sunset", tmp_path)
     assert "sunset" in caught.value.message
-    assert "dark, terminal" in caught.value.hint
+    assert "dark, light, night, terminal" in caught.value.hint
 
 
 def test_a_users_theme_is_found_and_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
