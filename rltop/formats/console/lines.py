@@ -189,7 +189,10 @@ def _read_object(text: str, *, is_cut: bool) -> Found | None:
     if start is None:
         return None
     found = _read_dict(text, start, None, is_cut=is_cut)
-    return found if _is_log_row(found) else None
+    if not _is_log_row(found):
+        found.is_of_loop = is_of_loop = not text[:start].strip() and _is_loop_row(found)
+        return found if is_of_loop and text.rstrip().endswith("}") else None
+    return found
 
 
 def _of_rollout(found: Found, counted: re.Match[str]) -> Found | None:
@@ -248,6 +251,14 @@ def _is_log_row(found: Found) -> bool:
     if found.lost and "loss" in row:  # the epoch is written last, and may have been cut off
         return "learning_rate" in row or "grad_norm" in row
     return not _LOG_MARKS.isdisjoint(row) or any(name in row for name in _STEP_NAMES)
+
+
+def _is_loop_row(found: Found) -> bool:
+    """Is a dictionary that is all of its line what a loop prints of a step that it does not name: is a loss in it?"""
+    row = found.row
+    is_flat = not found.nested and not found.lost
+    is_numeric = all(isinstance(number_of(value), float | NonFinite) for value in row.values())
+    return is_flat and is_numeric and any("loss" in key.lower() and not is_evaluation_key(key) for key in row)
 
 
 def _read_dict(text: str, start: int, step: int | None, *, is_cut: bool) -> Found:

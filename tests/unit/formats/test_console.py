@@ -659,3 +659,20 @@ def test_what_slime_logs_of_a_generation_stands_at_its_first_step(steps_each: in
 @pytest.mark.parametrize("line", ["worker 3: {'host': 'a', 'gpu': 1}", "request 5: {'latency': 0.5, 'tokens': 20}"])
 def test_another_numbered_dictionary_is_no_generation(line: str) -> None:
     assert read_line(line) == []
+
+
+def test_dictionaries_of_a_loop_that_name_no_step_are_numbered() -> None:
+    lines = [f"{{'loss': {1 / i}, 'reward': {i}.0}}" for i in range(1, 6)]
+    records = lines_of("Loading the model", *lines[:3], "saved", *lines[3:])
+    assert [(record.step, row(record)["reward"]) for record in records] == [(i, float(i)) for i in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'eval_loss': 0.5}", "{'lr': 0.1, 'batch': 4}", "{'loss': 'mse', 'lr': 0.1}", "result {'loss': 0.5}",
+        "{'loss': 0.5, 'by_class': {'a': 1}}", "{'loss': 0.5} is what it was",
+    ],
+)  # fmt: skip
+def test_another_dictionary_without_a_step_is_no_row(line: str) -> None:
+    assert read_line(line) == []
