@@ -471,7 +471,7 @@ class CompletionPage(RolloutPage):
         """The text broken into lines; anew only where something of it is another."""
         group = self._list(moment)
         found = group.find(self._place)
-        shelf = moment.run.rollouts
+        shelf = moment.snapshot.rollouts
         if width < LEAST[0] or height < LEAST[1] or found is None or shelf is None:
             return paint_completions(group, width, height, moment.glyphs)
         rank, completion = found

@@ -517,10 +517,10 @@ class EventsPage(ListPage):
         """The lanes, and the events around the chosen one."""
         timeline = self._timeline
         if timeline is None or not timeline.is_for(moment.snapshot, self._wanted, self.sorting):
-            if timeline is not None and timeline.stream is not moment.run.stream:
+            if timeline is not None and timeline.stream is not moment.snapshot.stream:
                 self._chosen, self._at = None, 0
             timeline = self._timeline = build_timeline(moment.snapshot, self._wanted, self.sorting)
-        self._events = moment.run.events
+        self._events = moment.snapshot.events
         self._settle(timeline)
         room = list_rows(timeline, height)
         self._top = top_of(self._at, self._top, room, len(timeline.numbers))
@@ -562,9 +562,9 @@ class EventsPage(ListPage):
         """Go to the step of an event; from there, to its rule."""
         if target.kind is not TargetKind.EVENT or target.step is None:
             return super().open(target, moment)
-        event = moment.run.events[target.step]
+        event = moment.snapshot.events[target.step]
         step = event.step if self._timeline is None else self._timeline.step_of(target.step, event)
-        if step is None or step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
+        if step is None or step == moment.snapshot.step:
             return Open(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))
         return ShowStep(step)
 

@@ -466,7 +466,7 @@ class RolloutPage(Page):
 
     def face(self, moment: Moment) -> Hashable:
         """What came from the dump since the page was painted."""
-        shelf = moment.run.rollouts
+        shelf = moment.snapshot.rollouts
         return super().face(moment), None if shelf is None else shelf.version
 
     def on(self, key: str, moment: Moment) -> Effect | None:
@@ -516,7 +516,7 @@ class RolloutsPage(RolloutPage):
         view = build_rollouts(moment.snapshot, self.sorting)
         if view.state is None or view.step is None:
             return None
-        if view.state.stream and any(part.role == view.state.stream for part in moment.run.beside):
+        if view.state.stream and any(part.role == view.state.stream for part in moment.snapshot.streams[1:]):
             # The dump counts in steps of another stream than the time cursor.
             return Travel(by)
         at = view.state.steps.index(view.step) + by

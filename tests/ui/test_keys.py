@@ -210,7 +210,7 @@ async def test_while_one_types_letters_are_no_keys() -> None:
     [
         ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Mute"]),
         (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
-        (("e",), ["⏎ Open", "f Family", "v Level", "o Sort", "/ Find"]),
+        (("e",), ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"]),
         (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
         (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
         (("t",), ["⏎ Open", "s Sort", ",. Step"]),
