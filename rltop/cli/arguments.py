@@ -18,9 +18,8 @@ commands (rltop COMMAND --help says more):
   check FILE ...      apply all rules to whole files and print the alerts
   replay FILE         play back a recorded run as if it were live
   demo                play back a bundled run in which things go wrong
-  callback            print a metrics writer for trainers without one
   skill               print a page for an agent that watches a run
-  config              print the settings in force, and what keys were said to mean
+  config, callback    print the settings in force; a metrics writer for trainers
   completions SHELL   print the completions of bash, zsh or fish
 """
 _CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics"

@@ -14,9 +14,12 @@ from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
 _CRITIC = (
     *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
-    *("critic/loss", "critic/lr", "critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
+    *("critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
 )
-"""Keys that only a trained value function leaves."""
+"""Keys that only a trained value function of this trainer leaves."""
+_CRITIC_ANYWHERE = ("critic/lr", "critic/loss")
+"""Keys of a critic that loops of other kinds have too: they count beside keys of this trainer's own."""
+_OWN = ("actor/pg_loss", "actor/ppo_kl", "critic/advantages/mean", "critic/score/mean", "timing_s/step")
 _UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")
 _V1 = ("training/off_policy/trajectory_staleness/%", "training/off_policy/trajectory_spans/%")
 
@@ -27,6 +30,7 @@ def _fingerprints(weight: int, extra: tuple[str, ...] = ()) -> tuple[Fingerprint
     return (
         Fingerprint(Algorithm.DISTILL, all_of=own, any_of=("actor/distillation/loss",), weight=weight + 4),
         Fingerprint(Algorithm.PPO, all_of=own, any_of=_CRITIC, weight=weight + 3),
+        *(Fingerprint(Algorithm.PPO, (*own, key), any_of=_OWN, weight=weight + 3) for key in _CRITIC_ANYWHERE),
         Fingerprint(
             Algorithm.DPO, all_of=own, any_of=("actor/rewards_accuracies", "actor/dpo_loss"), weight=weight + 2
         ),
@@ -315,7 +319,7 @@ DIALECT = Dialect(
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
     traits=(
-        TraitEvidence("has_critic", _CRITIC),
+        TraitEvidence("has_critic", (*_CRITIC, *_CRITIC_ANYWHERE)),
         TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),
         TraitEvidence("is_async", ("timing_s/generate_async",)),
         TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
