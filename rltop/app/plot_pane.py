@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from rltop.app.chart_axes import Axes, axes_of, value_labels
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Curve, Marker, PlotData, PlotLevel, add_rail, paint_marker_legend
+from rltop.pages.chart import LABEL_CELLS, Curve, Marker, PlotData, add_rail, paint_marker_legend
+from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import ROLES, Line, Piece, Row
@@ -202,20 +202,9 @@ def _role(code: str, before: str) -> str:
 def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
+    signs = {LineKind.CURVE: curve, LineKind.ACROSS: across, LineKind.DOWN: down, LineKind.NONE: ""}
     entries = [(one.sign, one.role, one.name) for one in axes.others]
-    if axes.smooth.steps:
-        entries += [(curve, "dim", "raw"), (curve, "spark", "smoothed")]
-    elif axes.raw.steps:
-        entries.append((curve, "spark", "raw"))
-    if any(edge.steps for edge in axes.band):
-        entries.append((curve, "note", plot.band_label))
-    entries += [(across, level.role, level.label) for level in axes.levels]
-    entries += [(down, mark.role, mark.label) for mark in axes.marks]
-    entries += [("", "dim", _far(level, axes)) for level in axes.far]
-    if axes.is_log:
-        entries.append(("", "dim", f"log scale{f', {axes.hidden} values ≤ 0 not shown' if axes.hidden else ''}"))
-    if plot.is_approximate:
-        entries.append(("", "dim", "older steps downsampled"))
+    entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
         if cell_width(label) + len(sign) + 1 > row.room:
@@ -224,8 +213,3 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
             row.add(f"{sign} ", role)
         row.add(label, role if not sign else "dim").add("   ")
     return row.row()
-
-
-def _far(level: PlotLevel, axes: Axes) -> str:
-    """A level outside the chart: named, with the direction it lies in."""
-    return f"{level.label} {'above' if level.value > axes.high else 'below'} the chart"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltop.app import plot_pane
-from rltop.app.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
+from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
 from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Zoom

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from telescope_run import TelescopeRun
 
-from rltop.app.chart_axes import axes_of
+from rltop.pages.chart_axes import axes_of
 from rltop.catalog.ranges import Range, Ranges
 from rltop.cli.open_session import direct
 from rltop.clock import FakeClock

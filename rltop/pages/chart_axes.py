@@ -1,15 +1,18 @@
-"""The axes of a chart: limits, ticks and labels for what `view.plot` has read.
+"""The axes of a chart: limits, ticks, labels and legend for what `pages.chart` has read.
 
 Pure: only finite numbers that fit the axis leave this module, because the
-plotting library stops on others.
+plotting library stops on others. Whoever draws a chart, on the screen or in a
+report, draws it on these axes.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Unit
@@ -118,6 +121,53 @@ def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
         (x, y) for x, y in zip(curve.steps, curve.values, strict=True) if math.isfinite(y) and (y > 0 or not is_log)
     ]
     return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept)), len(curve.steps) - len(kept)
+
+
+class LineKind(enum.Enum):
+    """How a line of a chart runs."""
+
+    CURVE = enum.auto()
+    ACROSS = enum.auto()
+    DOWN = enum.auto()
+    NONE = enum.auto()
+    """There is none: something is said of the chart."""
+
+
+class LegendEntry(NamedTuple):
+    """What one line of a chart is: how it runs, its role, and its name."""
+
+    kind: LineKind
+    role: str
+    label: str
+
+
+def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
+    """What each line is, and what the chart does not show.
+
+    Args:
+        plot: what is drawn.
+        axes: what there is to draw of it.
+    """
+    curve, none = LineKind.CURVE, LineKind.NONE
+    has_smooth = bool(axes.smooth.steps)
+    entries = [LegendEntry(curve, "dim" if has_smooth else "spark", "raw")] if axes.raw.steps else []
+    entries += [LegendEntry(curve, "spark", "smoothed")] if has_smooth else []
+    if any(edge.steps for edge in axes.band):
+        entries.append(LegendEntry(curve, "note", plot.band_label))
+    entries += [LegendEntry(LineKind.ACROSS, level.role, level.label) for level in axes.levels]
+    entries += [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks]
+    entries += [LegendEntry(none, "dim", _far(level, axes)) for level in axes.far]
+    if axes.is_log:
+        hidden = f", {axes.hidden} values ≤ 0 not shown" if axes.hidden else ""
+        entries.append(LegendEntry(none, "dim", f"log scale{hidden}"))
+    if plot.is_approximate:
+        entries.append(LegendEntry(none, "dim", "older steps downsampled"))
+    return entries
+
+
+def _far(level: PlotLevel, axes: Axes) -> str:
+    """A level outside the chart: named, with the direction it lies in."""
+    return f"{level.label} {'above' if level.value > axes.high else 'below'} the chart"
 
 
 def _limits(
