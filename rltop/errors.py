@@ -72,9 +72,21 @@ def reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def cannot_write(path: str, error: OSError) -> RltopError:
+    """The error for a file that cannot be written: names the path, the reason and what to do."""
+    hint = "check that the folder exists and that you may write there"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "free some space there, or write to another disk"
+    return RltopError(f"cannot write {_shown(path)}: {reason_of(error)}", hint)
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH // 2]}…{path[-_LONGEST_PATH // 2 :]}"
+
+
 def cannot_read(path: str, error: Exception) -> SourceError:
     """The error for an unreadable path: names the path, the reason and what to do."""
-    shown = path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH // 2]}…{path[-_LONGEST_PATH // 2 :]}"
+    shown = _shown(path)
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:
         hint = "file system error: try again, or copy the file to another disk"

@@ -1,7 +1,8 @@
-"""Files next to a run, opened without side effects: only regular files are opened."""
+"""Files next to a run, opened without side effects: only regular files are opened, and files written as a whole."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -45,3 +46,36 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
             return file
         file.close()
     raise OSError(errno.EINVAL, f"a {kind_word(mode)}, not a regular file", os.fspath(path))
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one, never a part.
+
+    Args:
+        path: the file; a link is followed. One that is there keeps its permissions.
+        data: its content.
+
+    Raises:
+        OSError: from the file system, or because there is something else than a regular file.
+    """
+    try:
+        target = os.path.realpath(path)
+        held = os.stat(target) if os.path.exists(target) else None  # noqa: PTH110, PTH116 - as in `open_regular`
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "not a valid file name", os.fspath(path)) from error
+    if held is not None and not stat.S_ISREG(held.st_mode):
+        raise OSError(errno.EINVAL, f"a {kind_word(held.st_mode)}, not a regular file", os.fspath(path))
+    part = os.path.join(os.path.dirname(target), f".rltop-{os.getpid()}.part")  # noqa: PTH118, PTH120
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+            if held is not None:
+                os.fchmod(descriptor, stat.S_IMODE(held.st_mode))
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(part, target)  # noqa: PTH105
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)  # noqa: PTH108
+        raise

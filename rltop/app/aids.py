@@ -7,18 +7,26 @@ import base64
 import contextlib
 import os
 import shlex
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from rltop import units
 from rltop.app.routes import Routes
 from rltop.app.travel import destination
+from rltop.clock import SystemClock
+from rltop.errors import cannot_write
+from rltop.files import replace_file
 from rltop.model import Label
+from rltop.run.snapshot import Snapshot
 
 MOST_COPIED = 74_994
 """Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
 
 _TMUX_S = 2.0
+
+_MOST_REPORTS = 100
 
 _NO_CLIPBOARD = frozenset({"", "dumb", "linux", "vt100", "vt220"})
 """Terminals that have none."""
@@ -144,6 +152,25 @@ class Aids(Routes):
         """Copy the command that opens the run."""
         self._copy(f"rltop {shlex.quote(self.followed.path.raw)}", "the command")
 
+    async def action_report(self) -> None:
+        """Write a report of the run into the current directory, beside those that are there."""
+        from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
+        from rltop.report.writers import file_name, rendered  # noqa: PLC0415 - few sessions write one
+
+        run, loop = self.followed, asyncio.get_running_loop()
+        made = Made.at(f"rltop {shlex.quote(run.path.raw)}, command palette", SystemClock().wall())
+        path = Path(file_name(run.name.raw, run.stream.last_step))
+        data = rendered(path.suffix, [build_report(Snapshot(run))], made)
+
+        def write() -> None:
+            said = _written(path, data)
+            # The loop may have been closed by the time that a slow disk has answered.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.tell, said)
+
+        self.tell(f"writing {path} …")
+        threading.Thread(target=write, name="report", daemon=True).start()
+
     def _copy(self, text: str, what: str) -> None:
         """Hand a text to the terminal for the clipboard (OSC 52), over SSH too.
 
@@ -162,6 +189,19 @@ class Aids(Routes):
         cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
         first = kept.splitlines()[0] if kept else ""
         self.tell(f"copied {what}{cut}: {first}{' …' if len(kept) > len(first) else ''}")
+
+
+def _written(path: Path, data: bytes) -> str:
+    """Write a report under a name that is free, and say which, or why not."""
+    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, _MOST_REPORTS))]
+    try:
+        free = next((name for name in names if not name.exists()), None)
+        if free is None:
+            return f"{path} and its copies are there already: delete some"
+        replace_file(free, data)
+        return f"report written: {free} in {Path.cwd()}"
+    except OSError as error:
+        return cannot_write(str(path), error).message
 
 
 async def _give_to_tmux(text: str) -> None:

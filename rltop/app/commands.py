@@ -96,6 +96,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
         yield Command("Compare the marked runs", "", Act("compare"))
     yield Command("Name the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
+    yield Command("Write a report of this run", "an HTML page in the current directory", Act("report"))
     for name in themes:
         yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
     for run in moment.runs if len(moment.runs) > 1 else ():

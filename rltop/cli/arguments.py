@@ -16,6 +16,7 @@ _COMMANDS = """\
 commands (rltop COMMAND --help says more):
   watch FILE ...      no screen: run a command on each alert, exit when the run ends
   check FILE ...      apply all rules to whole files and print the alerts
+  report RUN ...      write runs to a file to share: -o report.html, .md, .svg, .csv
   replay FILE         play back a recorded run as if it were live
   demo                play back a bundled run in which things go wrong
   skill               print a page for an agent that watches a run
@@ -151,6 +152,7 @@ def _check_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     )
     parser.add_argument("--ever", action="store_true", help="also exit with 1 for alerts that have recovered")
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: terminal width, else 100)")
+    parser.add_argument("--summary", metavar="FILE", help="also write the result to FILE as Markdown, for a CI job")
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_check)
     return parser
@@ -220,6 +222,25 @@ def _callback_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     return parser
 
 
+_REPORT_NOTES = """\
+The format follows the name of FILE: .html (charts, light and dark, printable; no scripts, nothing from the network),
+.md, .svg, .json (the documents of --once --json) or .csv (a row for each logged metric). An existing FILE is replaced.
+exit codes: 0 written, 2 usage error, unreadable run or unwritable file, 3 no metrics found"""
+
+
+def _report_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    parser = _parser("rltop report", "Write one or several runs to a file to keep, print or share.", _REPORT_NOTES)
+    parser.add_argument(
+        "paths", nargs="+", metavar="RUN", help="metric files, run directories or globs; - for standard input"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write")
+    parser.add_argument("--curves", action="store_true", help="in CSV: a row for each point of the charts instead")
+    parser.add_argument("--live", action="store_true", help="use the current time, so that a silent run is reported")
+    _add_settings(parser, is_whole=is_whole)
+    parser.set_defaults(command=_report)
+    return parser
+
+
 def _skill_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     del is_whole
     parser = _Parser(
@@ -264,6 +285,7 @@ _PARSERS = dict(
             _skill_parser,
             _completions_parser,
             _config_parser,
+            _report_parser,
         ),
         strict=True,
     )
@@ -372,6 +394,13 @@ def _config(arguments: argparse.Namespace) -> int:
         from rltop.cli.config_text import print_config
 
     return print_config(arguments)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    with importing():
+        from rltop.cli.report import report
+
+    return report(arguments)
 
 
 def _watch(arguments: argparse.Namespace) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rltop.cli.open_session import not_read, read_whole, runs_of
+from rltop.cli.open_session import each_run, not_read, read_whole, runs_of
 from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import FakeClock
@@ -18,6 +18,8 @@ from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from rltop.report.run_report import RunReport
 
 _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 
@@ -42,31 +44,41 @@ def check(arguments: Namespace) -> int:
             raise RltopError("no file given", "name a metric file; only --rules and --explain RULE work without one")
         _put(_about_rules(arguments, config, spec, None))
         return EXIT_OK
+    if arguments.summary is None:
+        return _check(arguments, config, spec, None)
+    from rltop.cli.report import check_writable, write_summary
+
+    check_writable(arguments.summary)
+    reports: list[RunReport] = []
+    code = _check(arguments, config, spec, reports)
+    write_summary(arguments.summary, reports)
+    return code
+
+
+def _check(arguments: Namespace, config: Config, spec: Any, reports: list[RunReport] | None) -> int:
+    """Check each run; with `reports`, collect what the summary says of it."""
     runs = runs_of(arguments.paths[0]) if len(arguments.paths) == 1 else []
     if len(runs) == 1:
-        code, text = _one(arguments, config, spec, runs[0], is_only=True)
+        code, text = _one(arguments, config, spec, runs[0], reports, is_only=True)
         _put(text)
         return code
-    return _many(arguments, config, spec, runs or _each(arguments.paths))
+    return _many(arguments, config, spec, runs or each_run(arguments.paths), reports)
 
 
-def _each(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
-    """Every run behind every path, or why there is none."""
-    for path in paths:
-        try:
-            yield from runs_of(path)
-        except RltopError as error:
-            yield path, error
-
-
-def _many(arguments: Namespace, config: Config, spec: Any, runs: Iterable[Found | tuple[str, RltopError]]) -> int:
+def _many(
+    arguments: Namespace,
+    config: Config,
+    spec: Any,
+    runs: Iterable[Found | tuple[str, RltopError]],
+    reports: list[RunReport] | None,
+) -> int:
     """Each run in turn, none kept in memory: an array in JSON, else one text after the other."""
     codes = set()
     for number, found in enumerate(runs):
         try:
             if not isinstance(found, Found):
                 raise found[1]
-            code, text = _one(arguments, config, spec, found, is_only=False)
+            code, text = _one(arguments, config, spec, found, reports, is_only=False)
         except RltopError as error:
             path = found.path if isinstance(found, Found) else found[0]
             complain_of(error)
@@ -81,7 +93,9 @@ def _many(arguments: Namespace, config: Config, spec: Any, runs: Iterable[Found 
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
 
-def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_only: bool) -> tuple[int, str]:
+def _one(
+    arguments: Namespace, config: Config, spec: Any, found: Found, reports: list[RunReport] | None, *, is_only: bool
+) -> tuple[int, str]:
     """Exit code and text of one run."""
     session = read_whole(found, config, FakeClock())
     run = session.runs[0]
@@ -93,6 +107,10 @@ def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_on
             session.judge_rollouts()
             for note in () if run.rollouts is None else run.rollouts.state.notes:
                 complain(note)
+        if reports is not None:
+            from rltop.report.run_report import build_report
+
+            reports.append(build_report(Snapshot(run), has_charts=False))
         return _code(arguments, run), _text(arguments, config, spec, Snapshot(run), is_only=is_only)
     finally:
         session.close()

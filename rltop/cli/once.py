@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rltop.cli.open_session import direct, drain, not_read, read_pipe
 from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
@@ -26,15 +27,23 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     Raises:
         SourceError: the file cannot be read.
     """
-    session = _read(found, config, arguments)
+    session = read_run(found, config, is_live=arguments.live)
     return _print(session, config, arguments)
 
 
-def _read(found: Found, config: Config, arguments: Namespace) -> Session:
-    """A session in which a run has been read to its end."""
+def read_run(found: Found, config: Config, *, is_live: bool) -> Session:
+    """A session in which a run has been read to its end.
+
+    Args:
+        found: the run.
+        config: every option.
+        is_live: judge silence by the present time.
+    """
     clock = SystemClock()
+    if found.path == STANDARD_INPUT:
+        return read_pipe(take_standard_input(), clock, config.ingest._replace(has_preview=False))
     session = Session([found], direct(clock, ONCE), clock, config.ingest._replace(has_preview=False))
-    if arguments.live:
+    if is_live:
         while session.step(1_000.0):
             pass
     else:
@@ -59,7 +68,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
     entries, is_whole = [], True
     for number, each in enumerate(found):
-        session = _read(each, config, arguments)
+        session = read_run(each, config, is_live=arguments.live)
         trouble = not_read(session.runs[0])
         if trouble is not None:
             complain_of(trouble)

@@ -6,6 +6,7 @@ import glob
 import os
 import stat
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
-from rltop.errors import NoMetricsError, SourceError, cannot_read
+from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
 from rltop.model.table_rows import split_member
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, OpenFeed
@@ -79,6 +80,15 @@ def runs_of(path: str) -> list[Found]:
     except OSError as error:
         raise cannot_read(path, error) from error
     return look([path]).found
+
+
+def each_run(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
+    """Every run behind every path; where there is none, the path and why."""
+    for path in paths:
+        try:
+            yield from runs_of(path)
+        except RltopError as error:
+            yield path, error
 
 
 def file_size(path: str) -> int:

@@ -79,13 +79,25 @@ def line_cells(width: int) -> int:
     return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
 
 
-def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
-    """The head, the conclusion, then the links, each with its chart."""
+def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None = None) -> Table[_Row]:
+    """The symptom and the links in rows; each leads to its metric.
+
+    Args:
+        view: the chain.
+        width: cells of the screen.
+        glyphs: the signs to draw with.
+        frame: what the lines cover; None without lines.
+    """
     links = [_Row(link, str(i + 1), is_first=i == view.first) for i, link in enumerate(view.links)]
     subject = [] if view.subject is None else [_Row(view.subject, is_subject=True)]
-    columns = _columns([*subject, *links], width, glyphs, view.frame)
-    painter = TablePainter(Table(columns, [*subject, *links], target=_target), width, glyphs)
-    line, cells = painter.place(len(columns) - 1)
+    return Table(_columns([*subject, *links], width, glyphs, frame), [*subject, *links], target=_target)
+
+
+def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
+    """The head, the conclusion, then the links, each with its chart."""
+    table = chain_table(view, width, glyphs, view.frame)
+    painter = TablePainter(table, width, glyphs)
+    line, cells = painter.place(len(table.columns) - 1)
     rows = [Row(()), _paint_head(view, line if cells else width, width, glyphs)]
     rows += [painter.row(number) for number in range(len(painter.items))]
     if view.markers and view.frame is not None and cells:

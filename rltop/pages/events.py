@@ -113,25 +113,30 @@ def _words(one: _Told) -> Cell:
     return (*muted, *provisional, *whose, *old, Piece(*message))
 
 
-def paint_events(
-    events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
-) -> list[Row]:
-    """Transitions, one below the other; each leads to its rule.
+def event_table(
+    events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+) -> Table[_Told]:
+    """Transitions in rows; each leads to its rule.
 
     Args:
         events: in the order in which they are shown.
-        width: cells.
         glyphs: the signs to draw with.
         lines: rows that the words of one may take.
         muted: ids of rules that are muted; their events are dim.
     """
-    table = Table(
+    return Table(
         event_columns(lines),
         [_told(event, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
         sign=lambda one: ("" if one.is_over else glyphs.level(one.event.level), one.role),
     )
-    return paint_table(table, width, glyphs, has_head=False)
+
+
+def paint_events(
+    events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+) -> list[Row]:
+    """Transitions, one below the other; `width` in cells, the rest as of `event_table`."""
+    return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)
 
 
 LEAST = (40, 12)

@@ -383,7 +383,8 @@ def change_cell(row: MetricRow) -> tuple[str, str]:
     return change_text(row.reading), LEVEL_ROLES[level] if level >= Level.INFO else "note"
 
 
-def _sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
+def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
+    """What stands in front of a row, with its role: the sign of its level."""
     level = row.reading.level
     return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
@@ -440,7 +441,7 @@ class MetricTable:
             columns,
             (*rows, *more),
             target=lambda row: Target(TargetKind.METRIC, row.reading.signal.key, stream=row.reading.stream),
-            sign=lambda row: _sign(row, glyphs),
+            sign=lambda row: row_sign(row, glyphs),
         )
         self._painter = TablePainter(table, width, glyphs)
 

@@ -351,7 +351,7 @@ def paint_runs(
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    painter = TablePainter(_table(entries, glyphs, shown, sorting, marked), width, glyphs)
+    painter = TablePainter(run_table(entries, glyphs, shown, sorting, marked), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if trouble:
         rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
@@ -361,9 +361,22 @@ def paint_runs(
     return fill(rows, height)
 
 
-def _table(
-    entries: Sequence[RunEntry], glyphs: Glyphs, shown: str, sorting: Sorting | None, marked: Sequence[str]
+def run_table(
+    entries: Sequence[RunEntry],
+    glyphs: Glyphs,
+    shown: str = "",
+    sorting: Sorting | None = None,
+    marked: Sequence[str] = (),
 ) -> Table[RunEntry]:
+    """The runs in rows; each leads to its overview.
+
+    Args:
+        entries: in order.
+        glyphs: the signs to draw with.
+        shown: path of the run that the other pages are about.
+        sorting: the order that the heads show.
+        marked: paths of the runs that are marked.
+    """
     return Table(
         run_columns(entries, glyphs, shown, marked),
         entries,

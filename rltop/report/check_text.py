@@ -62,7 +62,7 @@ def check_text(
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
         rows += paint_events(events[-_SHOWN:], width, glyphs, lines=_MOST_LINES)
-    facts = [event for event in snapshot.events if _explains(event, since)]
+    facts = [event for event in snapshot.events if explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
@@ -104,7 +104,7 @@ def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
-def _explains(event: Event, since: int | None) -> bool:
+def explains(event: Event, since: int | None) -> bool:
     """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?"""
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False

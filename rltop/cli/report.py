@@ -1,0 +1,126 @@
+"""`rltop report`: one or several runs as a file to keep, to print or to send; and the summary that `check` writes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop.cli.once import read_run
+from rltop.cli.open_session import each_run, not_read
+from rltop.cli.output import complain_of, say
+from rltop.cli.resolve_paths import load_config
+from rltop.clock import SystemClock
+from rltop.config import Config
+from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, cannot_write
+from rltop.files import replace_file
+from rltop.model import Label
+from rltop.report.markdown import job_summary
+from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
+from rltop.report.writers import DATA, format_of, rendered
+from rltop.run.found import Found
+from rltop.run.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def report(arguments: Namespace) -> int:
+    """Read the runs and write the report.
+
+    Returns:
+        EXIT_USAGE if one of several runs could not be read, EXIT_NO_METRICS if none has a row.
+
+    Raises:
+        RltopError: a setting is invalid, the format is unknown, the file cannot be written, or no run can be read.
+    """
+    config = load_config(arguments)
+    path = arguments.output
+    suffix = format_of(path)
+    if arguments.curves and suffix != ".csv":
+        raise RltopError("--curves is for CSV", "write to a file that ends in .csv")
+    check_writable(path)
+    reports, failed = _read(arguments, config, suffix)
+    if not reports:
+        raise failed[0]
+    for error in failed:
+        complain_of(error)
+    write(path, rendered(suffix, reports, made_now(), has_curves=arguments.curves))
+    runs = f"{len(reports)} run{'' if len(reports) == 1 else 's'}"
+    say(f"wrote {Label.of(path)}: {runs}\n")
+    if failed:
+        return EXIT_USAGE
+    return EXIT_NO_METRICS if all(each.is_empty for each in reports) else EXIT_OK
+
+
+def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunReport], list[RltopError]]:
+    """What there is to say of each run, none of them kept in memory; and why some could not be read to their end."""
+    reports: list[RunReport] = []
+    failed: list[RltopError] = []
+    for found in each_run(arguments.paths):
+        if not isinstance(found, Found):
+            failed.append(found[1])
+            continue
+        session = read_run(found, config, is_live=arguments.live)
+        run = session.runs[0]
+        trouble = not_read(run)
+        if trouble is not None:
+            failed.append(trouble)
+        if trouble is None or run.stream.rows:
+            has_charts = suffix not in DATA and len(reports) < MOST_RUNS
+            reports.append(
+                build_report(Snapshot(run), has_charts=has_charts or arguments.curves, has_document=suffix in DATA)
+            )
+        session.close()
+    return reports, failed
+
+
+def write_summary(path: str, reports: Sequence[RunReport]) -> None:
+    """Write what `check` found as the summary of a CI job.
+
+    Args:
+        path: the file; it is replaced.
+        reports: of the runs.
+
+    Raises:
+        RltopError: it cannot be written.
+    """
+    write(path, job_summary(reports, made_now()).encode("utf-8", "backslashreplace"))
+
+
+def made_now() -> Made:
+    """How what is written now was made: the command line, the version, the time."""
+    return Made.at(shlex.join(["rltop", *sys.argv[1:]]), SystemClock().wall())
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a file as a whole.
+
+    Raises:
+        RltopError: it cannot be written; says why.
+    """
+    try:
+        replace_file(os.path.expanduser(path), data)  # noqa: PTH111 - a path may be no valid text
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def check_writable(path: str) -> None:
+    """Report before the runs are read what would keep the file from being written.
+
+    Raises:
+        RltopError: the folder does not exist or cannot be written to, or the path is a folder.
+    """
+    target = Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(21, "is a directory", path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(2, "no such directory", path)
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(13, "permission denied", path)
+    except OSError as error:
+        raise cannot_write(path, error) from error

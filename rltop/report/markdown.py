@@ -1,0 +1,193 @@
+"""A report as Markdown: for an issue, a pull request, the summary of a CI job.
+
+Owns how text is kept from becoming markup, a link, a mention or an issue number where GitHub or
+GitLab show it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from rltop import units
+from rltop.model import Label, Level, VerdictState
+from rltop.report.run_report import (
+    MOST_RUNS,
+    AlertReport,
+    Grid,
+    Made,
+    RunReport,
+    comparison,
+    further_runs,
+    run_names,
+    text_of,
+)
+from rltop.rows.cells import clip_middle
+from rltop.rows.glyphs import UNICODE
+
+_LONGEST = 600
+_MARKUP = re.compile(r"[\\`*_\[\]|~$]")
+_BEGINS_BLOCK = re.compile(r"^(?:[-+=#:]|\d+(?=[.)]\s))")
+_AUTOLINK = re.compile(r"(?i)(https?|ftp|mailto|xmpp):|www\.")
+_MENTION = re.compile(r"[@#](?=[\w-])|\b(?:GH|gh)-(?=\d)")
+_WORD_JOINER = "&#8288;"
+
+
+def markdown(reports: Sequence[RunReport], made: Made) -> str:
+    """The whole report: runs, alerts, metrics, step time and events; lines instead of charts.
+
+    Args:
+        reports: of the runs, in order.
+        made: how the report was made.
+    """
+    names = run_names(reports)
+    lines = [f"# {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
+    if len(reports) > 1:
+        runs, metrics = comparison(reports)
+        lines += [*_table(runs), "", "## Key metrics", "", *_table(metrics), ""]
+    for name, report in zip(names[:MOST_RUNS], reports[:MOST_RUNS], strict=True):
+        if len(reports) > 1:
+            lines += [f"## {plain(name)}", ""]
+        lines += _run(report)
+    lines += [further_runs(reports), ""]
+    return "\n".join([*lines, *_footer(reports, made)]) + "\n"
+
+
+def job_summary(reports: Sequence[RunReport], made: Made) -> str:
+    """What `check` found, short: a table of the runs, and their alerts.
+
+    Args:
+        reports: of the runs, in order.
+        made: how it was made.
+    """
+    names = run_names(reports)
+    lines = [f"# rltop check: {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
+    if len(reports) > 1:
+        lines += [*_table(comparison(reports)[0]), ""]
+    for name, report in zip(names, reports, strict=True):
+        if len(reports) > 1:
+            if not report.alerts and not report.over:
+                continue
+            lines += [f"## {plain(name)}", ""]
+        lines += [*_head(report), *_alerts(report), *_notes(report)]
+    return "\n".join([*lines, *_footer(reports, made)]) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that stays text within a line: no markup, no link, no mention."""
+    shown = clip_middle(Label.of(text).display, _LONGEST)
+    shown = _AUTOLINK.sub(lambda found: f"{found[0][:-1]}\0{found[0][-1]}", shown)
+    shown = _MENTION.sub(lambda found: f"{found[0]}\0", shown)
+    return _MARKUP.sub(r"\\\g<0>", html.escape(shown, quote=False)).replace("\0", _WORD_JOINER)
+
+
+def paragraph(text: str) -> str:
+    """Text that begins a line, and neither a list nor a heading nor a rule."""
+    return _BEGINS_BLOCK.sub(lambda found: f"{_WORD_JOINER}{found[0]}", plain(text))
+
+
+def code(text: str) -> str:
+    """A key or a path as code, also inside of a table."""
+    shown = clip_middle(Label.of(text).display, _LONGEST)
+    if not shown.strip():
+        return ""
+    if not {"`", "|"} & set(shown) and shown == shown.strip():
+        return f"`{shown}`"
+    # As an element: a fence cannot hold a bar in a table, nor blanks or backticks at its ends.
+    shown = _MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(shown, quote=False))
+    return f"<code>{shown.replace('://', ':&#47;/')}</code>"
+
+
+def _run(report: RunReport) -> Iterator[str]:
+    yield from _head(report)
+    if not report.is_empty:
+        yield from ("### Alerts", "", *_alerts(report))
+        yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
+        lines = [(figure.title, figure.spark) for figure in report.figures if figure.spark.strip()]
+        if lines:
+            width = max(len(title) for title, _ in lines)
+            yield from (
+                "```text",
+                *(f"{title.replace('`', ' '):<{width}}  {spark}" for title, spark in lines),
+                "```",
+                "",
+            )
+        yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")
+        if report.events.rows:
+            yield from ("### Events", "", *_left_out(report.events, "earlier event"), *_table(report.events), "")
+    yield from _notes(report)
+
+
+def _head(report: RunReport) -> Iterator[str]:
+    yield paragraph(" · ".join(report.facts))
+    yield ""
+    sign = f"{UNICODE.level(report.sentence_level)} " if report.sentence_level >= Level.WARN else ""
+    yield f"> {sign}{paragraph(report.sentence)}"
+    yield ""
+
+
+def _alerts(report: RunReport) -> Iterator[str]:
+    if not report.alerts and not report.is_empty:
+        yield from ("no active alerts", "")
+    for alert in report.alerts:
+        yield from _alert(alert)
+    if report.alerts_left_out:
+        yield from (f"and {units.count(report.alerts_left_out)} more active alerts", "")
+    if report.over:
+        yield from ("Over:", "", *(f"- {paragraph(words)}" for words in report.over), "")
+
+
+def _alert(alert: AlertReport) -> Iterator[str]:
+    verdict = alert.verdict
+    word = verdict.level.word.upper() + (" · SETTLED" if verdict.state is VerdictState.SETTLED else "")
+    yield f"#### {UNICODE.level(verdict.level)} {word} {plain(verdict.title)}"
+    yield from ("", paragraph(" · ".join(alert.facts)), "", paragraph(verdict.headline), "")
+    fields = [
+        ("do", plain(alert.advice)),
+        ("earlier", plain(f"{alert.earlier}: start there") if alert.earlier else ""),
+        ("evidence", f"{code(verdict.key)} {plain(alert.evidence)}".strip()),
+        ("why", plain(alert.why)),
+        ("causes", plain("; ".join(alert.causes))),
+        ("order", plain(alert.conclusion)),
+    ]
+    yield from (f"- **{name}** {text}" for name, text in fields if text)
+    yield ""
+    if alert.chain.rows:
+        yield "<details><summary>related metrics, in the order to check</summary>"
+        yield from ("", *_table(alert.chain), "", "</details>", "")
+
+
+def _table(grid: Grid) -> Iterator[str]:
+    if not grid.rows:
+        return
+    yield _line([plain(head) for head in grid.heads])
+    yield _line(["---:" if is_right else "---" for is_right in grid.is_right])
+    for row in grid.rows:
+        yield _line(
+            [
+                code(text_of(cell)) if cell and all(piece.role == "key" for piece in cell) else plain(text_of(cell))
+                for cell in row
+            ]
+        )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _left_out(grid: Grid, what: str) -> Iterator[str]:
+    if grid.left_out:
+        yield from ("", f"and {units.count(grid.left_out)} more {what}{'s' if grid.left_out > 1 else ''}", "")
+
+
+def _notes(report: RunReport) -> Iterator[str]:
+    for note in report.notes:
+        yield from (paragraph(note), "")
+
+
+def _footer(reports: Sequence[RunReport], made: Made) -> Iterator[str]:
+    yield from ("---", "")
+    yield f"Made by rltop {plain(made.version)} on {plain(made.when)} with {code(made.command)}"
+    yield ""
+    yield from (f"- {code(report.path.raw)}: {plain(report.records)}" for report in reports)

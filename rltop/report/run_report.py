@@ -1,0 +1,495 @@
+"""What a report says of a run: what the pages show of it, read once, as plain data.
+
+Owns which pages are read and how much of each. A `RunReport` holds no run: of many
+runs one is read after the other. The files of `report/` write it as HTML, Markdown,
+SVG, CSV or JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from rltop import __version__, units
+from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
+from rltop.pages.chain_rows import chain_table
+from rltop.pages.chart import Marker, PlotData, read_markers
+from rltop.pages.events import event_table
+from rltop.pages.header import HeaderView, age_text, count_words
+from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
+from rltop.pages.metric import build_metric
+from rltop.pages.overview import OverviewView, build_overview
+from rltop.pages.past_alerts import alert_words
+from rltop.pages.runs import RunEntry, read_entry, run_table
+from rltop.pages.stages import TimingView
+from rltop.pages.timing import TimingPageView, build_timing_page, stage_columns
+from rltop.pages.verdict import VerdictView, build_verdict
+from rltop.report.check_text import evidence_words, explains
+from rltop.report.document import Document
+from rltop.report.overview_document import once_document
+from rltop.rows.cells import clip_middle
+from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
+from rltop.rows.rows import Line, Piece
+from rltop.rows.sparkline import fitted, sparkline
+from rltop.rows.table import Column, Kind, Table
+from rltop.run.snapshot import Snapshot
+
+T = TypeVar("T")
+
+COLUMNS = 190
+"""Columns of a chart: two points in each at the most, so that a long run has no larger charts than a short one."""
+
+MOST_RUNS = 12
+"""Of further runs the tables say something, and nothing else does."""
+
+MOST_FIGURES = 16
+MOST_ALERTS = 12
+MOST_EVENTS = 60
+MOST_METRICS = 60
+"""How much of a run is shown; what is left out is counted."""
+
+_OVERVIEW = (200, 26 + MOST_METRICS)
+_TABLE_CELLS = 160
+_LINE_CELLS = 24
+_LONGEST = 400
+_FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED})
+
+
+class Made(NamedTuple):
+    """How a report was made.
+
+    Attributes:
+        command: the command line.
+        version: of rltop.
+        when: the time, in UTC.
+    """
+
+    command: str
+    version: str
+    when: str
+
+    @classmethod
+    def at(cls, command: str, wall_s: float) -> Made:
+        """Made by this rltop.
+
+        Args:
+            command: the command line.
+            wall_s: the time, in seconds since the epoch.
+        """
+        return cls(command, __version__, datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M UTC"))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a page, read cell by cell.
+
+    Attributes:
+        heads: what stands above the columns.
+        is_right: which columns hold numbers.
+        rows: the cells of each row.
+        left_out: how many further rows there are.
+    """
+
+    heads: tuple[str, ...] = ()
+    is_right: tuple[bool, ...] = ()
+    rows: tuple[tuple[Line, ...], ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric with its chart.
+
+    Attributes:
+        title: as its row calls it.
+        key: the trainer's.
+        value: the newest value with its unit, as on the screen.
+        change: against the baseline; empty where there is none.
+        level: the worst that a rule says of it.
+        unit: of the values.
+        metric: name in the catalogue; empty where it has none.
+        stream: the stream of the run that it is in; "" is the main one.
+        plot: what the chart is drawn from.
+        markers: what happened on its steps.
+        spark: a short line of characters.
+    """
+
+    title: str
+    key: Label
+    value: str
+    change: str
+    level: Level
+    unit: Unit
+    metric: str
+    stream: str
+    plot: PlotData
+    markers: tuple[Marker, ...]
+    spark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertReport:
+    """An active alert.
+
+    Attributes:
+        verdict: the alert.
+        facts: level, rule, since when, for how long.
+        advice, evidence, why, earlier, conclusion: in words; empty where there is nothing to say.
+        causes: likely ones.
+        chain: the related metrics, in the order to check, and how each moved.
+        missing: titles of related metrics that the run does not log.
+        figures: charts of the evidence: of its metric, and of what moved first.
+    """
+
+    verdict: Verdict
+    facts: tuple[str, ...]
+    advice: str = ""
+    evidence: str = ""
+    why: str = ""
+    earlier: str = ""
+    conclusion: str = ""
+    causes: tuple[str, ...] = ()
+    chain: Grid = Grid()
+    missing: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that a report says of one run.
+
+    Attributes:
+        path: where it is read from.
+        entry: what the list of runs says of it.
+        level: the worst active level.
+        facts: trainer, algorithm, step, records, pace, state.
+        records: how many there are, and of which steps.
+        sentence, sentence_level: the headline of the overview.
+        alerts: active ones, worst first.
+        alerts_left_out: how many more there are.
+        over: alerts that are over, in words.
+        rows: the key metrics as the overview shows them.
+        metrics: these and further ones as a table.
+        figures: charts of the key metrics.
+        timing: the newest step and the steps before it; None where none is logged.
+        timing_words: what explains the step time, or why there is none.
+        stages: the table of stages.
+        events: the newest transitions and the facts that explain them, newest last.
+        notes: what was not understood, what is muted.
+        is_empty: there is not a single row.
+        document: the JSON document of `--once --json`, if it was asked for.
+    """
+
+    path: Label
+    entry: RunEntry
+    level: Level
+    facts: tuple[str, ...]
+    records: str
+    sentence: str
+    sentence_level: Level
+    alerts: tuple[AlertReport, ...]
+    alerts_left_out: int
+    over: tuple[str, ...]
+    rows: tuple[MetricRow, ...]
+    metrics: Grid
+    figures: tuple[Figure, ...]
+    timing: TimingView | None
+    timing_words: str
+    stages: Grid
+    events: Grid
+    notes: tuple[str, ...]
+    is_empty: bool
+    document: Document | None = None
+
+
+def build_report(snapshot: Snapshot, *, has_charts: bool = True, has_document: bool = False) -> RunReport:
+    """Read everything that a report says of a run.
+
+    Args:
+        snapshot: the run.
+        has_charts: read the charts too, which are most of the work.
+        has_document: have the JSON document of the overview too.
+    """
+    view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
+    active = snapshot.verdicts.firing
+    timing = build_timing_page(snapshot)
+    rows = (*view.rows, *view.more)[:MOST_METRICS]
+    shown = active[:MOST_ALERTS]
+    return RunReport(
+        path=snapshot.path,
+        entry=read_entry(snapshot),
+        level=max((one.level for one in active), default=Level.OK if snapshot.stream.rows else Level.NO_DATA),
+        facts=tuple(_facts(snapshot, view)),
+        records=_records(snapshot),
+        sentence=view.sentence.text.display,
+        sentence_level=view.sentence.level,
+        alerts=tuple(_alert(snapshot, verdict, has_charts=has_charts) for verdict in shown),
+        alerts_left_out=len(active) - len(shown),
+        over=tuple(_over(snapshot)),
+        rows=tuple(row._replace(line=None) for row in view.rows),
+        metrics=_metrics(snapshot, rows, view),
+        figures=tuple(_key_figures(snapshot, view.rows)) if has_charts else (),
+        timing=timing.timing,
+        timing_words=timing.explanation.display or timing.note,
+        stages=_stages(timing),
+        events=_events(snapshot),
+        notes=tuple(_notes(snapshot, view)),
+        is_empty=view.is_empty,
+        document=once_document(snapshot) if has_document else None,
+    )
+
+
+def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
+    """A table cell by cell; columns that say nothing, and those that draw lines, are left out.
+
+    Args:
+        table: as a page has it.
+        cells: room for what is drawn.
+    """
+    items, columns = table.items, [one for one in table.columns if isinstance(one.head, str)]
+    found = [[_stripped(_cell(column, item, cells)) for item in items] for column in columns]
+    kept = [number for number, column in enumerate(found) if any(column)]
+    heads = tuple(str(columns[number].head).strip() for number in kept)
+    rows = [tuple(found[number][row] for number in kept) for row in range(len(items))]
+    if table.sign is None or not kept:
+        return Grid(heads, tuple(columns[number].stands_right for number in kept), tuple(rows))
+    signs = [table.sign(item) for item in items]
+    rows = [((Piece(*sign),), *row) for sign, row in zip(signs, rows, strict=True)]
+    return Grid(("", *heads), (False, *(columns[number].stands_right for number in kept)), tuple(rows))
+
+
+def _cell(column: Column[T], item: T, cells: int) -> Line:
+    cell = column.cell(item, cells) if column.kind is Kind.DRAWN else column.cell(item)
+    if cell and isinstance(cell[0], str):
+        return (Piece(cell[0], str(cell[1])),)
+    return tuple(piece for piece in cell if isinstance(piece, Piece))
+
+
+def _stripped(line: Line) -> Line:
+    """A cell without what pads it to the width of its column."""
+    pieces = [piece for piece in line if piece.text]
+    while pieces and not pieces[0].text.strip():
+        del pieces[0]
+    while pieces and not pieces[-1].text.strip():
+        del pieces[-1]
+    if pieces:
+        pieces[0] = Piece(clip_middle(pieces[0].text.lstrip(), _LONGEST), pieces[0].role)
+        pieces[-1] = Piece(clip_middle(pieces[-1].text.rstrip(), _LONGEST), pieces[-1].role)
+    return tuple(pieces)
+
+
+def text_of(line: Line) -> str:
+    """The text of a cell, blanks that only align it left out."""
+    return " ".join("".join(piece.text for piece in line).split())
+
+
+def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
+    """The table of the runs, and their key metrics beside each other, a run in each column.
+
+    Args:
+        reports: of the runs, in order.
+    """
+    names = run_names(reports)
+    titles: dict[str, None] = {}
+    for report in reports:
+        titles.update(dict.fromkeys(row.title for row in report.rows))
+    rows = []
+    for title in titles:
+        cells: list[Line] = [(Piece(title, "strong"),)]
+        for report in reports:
+            row = next((one for one in report.rows if one.title == title), None)
+            cells.append(() if row is None else _compared(row))
+        rows.append(tuple(cells))
+    runs = grid_of(run_table([report.entry for report in reports], UNICODE))
+    return runs, Grid(("metric", *names), (False, *(True for _ in names)), tuple(rows))
+
+
+def further_runs(reports: Sequence[RunReport]) -> str:
+    """That some runs are in the tables only; empty where none is."""
+    count = len(reports) - MOST_RUNS
+    return f"{_count(count, 'more run')} in the tables only" if count > 0 else ""
+
+
+def run_names(reports: Sequence[RunReport]) -> list[str]:
+    """What the runs are called; the path of those that share a name."""
+    names = [report.entry.name.display for report in reports]
+    return [
+        name if names.count(name) == 1 else report.path.display for name, report in zip(names, reports, strict=True)
+    ]
+
+
+def _compared(row: MetricRow) -> Line:
+    text, unit = value_text(row.reading)
+    role = LEVEL_ROLES[row.reading.level] if row.reading.level >= Level.INFO else "value"
+    change = change_text(row.reading)
+    pieces = [Piece(f"{text} {unit}".strip(), role)]
+    return (*pieces, Piece(f" ({change})", "dim")) if change != units.UNKNOWN else tuple(pieces)
+
+
+def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
+    header: HeaderView = view.header
+    if header.dialect:
+        yield " · ".join(part for part in (header.dialect, header.algorithm) if part)
+    if header.step is not None:
+        total = "" if header.total_steps is None else f" of {units.step(header.total_steps)}"
+        yield f"step {units.step(header.step)}{total}"
+    yield _count(snapshot.stream.rows, "record")
+    if header.step_s is not None:
+        yield f"{units.duration(header.step_s)}/step"
+    if header.eta_s is not None:
+        yield f"ETA {units.duration(header.eta_s)}"
+    state = header.state.value
+    if header.loading is not None:
+        state += f", {units.share(header.loading)} of the history read"
+    if header.age_s is not None and header.state in _FRESH:
+        state += f", newest row {age_text(header.age_s).strip()}"
+    yield state
+    if restarts := snapshot.stream.seen_restarts:
+        yield _count(len(restarts), "restart")
+    for entry in () if view.streams is None else view.streams.entries[1:]:
+        step = "no row yet" if entry.step is None else f"step {units.step(entry.step)}"
+        yield f"stream {entry.name.display}: {step}"
+    if view.freshness:
+        yield view.freshness
+
+
+def _count(number: int, what: str) -> str:
+    return f"{units.count(number)} {what}{'' if number == 1 else 's'}"
+
+
+def _records(snapshot: Snapshot) -> str:
+    stream = snapshot.stream
+    text = _count(stream.rows, "record")
+    if stream.first_step is None or stream.last_step is None:
+        return text
+    return f"{text}, steps {units.step(stream.first_step)}–{units.step(stream.last_step)}"
+
+
+def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertReport:
+    part = snapshot.within(verdict.stream)
+    view = build_verdict(part, verdict.rule)
+    chain = view.chain
+    return AlertReport(
+        verdict=verdict,
+        facts=tuple(_alert_facts(view, verdict)),
+        advice="" if verdict.advice is None else verdict.advice.text,
+        evidence=evidence_words(verdict.evidence),
+        why=verdict.why,
+        earlier="" if view.earlier is None else alert_words(view.earlier),
+        causes=verdict.causes,
+        conclusion="" if chain is None else chain.conclusion,
+        chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),
+        missing=() if chain is None else chain.missing,
+        figures=tuple(_evidence_figures(part, view)) if has_charts else (),
+    )
+
+
+def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
+    if verdict.stream:
+        yield f"steps of {Label.of(verdict.stream)}"
+    yield f"rule {verdict.rule}"
+    yield f"since step {units.step(verdict.since_step)}"
+    if view.records is not None:
+        yield _count(view.records, "record")
+    if verdict.settled is not None:
+        yield "settled"
+    elif verdict.worst_level > verdict.level:
+        yield f"eased, was {verdict.worst_level.word.upper()}"
+    if verdict.is_provisional:
+        yield "provisional: still reading history"
+
+
+def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:
+    """The metric of an alert, and the one that moved first."""
+    chain = view.chain
+    links = [] if chain is None else [chain.subject, *([] if chain.first is None else [chain.links[chain.first]])]
+    verdict = view.verdict
+    keys = [verdict.key] if verdict is not None and verdict.key else []
+    keys += [link.signal.key for link in links if link is not None and link.signal is not None]
+    for key in dict.fromkeys(keys):
+        if part.stream.has(key):
+            yield figure_of(part, key)
+
+
+def _key_figures(snapshot: Snapshot, rows: Sequence[MetricRow]) -> Iterator[Figure]:
+    for row in rows[:MOST_FIGURES]:
+        reading = row.reading
+        line = sparkline(fitted(reading.spark, 2 * _LINE_CELLS), UNICODE)
+        spark = "".join(piece.text for piece in line)
+        yield figure_of(snapshot.within(reading.stream), reading.signal.key, row.title, spark)
+
+
+def figure_of(part: Snapshot, key: str, title: str = "", spark: str = "") -> Figure:
+    """A metric with its chart.
+
+    Args:
+        part: the stream of the run that logs it.
+        key: the trainer's.
+        title: what it is called; by default as the catalogue calls it.
+        spark: a short line of characters.
+    """
+    view = build_metric(part, key, columns=COLUMNS)
+    reading, plot = view.reading, view.plot
+    change = change_text(reading)
+    return Figure(
+        title=title or Label.of(reading.signal.metric.title).display,
+        key=reading.key,
+        value=" ".join(value_text(reading)).strip(),
+        change="" if change == units.UNKNOWN else change,
+        level=reading.level,
+        unit=reading.unit,
+        metric=reading.signal.metric.name,
+        stream=part.role,
+        plot=plot,
+        markers=read_markers(part, plot.zoom.first, plot.zoom.last, reading.signal.metric.name),
+        spark=spark,
+    )
+
+
+def _over(snapshot: Snapshot) -> Iterator[str]:
+    """Alerts that no longer stand, the worst first."""
+    standing = {(one.rule, one.stream) for one in snapshot.verdicts.firing}
+    alerts = [one for one in snapshot.verdicts.history.alerts if not one.is_muted]
+    over = [
+        one
+        for one in alerts
+        if one.is_earlier or one.recovered_step is not None or (one.rule, one.stream) not in standing
+    ]
+    for alert in sorted(over, key=lambda one: one.rank)[:MOST_ALERTS]:
+        yield alert_words(alert)
+    if len(over) > MOST_ALERTS:
+        yield f"and {units.count(len(over) - MOST_ALERTS)} more"
+
+
+def _metrics(snapshot: Snapshot, rows: Sequence[MetricRow], view: OverviewView) -> Grid:
+    table = Table(metric_columns(200, UNICODE), rows, sign=lambda row: row_sign(row, UNICODE))
+    # The remarks have no head, and neither have the lines: these are drawn in charts.
+    columns = [column._replace(head="notes") if column.head == "" else column for column in table.columns]
+    grid = grid_of(table._replace(columns=columns))
+    total = sum(len(part.stream.keys) for part in snapshot.streams if not part.is_rank)
+    return Grid(grid.heads, grid.is_right, grid.rows, 0 if view.is_empty else max(0, total - len(rows)))
+
+
+def _stages(view: TimingPageView) -> Grid:
+    columns = stage_columns(view, _TABLE_CELLS, UNICODE)
+    if not view.table:
+        return Grid()
+    return grid_of(Table(columns, view.table, sign=lambda one: (UNICODE.bar, one.role)), cells=40)
+
+
+def _events(snapshot: Snapshot) -> Grid:
+    told = [event for event in snapshot.events if event.state is not EventState.FACT or explains(event, None)]
+    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.verdicts.muted))
+    return Grid(grid.heads, grid.is_right, grid.rows, max(0, len(told) - MOST_EVENTS))
+
+
+def _notes(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
+    words = count_words(view.counts)
+    if words:
+        yield f"file: {' · '.join(words)}"
+    if snapshot.verdicts.silenced:
+        yield f"muted in the config: {', '.join(sorted(snapshot.verdicts.silenced))}"
+    if snapshot.verdicts.muted:
+        yield f"muted on the screen: {', '.join(sorted(snapshot.verdicts.muted))}"

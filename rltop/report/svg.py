@@ -1,0 +1,323 @@
+"""Charts as SVG: a metric with its thresholds, several runs in one chart, the stages of a step.
+
+Owns how they are drawn. What is drawn, and on which axes, comes from the pages; colours come from
+the style sheet by role, so that a chart is light, dark or printed without being drawn anew. Text
+from outside enters through `escaped` alone.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+
+from rltop import units
+from rltop.model import Label, Unit
+from rltop.pages.chart import Curve, Marker, PlotData, Zoom, add_rail, paint_marker_legend
+from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
+from rltop.pages.stages import STRIP_STEPS, Stage, StripStep, TimingView, share_text
+from rltop.report.run_report import Figure
+from rltop.report.stylesheet import SERIES
+from rltop.rows.cells import RowBuilder, clip_middle
+from rltop.rows.glyphs import UNICODE
+from rltop.rows.rows import Line, Piece
+
+WIDTH = 460
+HEIGHT = 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 12, 8, 20
+_RAIL = 14
+_RAIL_CELLS = 66
+_LEGEND_CELLS = 130
+_AXIS_CELLS = (64, 12)
+_LONGEST = 2_000
+_NONCHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+
+_LEAST_SHARE = 0.2
+"""How much of its chart a curve takes at least, the band around it aside."""
+
+_BAR, _GAP = 15, 3
+_NAME_CELLS = 22
+_STAGE_LEFT, _STAGE_RIGHT = 150, 84
+_MOST_STAGES = 24
+_STRIP_HEIGHT = 70
+
+
+def escaped(text: str) -> str:
+    """Text for HTML and SVG, in elements and attributes: nothing of it is markup, or moves what stands around it."""
+    shown = Label.of(text).display.translate(_NONCHARACTERS)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[: _LONGEST // 2]}…{shown[-_LONGEST // 2 :]}"
+    return html.escape(shown, quote=True)
+
+
+def spans(line: Line) -> str:
+    """Pieces of text, each in its role."""
+    return "".join(
+        f'<span class="{piece.role}">{escaped(piece.text)}</span>' if piece.role != "text" else escaped(piece.text)
+        for piece in line
+        if piece.text
+    )
+
+
+def figure_svg(figure: Figure) -> str:
+    """The chart of a metric; where there is no value to draw, a sentence that says so.
+
+    Args:
+        figure: the metric.
+    """
+    axes = _axes(figure.plot)
+    if axes is None:
+        return _nothing("no values yet" if not figure.plot.raw.steps else "values too large to draw")
+    rail = _RAIL if figure.markers else 0
+    frame = _Frame(axes, HEIGHT - rail)
+    parts = [
+        *frame.axes(figure.unit),
+        *_band(frame, axes),
+        *(frame.level(level.value, level.role) for level in axes.levels),
+        *(frame.mark(mark.step, mark.role, mark.label) for mark in axes.marks),
+    ]
+    has_smooth = bool(axes.smooth.steps)
+    parts.append(frame.curve(axes.raw, "raw" if has_smooth else "smooth"))
+    parts += [frame.curve(axes.smooth, "smooth")] if has_smooth else []
+    parts += _rail(figure.markers, frame) if rail else []
+    return _svg(WIDTH, HEIGHT, f"{figure.title} by step", parts)
+
+
+def legend(figure: Figure) -> list[list[Line]]:
+    """What each line of a chart is, and what its signs mean: two lists of entries, each a sign and its words."""
+    axes = _axes(figure.plot)
+    if axes is None:
+        return []
+    signs = {LineKind.CURVE: "━ ", LineKind.ACROSS: "┄ ", LineKind.DOWN: "│ ", LineKind.NONE: ""}
+    lines = [(Piece(signs[kind], role), Piece(label, "dim")) for kind, role, label in legend_of(figure.plot, axes)]
+    named: list[Line] = []
+    begun: list[Piece] = []
+    for piece in paint_marker_legend(figure.markers, 0, _LEGEND_CELLS, UNICODE).line if figure.markers else ():
+        begun.append(Piece(piece.text.rstrip(), piece.role) if piece.text.endswith("  ") else piece)
+        if piece.text.endswith("  "):
+            named.append(tuple(begun))
+            begun = []
+    return [list(lines), named]
+
+
+def overlay_svg(figures: Sequence[Figure | None]) -> str:
+    """The same metric of several runs in one chart, smoothed.
+
+    Args:
+        figures: one for each run, in the order of their colours; None for a run that does not log it.
+    """
+    shown = [(number, one) for number, one in enumerate(figures[:SERIES]) if one is not None]
+    curves = [(number, one.plot.smooth if one.plot.smooth.steps else one.plot.raw) for number, one in shown]
+    first = min((one.plot.zoom.first for _, one in shown), default=0)
+    last = max((one.plot.zoom.last for _, one in shown), default=0)
+    steps = tuple(step for _, curve in curves for step in curve.steps)
+    values = tuple(value for _, curve in curves for value in curve.values)
+    whole = Zoom(first, last)
+    unit = shown[0][1].unit if shown else Unit.NONE
+    axes = _axes(PlotData("", "", Curve(steps, values), Curve((), ()), (), (), whole, whole))
+    if axes is None:
+        return _nothing("no values yet")
+    frame = _Frame(axes, HEIGHT)
+    parts = [*frame.axes(unit), *(frame.curve(curve, f"series run-{number}") for number, curve in curves)]
+    return _svg(WIDTH, HEIGHT, f"{shown[0][1].title} of {len(shown)} runs by step", parts)
+
+
+def stages_svg(timing: TimingView) -> str:
+    """The stages of a step on one time axis, each with its duration and its part of the step.
+
+    Args:
+        timing: of the step.
+    """
+    stages = [stage for stage in timing.stages if stage.depth <= 1][:_MOST_STAGES]
+    end_s = max([timing.total_s, *(stage.start_s + stage.duration_s for stage in stages if not stage.is_outside)])
+    room = WIDTH - _STAGE_LEFT - _STAGE_RIGHT
+    parts = []
+    for number, stage in enumerate(stages):
+        top = number * (_BAR + _GAP)
+        name = clip_middle(stage.name.display, _NAME_CELLS - 2 * stage.depth)
+        middle = top + _BAR - 4
+        parts.append(_text(stage.depth * 10, middle, name, "dim" if stage.depth or stage.is_outside else ""))
+        for start_s, stop_s in stage.parts or ((stage.start_s, stage.start_s + stage.duration_s),):
+            parts.append(_bar(stage, top, start_s, stop_s, end_s, room))
+        # What runs between steps is no part of one.
+        share = "" if stage.depth or stage.is_outside else f" {share_text(stage.share)}"
+        parts.append(_text(WIDTH, middle, f"{units.duration(stage.duration_s)}{share}", "dim", "end"))
+    return _svg(WIDTH, max(1, len(stages)) * (_BAR + _GAP), f"stages of step {units.step(timing.step)}", parts)
+
+
+def _bar(stage: Stage, top: int, start_s: float, stop_s: float, end_s: float, room: int) -> str:
+    start = 0.0 if stage.is_outside or end_s <= 0 else min(1.0, max(0.0, start_s / end_s))
+    width = 0.0 if end_s <= 0 else min(1.0 - start, max(0.0, (stop_s - start_s) / end_s))
+    height = _BAR if not stage.depth else _BAR - 6
+    role = f"{stage.role} outside" if stage.is_outside else stage.role
+    return (
+        f'<rect class="{role}" x="{_n(_STAGE_LEFT + start * room)}" y="{top + (_BAR - height) // 2}" '
+        f'width="{_n(max(0.8, width * room))}" height="{height}"/>'
+    )
+
+
+def strip_svg(timing: TimingView) -> str:
+    """The newest steps as stacked bars, oldest on the left.
+
+    Args:
+        timing: of the newest step, with those before it.
+    """
+    steps = timing.strip[-STRIP_STEPS:]
+    longest = max((step.total_s for step in steps if math.isfinite(step.total_s)), default=0.0)
+    if longest <= 0:
+        return ""
+    width = (WIDTH - _LEFT - _RIGHT) / max(12, len(steps))
+    parts = [
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="8" y2="8"/>',
+        _text(_LEFT - 6, 12, units.duration(longest), "axis", "end"),
+        _text(_LEFT - 6, 8 + _STRIP_HEIGHT, "0 s", "axis", "end"),
+        _text(_LEFT, _STRIP_HEIGHT + 22, units.step(steps[0].step), "axis"),
+    ]
+    if len(steps) > 1:
+        end = _LEFT + len(steps) * width
+        parts.append(_text(max(end, _LEFT + 90), _STRIP_HEIGHT + 22, units.step(steps[-1].step), "axis", "end"))
+    for number, step in enumerate(steps):
+        parts += _stack(step, timing, _LEFT + number * width, width, longest)
+    return _svg(WIDTH, _STRIP_HEIGHT + 28, f"step time of the last {len(steps)} steps", parts)
+
+
+def _stack(step: StripStep, timing: TimingView, left: float, width: float, longest: float) -> Iterator[str]:
+    bottom = 8.0 + _STRIP_HEIGHT
+    total_s = sum(seconds for _, seconds in step.parts)
+    # Stages that overlap take longer together than the step.
+    fit = step.total_s / total_s if total_s > step.total_s > 0 else 1.0
+    for name, seconds in step.parts:
+        height = max(0.0, seconds * fit / longest * _STRIP_HEIGHT)
+        if not math.isfinite(height) or height < 0.05:
+            continue
+        bottom -= height
+        role = f"stage-{timing.colors[name] % 8}" if name in timing.colors and not step.is_whole else "other"
+        yield (
+            f'<rect class="{role}" x="{_n(left)}" y="{_n(bottom)}" width="{_n(max(0.5, width - 0.8))}" '
+            f'height="{_n(height)}"><title>step {escaped(units.step(step.step))}: {escaped(name)} '
+            f"{escaped(units.duration(seconds))}</title></rect>"
+        )
+
+
+def _axes(plot: PlotData) -> Axes | None:
+    """The axes of a chart, without a band that flattens the curve; None where there is nothing that can be drawn."""
+    axes = axes_of(plot, *_AXIS_CELLS)
+    if axes is not None and axes.band:
+        alone = axes_of(plot, *_AXIS_CELLS, has_band=False)
+        if alone is not None and alone.high - alone.low < _LEAST_SHARE * (axes.high - axes.low):
+            axes = alone
+    return axes if axes is not None and math.isfinite(axes.low) and math.isfinite(axes.high) else None
+
+
+class _Frame:
+    """Where steps and values stand in a picture."""
+
+    def __init__(self, axes: Axes, height: int) -> None:
+        self._axes, self._bottom = axes, height - _BOTTOM
+        self._span = max(1, axes.last - axes.first)
+        # Halved: the distance of two finite numbers may be none.
+        self._low, high = self._scaled(axes.low), self._scaled(axes.high)
+        self._reach = high / 2 - self._low / 2
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(value) if self._axes.is_log else value
+
+    def x(self, step: float) -> float:
+        """Where a step stands."""
+        return _LEFT + (step - self._axes.first) / self._span * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """Where a value stands."""
+        share = 0.5 if self._reach <= 0 else (self._scaled(value) / 2 - self._low / 2) / self._reach
+        return self._bottom - share * (self._bottom - _TOP)
+
+    @property
+    def bottom(self) -> int:
+        """Where the values end."""
+        return self._bottom
+
+    def axes(self, unit: Unit) -> Iterator[str]:
+        """Lines and labels of both axes."""
+        left, right = _LEFT, WIDTH - _RIGHT
+        for tick, label in zip(self._axes.y_ticks, value_labels(self._axes.y_ticks, unit), strict=True):
+            at = self.y(tick)
+            yield f'<line class="grid" x1="{left}" x2="{right}" y1="{_n(at)}" y2="{_n(at)}"/>'
+            yield _text(left - 6, at + 4, label, "axis", "end")
+        for tick in self._axes.x_ticks:
+            anchor = "end" if self.x(tick) > right - 16 else "middle"
+            yield _text(min(right, self.x(tick)), self._bottom + 15, units.step(int(tick)), "axis", anchor)
+        yield f'<line class="rule" x1="{left}" x2="{right}" y1="{self._bottom}" y2="{self._bottom}"/>'
+
+    def level(self, value: float, role: str) -> str:
+        """A line across."""
+        at = _n(self.y(value))
+        return f'<line class="level {role}" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at}" y2="{at}"/>'
+
+    def mark(self, step: int, role: str, label: str) -> str:
+        """A line down, which says what it is when it is pointed at."""
+        at = _n(self.x(step))
+        return (
+            f'<line class="mark {role}" x1="{at}" x2="{at}" y1="{_TOP}" y2="{self._bottom}">'
+            f"<title>{escaped(label)}</title></line>"
+        )
+
+    def curve(self, curve: Curve, role: str) -> str:
+        """The points of a curve, joined; a dot for one alone."""
+        points = [(self.x(step), self.y(value)) for step, value in zip(curve.steps, curve.values, strict=True)]
+        if len(points) == 1:
+            (x, y), *_ = points
+            return f'<circle class="dot {role}" cx="{_n(x)}" cy="{_n(y)}" r="2.5"/>'
+        return f'<polyline class="curve {role}" points="{" ".join(f"{_n(x)},{_n(y)}" for x, y in points)}"/>'
+
+
+def _band(frame: _Frame, axes: Axes) -> Iterator[str]:
+    """What lies between the edges; a single edge is a line."""
+    edges = [
+        [(frame.x(step), frame.y(value)) for step, value in zip(edge.steps, edge.values, strict=True)]
+        for edge in axes.band
+        if edge.steps
+    ]
+    if len(edges) == 2:
+        points = " ".join(f"{_n(x)},{_n(y)}" for x, y in (*edges[0], *reversed(edges[1])))
+        yield f'<polygon class="band" points="{points}"/>'
+    for edge in edges if len(edges) == 1 else ():
+        yield f'<polyline class="curve note" points="{" ".join(f"{_n(x)},{_n(y)}" for x, y in edge)}"/>'
+
+
+def _rail(markers: Sequence[Marker], frame: _Frame) -> Iterator[str]:
+    """The signs of what happened, under their steps as on the screen."""
+    first, last = frame.x(0), frame.x(1)
+    left, cell = _LEFT, (WIDTH - _LEFT - _RIGHT) / (_RAIL_CELLS - 1)
+
+    def cell_of(step: int) -> int | None:
+        return round((first + step * (last - first) - left) / cell)
+
+    builder = add_rail(RowBuilder(_RAIL_CELLS, UNICODE), markers, _RAIL_CELLS, cell_of, UNICODE)
+    at = 0
+    for text, role in builder.row().line:
+        for sign in text:
+            if sign != " ":
+                yield _text(left + at * cell, frame.bottom + _BOTTOM + 9, sign, f"sign {role}", "middle")
+            at += 1
+
+
+def _nothing(text: str) -> str:
+    return _svg(WIDTH, 40, text, [_text(WIDTH / 2, 24, text, "dim", "middle")])
+
+
+def _text(x: float, y: float, text: str, role: str = "", anchor: str = "start") -> str:
+    style = (f' class="{role}"' if role else "") + ("" if anchor == "start" else f' text-anchor="{anchor}"')
+    return f'<text x="{_n(x)}" y="{_n(y)}"{style}>{escaped(text)}</text>'
+
+
+def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
+    name = escaped(title)
+    return (
+        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{name}">'
+        f"<title>{name}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _n(value: float) -> str:
+    """A coordinate, to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
