@@ -28,6 +28,7 @@ FAR_DECADES = 1.0
 _LEAST_TICKS = 3
 """Bottom, middle and top: with fewer nobody can read a value off the axis."""
 
+_DIGITS, _MOST_DIGITS = 3, 12
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -242,6 +243,13 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     distance = min((abs(b - a) for a, b in pairwise(ticks)), default=0.0)
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if distance <= 0 or largest >= 1e6 or distance < 1e-5:
-        return [units.number(tick) for tick in ticks]
+        labels = [units.number(tick) for tick in ticks]
+        digits = _DIGITS
+        while len(set(labels)) < len(ticks) and digits < _MOST_DIGITS:
+            digits += 1
+            labels = [
+                f"{tick:.{digits}g}".replace("-", MINUS, 1) if tick < 0 else f"{tick:.{digits}g}" for tick in ticks
+            ]
+        return labels
     decimals = max(0, -math.floor(math.log10(distance) + 1e-9))
     return [f"{tick:,.{decimals}f}".replace("-", MINUS) if abs(tick) > 1e-12 else "0" for tick in ticks]

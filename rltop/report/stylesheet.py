@@ -96,11 +96,10 @@ svg.chart { display: block; width: 100%; max-width: 620px; height: auto; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; margin: 6px 0; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; border-bottom: 1px solid var(--grid);
-  overflow-wrap: normal; }
-td.long { min-width: 22em; overflow-wrap: anywhere; }
-th { color: var(--dim); font-weight: 500; white-space: nowrap; border-bottom-color: var(--rule); }
+  white-space: nowrap; }
+td.long { min-width: 22em; white-space: normal; overflow-wrap: anywhere; }
+th { color: var(--dim); font-weight: 500; border-bottom-color: var(--rule); }
 .right { text-align: right; }
-td.right { white-space: nowrap; }
 .strong, .title { font-weight: 600; }
 .warn, .crit, .level { font-weight: 600; }
 footer { margin-top: 44px; padding-top: 10px; border-top: 1px solid var(--rule); color: var(--dim); font-size: 13px; }

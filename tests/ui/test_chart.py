@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltop.app import plot_pane
-from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
 from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Zoom
+from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import ROLES, Row
 from rltop.rows.widths import cell_width
@@ -160,3 +160,8 @@ def test_logarithmic_ticks_are_powers_of_ten() -> None:
 def test_fractions_are_written_as_per_cent() -> None:
     assert value_labels((0.0, 0.005, 0.01), Unit.FRACTION) == ["0 %", "0.5 %", "1.0 %"]
     assert value_labels((0.0, 0.005, 0.01), Unit.NATS) == ["0", "0.005", "0.010"]
+
+
+def test_labels_of_neighbouring_ticks_differ() -> None:
+    assert tick_labels((1e-4, 1.00002e-4, 1.00004e-4)) == ["0.0001", "0.000100002", "0.000100004"]
+    assert tick_labels((-1e-7, 0.0, 1e-7)) == ["−1e-07", "0", "1e-07"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from telescope_run import TelescopeRun
 
-from rltop.pages.chart_axes import axes_of
 from rltop.catalog.ranges import Range, Ranges
 from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
+from rltop.pages.chart_axes import axes_of
 from rltop.pages.metric import build_metric
 from rltop.run.beside import read_ranges
 from rltop.run.discover import discover

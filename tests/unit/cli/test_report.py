@@ -1,0 +1,116 @@
+"""`rltop report` and `check --summary`: what is written, what is refused, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from rltop.cli import main
+from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
+
+ROOT = Path(__file__).resolve().parents[3]
+SLOW = str(ROOT / "fixtures" / "verl" / "tool_slowdown" / "metrics.jsonl")
+RESTART = str(ROOT / "fixtures" / "trl" / "grpo_restart" / "metrics.jsonl")
+
+
+def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.html"
+    assert main(["report", SLOW, "-o", str(path)]) == EXIT_OK
+    assert ET.parse(path).getroot().tag == "html"
+    assert capsys.readouterr().out == f"wrote {path}: 1 run\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_the_documents_are_those_of_the_overview(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.json"
+    assert main(["report", SLOW, RESTART, "-o", str(path)]) == EXIT_OK
+    capsys.readouterr()
+    for number, file in enumerate((SLOW, RESTART)):
+        main(["--json", file])
+        assert json.loads(capsys.readouterr().out) == json.loads(path.read_text())["runs"][number]
+
+
+def test_a_folder_is_all_its_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text(Path(RESTART).read_text())
+    path = tmp_path / "report.md"
+    assert main(["report", str(tmp_path), "-o", str(path)]) == EXIT_OK
+    assert path.read_text().startswith("# 2 runs")
+    assert "2 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("report.pdf", "unknown report format"),
+        ("report", "unknown report format"),
+        ("none/report.html", "no such directory"),
+        ("folder.html", "is a directory"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_read(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder.html").mkdir()
+    assert main(["report", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path / name)]) == EXIT_USAGE
+    error = capsys.readouterr().err
+    assert said in error and "missing.jsonl" not in error
+    assert [one.name for one in tmp_path.iterdir()] == ["folder.html"]
+
+
+def test_a_run_that_cannot_be_read_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    assert main(["report", str(tmp_path / "missing.jsonl"), "-o", str(path)]) == EXIT_USAGE
+    assert path.read_text() == "old"
+
+
+def test_of_several_runs_the_others_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.md"
+    assert main(["report", str(tmp_path / "missing.jsonl"), RESTART, "-o", str(path)]) == EXIT_USAGE
+    assert "missing.jsonl" in capsys.readouterr().err
+    assert path.read_text().startswith(r"# grpo\_restart")
+
+
+def test_a_run_without_a_row_is_no_metrics(tmp_path: Path) -> None:
+    empty = tmp_path / "metrics.jsonl"
+    empty.touch()
+    path = tmp_path / "report.html"
+    assert main(["report", str(empty), "-o", str(path)]) == EXIT_NO_METRICS
+    assert "waiting for the first record" in path.read_text()
+
+
+def test_curves_are_for_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", SLOW, "-o", str(tmp_path / "a.html"), "--curves"]) == EXIT_USAGE
+    assert "--curves is for CSV" in capsys.readouterr().err
+    assert main(["report", SLOW, "-o", str(tmp_path / "a.csv"), "--curves"]) == EXIT_OK
+    assert (tmp_path / "a.csv").read_text().startswith("run,path,stream,metric,key,unit,step,value\n")
+
+
+def test_the_check_writes_a_summary_and_prints_the_same_as_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "summary.md"
+    assert main(["check", SLOW]) == EXIT_FIRING
+    plain = capsys.readouterr().out
+    assert main(["check", SLOW, "--summary", str(path)]) == EXIT_FIRING
+    assert capsys.readouterr().out == plain
+    assert "CRIT KL to reference" in path.read_text()
+
+
+def test_the_summary_of_several_runs_has_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "summary.md"
+    assert main(["check", SLOW, RESTART, "--json", "--summary", str(path)]) == EXIT_FIRING
+    assert len(json.loads(capsys.readouterr().out)) == 2
+    text = path.read_text()
+    assert "2 runs" in text and r"grpo\_restart" in text
+
+
+def test_a_summary_that_cannot_be_written_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", SLOW, "--summary", str(tmp_path / "none" / "summary.md")]) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert "no such directory" in said.err and not said.out
