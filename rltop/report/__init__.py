@@ -1,1 +1,1 @@
-"""What is printed: the pages as text, and the JSON documents."""
+"""What is printed or written: the pages as text, reports with charts, and the JSON documents."""

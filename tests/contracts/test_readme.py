@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "bench" / "README.md"])
 
-NAMES = (["check"], ["replay"], ["watch"])
+NAMES = (["check"], ["replay"], ["watch"], ["report"])
 """Commands spoken of, not typed: they want a file."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -74,7 +74,7 @@ def test_every_command_of_a_page_is_understood(page: Path, capsys: pytest.Captur
 
 
 def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ([], ["check"], ["watch"], ["replay"], ["demo"]):
+    for command in ([], ["check"], ["report"], ["watch"], ["replay"], ["demo"]):
         with pytest.raises(SystemExit):
             parse([*command, "--help-all"])
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--summary", "--list"}  # of other tools

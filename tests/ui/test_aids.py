@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,42 @@ async def test_the_palette_offers_what_begins_with_it_first(query: str, first: s
         assert scored[0][1] == first
     assert rank("config", "Name the config file", 0.5) >= 1
     assert any("copy" in one.text.casefold() for one in app.offered())
+
+
+async def test_a_report_is_written_beside_the_ones_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for name in ("rltop-tool_slowdown-150.html", "rltop-tool_slowdown-150-2.html"):
+            await press(pilot, "ctrl+p", *("space" if one == " " else one for one in "write a report"))
+            await pilot.pause(0.3)
+            await press(pilot, "down", "enter")
+            await until(pilot, lambda: status_text(app).startswith("report written"))
+            assert name in status_text(app) and (tmp_path / name).exists()
+        assert "KL to reference" in (tmp_path / name).read_text()
+    assert len(list(tmp_path.iterdir())) == 2  # noqa: ASYNC240 - the program has ended
+
+
+async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rltop.app.aids.replace_file", refuse)
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await app.run_action("report")
+        await until(pilot, lambda: "permission denied" in status_text(app))
+        assert status_text(app).startswith("cannot write rltop-tool_slowdown-150.html")
+
+
+async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if is_so():
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it did not come to be")
