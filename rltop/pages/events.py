@@ -135,7 +135,15 @@ def event_table(
 def paint_events(
     events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> list[Row]:
-    """Transitions, one below the other; `width` in cells, the rest as of `event_table`."""
+    """Transitions, one below the other; each leads to its rule.
+
+    Args:
+        events: in the order in which they are shown.
+        width: cells.
+        glyphs: the signs to draw with.
+        lines: rows that the words of one may take.
+        muted: ids of rules that are muted; their events are dim.
+    """
     return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)
 
 
