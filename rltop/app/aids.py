@@ -19,6 +19,7 @@ from rltop.clock import SystemClock
 from rltop.errors import cannot_write
 from rltop.files import replace_file
 from rltop.model import Label
+from rltop.pages.changes import ChangePage
 from rltop.run.snapshot import Snapshot
 
 MOST_COPIED = 74_994
@@ -69,6 +70,37 @@ class Aids(Routes):
         if had and not self.told and self.shown is not None:
             self.shown.draw_status()
         return is_done
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Grey out or hide the keys that would do nothing here."""
+        is_allowed: bool | None = True
+        shown = self.shown
+        is_typing = shown is not None and shown.is_typing
+        match action:
+            case "live":
+                is_allowed = not self.is_live and not is_typing
+            case "find":
+                is_allowed = shown is not None and not is_typing
+            case "help":
+                is_allowed = not is_typing
+            case "change":
+                is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangePage)
+            case "mute":
+                is_allowed = bool(self._rule_at_hand)
+            case "meaning":
+                is_allowed = bool(self._key_at_hand[0]) and self.session.may_mean(self.followed)
+            case "unmute":
+                is_allowed = bool(self.followed.muted)
+            case "travel":
+                is_allowed = True if self.followed.stream.last_step is not None else None
+            case "alerts":
+                is_allowed = bool(self.shown_verdicts)
+            case "runs":
+                is_allowed = len(self.session.runs) > 1
+            case "back":
+                is_deep = len(self.screen_stack) > 1 or self.current_mode != self._root
+                is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
+        return is_allowed
 
     # -- going somewhere -----------------------------------------------------------------------------------------
 

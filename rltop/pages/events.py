@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Sorting, Table, paint_table, sort_items
-from rltop.run.past import outlived
+from rltop.run.past import Calendar, outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from rltop.structs import Struct, field, replace
@@ -272,7 +270,7 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
     lanes: dict[str, Lane] = {}
     numbers = []
     steps: dict[int, int | None] = {}
-    calendar = _Calendar(snapshot)
+    calendar = Calendar(snapshot.stream, lambda role: snapshot.within(role).stream)
     old = outlived(events)
     standing: dict[tuple[str, str], Firing] = {}
     for number, event in enumerate(events):
@@ -299,38 +297,6 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
         tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
         tuple(lanes.values()), families, begin, max(end, reach), end, old, steps, snapshot.stream,
     )  # fmt: skip
-
-
-class _Calendar:
-    """Where events of other streams stand on the steps of the run: what they share is time."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._own: tuple[Sequence[float], Sequence[int]] | None = None
-        self._others: dict[str, dict[int, float]] = {}
-
-    def step_of(self, event: Event) -> int | None:
-        """The newest step of the run that had been written then; None where nobody says when that was."""
-        if self._own is None:
-            steps, times = self._snapshot.stream.times()
-            # A clock that was set back must not hide what came after it.
-            self._own = list(accumulate(times, _later)), steps
-        if event.stream not in self._others:
-            part = self._snapshot.within(event.stream)
-            known = {} if part is self._snapshot else dict(zip(*part.stream.times(), strict=True))
-            self._others[event.stream] = known
-        when = self._others[event.stream].get(event.step)
-        if when is None or math.isnan(when):
-            return None
-        own_times, own_steps = self._own
-        at = bisect_right(own_times, when) - 1
-        return own_steps[at] if at >= 0 else None
-
-
-def _later(one: float, other: float) -> float:
-    """The later of two times; one that is not known is as early as can be."""
-    one, other = (-math.inf if math.isnan(time_s) else time_s for time_s in (one, other))
-    return max(one, other)
 
 
 def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:

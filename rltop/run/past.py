@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from rltop import units
@@ -170,3 +171,41 @@ def _time_of(stream: Stream, step: int) -> float | None:
         if not math.isnan(times[i]):
             return times[i]
     return None
+
+
+class Calendar:
+    """Where events of other streams stand on the steps of the run: what they share is time.
+
+    Args:
+        own: the stream whose steps are the run's.
+        part: the stream of a name; `own` where there is none of that name.
+    """
+
+    def __init__(self, own: Stream, part: Callable[[str], Stream]) -> None:
+        self._stream = own
+        self._part = part
+        self._own: tuple[Sequence[float], Sequence[int]] | None = None
+        self._others: dict[str, dict[int, float]] = {}
+
+    def step_of(self, event: Event) -> int | None:
+        """The newest step of the run that had been written then; None where nobody says when that was."""
+        if self._own is None:
+            steps, times = self._stream.times()
+            # A clock that was set back must not hide what came after it.
+            self._own = list(accumulate(times, _later)), steps
+        if event.stream not in self._others:
+            part = self._part(event.stream)
+            known = {} if part is self._stream else dict(zip(*part.times(), strict=True))
+            self._others[event.stream] = known
+        when = self._others[event.stream].get(event.step)
+        if when is None or math.isnan(when):
+            return None
+        own_times, own_steps = self._own
+        at = bisect_right(own_times, when) - 1
+        return own_steps[at] if at >= 0 else None
+
+
+def _later(one: float, other: float) -> float:
+    """The later of two times; one that is not known is as early as can be."""
+    one, other = (-math.inf if math.isnan(time_s) else time_s for time_s in (one, other))
+    return max(one, other)

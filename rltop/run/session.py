@@ -7,40 +7,22 @@ reads no clock of its own and starts no thread: feeds bring the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rltop.clock import Clock
-from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, DecoderOptions
-from rltop.formats.kinds import JSONL
-from rltop.model import Label
 from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
-from rltop.run.pipeline import Pipeline
-from rltop.run.recall import Recaller
-from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run
-from rltop.run.run_stream import RunStream
-from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
-from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
-from rltop.store.stream import Stream
+from rltop.run.run_builder import RunBuilder
 
 if TYPE_CHECKING:
-    from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
 
-PREVIEW_ROWS = 1024
-"""Rows at the end that are shown while history is being read."""
 CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
 ASK_S = 1.0
 """Runs that all rest are asked so often whether they still do, whether or not there was news."""
-PREVIEW_FROM_BYTES = 2 * 1024 * 1024
-"""A smaller file is read whole before a preview would pay."""
-
-
 WATCHED_MS = 100.0
 """What is read in between where somebody wants to know how far it has come."""
 
@@ -58,10 +40,6 @@ def _is_same(known: Found, now: Found) -> bool:
     """Are the two one run: do they share a file?"""
     paths = {path for each in (known, *known.beside) for path in each.paths}
     return any(path in paths for each in (now, *now.beside) for path in each.paths)
-
-
-def _has_caught_up(stream: RunStream) -> bool:
-    return stream.loading is None
 
 
 class _SliceBudget:
@@ -104,11 +82,10 @@ class Session:
         options: IngestOptions | None = None,
         notifier: Notifier | None = None,
     ) -> None:
-        self.options = options = options or IngestOptions()
         self.notifier = notifier or Notifier()
+        self._builder = RunBuilder(open_feed, clock, options or IngestOptions(), self.notifier)
         self._clock = clock
         self._turn = 0
-        self._open_feed = open_feed
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
         self.left_out: Callable[[], Sequence[tuple[str, str]]] = _nothing_left_out
         self._found = list(found)
@@ -116,85 +93,21 @@ class Session:
         self._heard, self._asks_at_s = -1, 0.0
         self.runs: list[Run] = []
         self._share_memory()
-        self.runs += [self._track(each) for each in found]
+        self.runs += [self._builder.build(each) for each in found]
+
+    @property
+    def options(self) -> IngestOptions:
+        """How runs are read and judged."""
+        return self._builder.options
 
     def _share_memory(self) -> None:
         """Share the memory for raw rows out, stream by stream."""
         streams = sum(len(found.beside) + 1 for found in self._found)
         whole = self.options.store
-        self._share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
+        self._builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
         for run in self.runs:
             for each in run.streams:
-                each.reader.whole.pipeline.stream.options = self._share
-
-    def _track(self, found: Found) -> Run:
-        name, path = found.name, Label.of(found.path)
-        has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
-        if found.awaits:
-            whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self._share))
-            return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
-        main = self._stream(found, is_main=True)
-        if not found.beside and not has_spans:
-            return Run(name, path, main)
-        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it brings the rules of ranks along
-
-        others = [self._stream(each) for each in found.beside if not each.is_rank]
-        has_ranks = len(others) < len(found.beside)
-        watch = RankWatch(self.options.rules) if has_ranks or has_spans else None
-        if watch is None:
-            return Run(name, path, main, others)
-        if not has_ranks:
-            for one in (main, *others):
-                one.reader.whole.pipeline.span_sink = watch.take_spans
-        ranks = [self._rank(each, watch) for each in found.beside if each.is_rank]
-        return Run(name, path, main, [*others, *ranks], watch)
-
-    def _rank(self, found: Found, watch: RankWatch) -> RunStream:
-        """The stream of one rank: its rows are compared with those of the others, and not judged."""
-        tap = watch.tap(found.role)
-        pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share), tap)
-        whole = ReadPath(self._feed(found), pipeline)
-        rank = RunStream(Label.of(found.path), whole, self._clock, role=found.role, is_rank=True)
-        tap.has_caught_up = partial(_has_caught_up, rank)
-        return rank
-
-    def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
-        """One stream of a run, followed; the main one has no role of its own."""
-        is_file = found.path != "-"
-        is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
-        previews = []
-        shown_kind = found.kind or JSONL
-        may_show = self.options.has_preview and is_file and not found.earlier and found.size >= PREVIEW_FROM_BYTES
-        # The fewest first: they are there at once, and stand until more of them are.
-        for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
-            if last is not None and may_show:
-                rows = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
-                shown = self._judged(found, shown_kind.make(rows), Stream("", self.options.store))
-                previews.append(shown(self._open_feed(found.path, last)))
-        whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share))
-        return RunStream(
-            Label.of(found.path),
-            whole(self._feed(found)),
-            self._clock,
-            previews=previews,
-            role="" if is_main else found.role,
-            modified_s=found.modified_s,
-            recaller=Recaller(found.path, self.options.decoder, self.notifier.notify) if is_jsonl else None,
-            ranges=found.ranges,
-        )
-
-    def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
-        """Pipeline and rules of a file, but for the feed that brings its bytes."""
-        stream.total_steps = self.options.total_steps
-        rules = RuleRunner(self.options.rules)
-        meant = meanings.of_path(found.path, self.options.meanings)
-        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant)
-        return partial(ReadPath, pipeline=pipeline, rules=rules)
-
-    def _feed(self, found: Found) -> Feed:
-        if not found.earlier and (found.kind is None or not found.kind.has_sequels):
-            return self._open_feed(found.path, None)
-        return SequenceFeed([*found.earlier, found.path], lambda path: self._open_feed(path, None))
+                each.reader.whole.pipeline.stream.options = self._builder.share
 
     def knows(self, found: Found) -> bool:
         """Is it, by any of its files, one of the runs that are followed?"""
@@ -216,13 +129,13 @@ class Session:
             if at is None:
                 self._found.append(each)
                 self._share_memory()
-                self.runs.append(self._track(each))
+                self.runs.append(self._builder.build(each))
             elif not _extend(self._found[at], each, self.runs[at]):
                 before = self.runs[at]
                 before.close()
                 self._found[at] = each
                 self._share_memory()
-                before.replaced_by = self.runs[at] = self._track(each)
+                before.replaced_by = self.runs[at] = self._builder.build(each)
                 self._drop_parts(at)
             else:
                 self._found[at] = each
@@ -245,11 +158,11 @@ class Session:
         project = meanings.project_of(run.path.raw)
         meanings.save(meanings.with_one(meanings.load({}), project, key, metric))
         told = meanings.with_one(self.options.meanings, project, key, metric)
-        self.options = self.options._replace(meanings=told)
+        self._builder.options = self.options._replace(meanings=told)
         for at, before in enumerate(self.runs):
             if self.may_mean(before) and meanings.project_of(before.path.raw) == project:
                 before.close()
-                before.replaced_by = self.runs[at] = self._track(self._found[at])
+                before.replaced_by = self.runs[at] = self._builder.build(self._found[at])
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""

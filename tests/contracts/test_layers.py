@@ -156,3 +156,16 @@ def test_a_function_of_many_parameters_says_what_each_of_them_is() -> None:
                 if len(set(names) - {"self", "cls"}) >= 5 and "Args:" not in told:
                     silent.append(f"{path.relative_to(PACKAGE)}: {node.name}")
     assert not silent
+
+
+def test_no_file_class_or_function_is_larger_than_a_person_reads_at_once() -> None:
+    most = {ast.ClassDef: 250, ast.FunctionDef: 60, ast.AsyncFunctionDef: 60}
+    too_large = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place, lines = path.relative_to(PACKAGE), len(path.read_text().splitlines())
+        too_large += [f"{place}: {lines} lines"] if lines > 600 else []
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                too_large += [f"{place}: {node.name}, {lines} lines"] if lines > most[type(node)] else []
+    assert not too_large

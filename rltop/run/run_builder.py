@@ -1,0 +1,128 @@
+"""Puts runs together from what was found: of each stream its feed, decoder, rules and the store of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rltop.clock import Clock
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.decoder import Decoder, DecoderOptions
+from rltop.formats.kinds import JSONL
+from rltop.model import Label
+from rltop.run import meanings
+from rltop.run.found import Found
+from rltop.run.options import IngestOptions, Notifier, OpenFeed
+from rltop.run.pipeline import Pipeline
+from rltop.run.recall import Recaller
+from rltop.run.rule_runner import RuleRunner
+from rltop.run.run import Run
+from rltop.run.run_stream import RunStream
+from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
+from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.store.stream import Stream
+
+if TYPE_CHECKING:
+    from rltop.run.rank_watch import RankWatch
+
+PREVIEW_ROWS = 1024
+"""Rows at the end that are shown while history is being read."""
+PREVIEW_FROM_BYTES = 2 * 1024 * 1024
+"""A smaller file is read whole before a preview would pay."""
+
+
+def _has_caught_up(stream: RunStream) -> bool:
+    return stream.loading is None
+
+
+class RunBuilder:
+    """Makes the runs of one invocation.
+
+    Args:
+        open_feed: makes the feed of a path; see `feeds`.
+        clock: arrival times and slices.
+        options: how runs are read and judged.
+        notifier: told when feeds have something.
+
+    Attributes:
+        options: the same; runs that are built later follow what they are then.
+        share: of the memory for raw rows, what one stream may use.
+    """
+
+    def __init__(self, open_feed: OpenFeed, clock: Clock, options: IngestOptions, notifier: Notifier) -> None:
+        self.options = options
+        self.share = options.store
+        self._open_feed = open_feed
+        self._clock = clock
+        self._notifier = notifier
+
+    def build(self, found: Found) -> Run:
+        """The run that was found, with every stream of it."""
+        name, path = found.name, Label.of(found.path)
+        has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
+        if found.awaits:
+            whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self.share))
+            return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
+        main = self._stream(found, is_main=True)
+        if not found.beside and not has_spans:
+            return Run(name, path, main)
+        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it brings the rules of ranks along
+
+        others = [self._stream(each) for each in found.beside if not each.is_rank]
+        has_ranks = len(others) < len(found.beside)
+        watch = RankWatch(self.options.rules) if has_ranks or has_spans else None
+        if watch is None:
+            return Run(name, path, main, others)
+        if not has_ranks:
+            for one in (main, *others):
+                one.reader.whole.pipeline.span_sink = watch.take_spans
+        ranks = [self._rank(each, watch) for each in found.beside if each.is_rank]
+        return Run(name, path, main, [*others, *ranks], watch)
+
+    def _rank(self, found: Found, watch: RankWatch) -> RunStream:
+        """The stream of one rank: its rows are compared with those of the others, and not judged."""
+        tap = watch.tap(found.role)
+        pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share), tap)
+        whole = ReadPath(self._feed(found), pipeline)
+        rank = RunStream(Label.of(found.path), whole, self._clock, role=found.role, is_rank=True)
+        tap.has_caught_up = partial(_has_caught_up, rank)
+        return rank
+
+    def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
+        """One stream of a run, followed; the main one has no role of its own."""
+        is_file = found.path != "-"
+        is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
+        previews = []
+        shown_kind = found.kind or JSONL
+        may_show = self.options.has_preview and is_file and not found.earlier and found.size >= PREVIEW_FROM_BYTES
+        # The fewest first: they are there at once, and stand until more of them are.
+        for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
+            if last is not None and may_show:
+                rows = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
+                shown = self._judged(found, shown_kind.make(rows), Stream("", self.options.store))
+                previews.append(shown(self._open_feed(found.path, last)))
+        whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share))
+        return RunStream(
+            Label.of(found.path),
+            whole(self._feed(found)),
+            self._clock,
+            previews=previews,
+            role="" if is_main else found.role,
+            modified_s=found.modified_s,
+            recaller=Recaller(found.path, self.options.decoder, self._notifier.notify) if is_jsonl else None,
+            ranges=found.ranges,
+        )
+
+    def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
+        """Pipeline and rules of a file, but for the feed that brings its bytes."""
+        stream.total_steps = self.options.total_steps
+        rules = RuleRunner(self.options.rules)
+        meant = meanings.of_path(found.path, self.options.meanings)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant)
+        return partial(ReadPath, pipeline=pipeline, rules=rules)
+
+    def _feed(self, found: Found) -> Feed:
+        if not found.earlier and (found.kind is None or not found.kind.has_sequels):
+            return self._open_feed(found.path, None)
+        return SequenceFeed([*found.earlier, found.path], lambda path: self._open_feed(path, None))
