@@ -198,7 +198,7 @@ class AlertState:
         self.recovered_step, self._better = None, 0
         self.is_firing, self.is_idle = True, False
         self.standing, self.worst = NOWHERE, OK
-        self._loud = beyond(finding) ** 2
+        self._loud = beyond(finding) * beyond(finding)  # as a power, a huge number would raise
         return self._raise(context, EventState.FIRING, finding, established)
 
     def _raise(self, context: RuleContext, state: EventState, finding: Finding, level: Level) -> Event:

@@ -234,7 +234,8 @@ class LossGrowth(Creep):
         if not reward.count:
             return False
         before = max(abs(reward.start), 1.0)
-        return factor <= self.thresholds["warn"] * (max(abs(reward.usual), before) / before) ** 2
+        grown = max(abs(reward.usual), before) / before
+        return factor <= self.thresholds["warn"] * grown * grown
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Orders of magnitude more: CRIT."""

@@ -51,7 +51,8 @@ class Returns:
         reach = lately.high - lately.low if lately.count else 0.0
         if reward.count:
             reach = max(reach, reward.top - reward.bottom)
-        return max(reach, values.get("reward_std", 0.0)) ** 2
+        reach = max(reach, values.get("reward_std", 0.0))
+        return reach * reach
 
     def clone(self) -> Returns:
         """An independent copy."""

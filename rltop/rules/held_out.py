@@ -41,7 +41,8 @@ def _fit(values: Sequence[float]) -> _Fit:
     middle, mean = 0.5 * (count - 1), sum(values) / count
     spread = sum([(x - middle) ** 2 for x in range(count)])
     slope = sum([(x - middle) * (value - mean) for x, value in enumerate(values)]) / spread
-    rest = sum([(value - mean - slope * (x - middle)) ** 2 for x, value in enumerate(values)])
+    rests = [value - mean - slope * (x - middle) for x, value in enumerate(values)]
+    rest = sum([each * each for each in rests])  # as powers, huge numbers would raise
     noise = math.sqrt(rest / (count - 2))
     reach = _QUANTILES[min(count - 5, len(_QUANTILES) - 1)] * noise / math.sqrt(spread) * (count - 1)
     gain = slope * (count - 1)

@@ -59,7 +59,7 @@ def parting(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
     if len(known) < LEAST_RECORDS:
         return None
     first, second = [a for _, a, _ in known], [b for _, _, b in known]
-    error = math.sqrt((_noise(first) ** 2 + _noise(second) ** 2) / WINDOW)
+    error = math.hypot(_noise(first), _noise(second)) / math.sqrt(WINDOW)
     least = LEAST_SHARE * max(max(first) - min(first), max(second) - min(second))
     apart = []
     for at in range(0, len(known) - WINDOW + 1, WINDOW):

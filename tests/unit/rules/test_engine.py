@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,9 @@ from observations import DIALECT, alarms, identity, noisy, observation, play, se
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.metrics import CATALOG
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
 from rltop.errors import ConfigError
 from rltop.model import Algorithm, EventState, Level, NonFinite, Signal, Traits, VerdictState
 from rltop.rules import registry
@@ -246,3 +251,21 @@ def test_reasons_are_only_given_for_what_a_rule_points_at() -> None:
     from rltop.rules.diagnosis import REASONS
 
     assert set(REASONS) <= {name for spec in registry.ALL_SPECS for name in spec.next}
+
+
+@pytest.mark.parametrize("exponent", [150, 200, 300, 307])
+@pytest.mark.parametrize("seed", [0, 15, 33])
+def test_values_near_the_largest_number_are_judged_and_raise_nothing(exponent: int, seed: int, tmp_path: Path) -> None:
+    keys = ("loss", "actor/grad_norm", "critic/score/mean", "critic/rewards/mean", "actor/entropy", "actor/ppo_kl",
+            "critic/values/mean", "critic/score/std", "response_length/mean", "timing_s/step",
+            "val-core/x/acc/mean@1")  # fmt: skip
+    rng = random.Random(seed)
+    lines = []
+    for step in range(80):
+        row = {key: rng.uniform(-1, 1) * 10.0**exponent if rng.random() < 0.2 else rng.random() for key in keys}
+        lines.append(json.dumps({"step": step, **row}) + "\n")
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(lines))
+    run = read_whole(str(path), Config(), FakeClock()).runs[0]
+    assert run.stream.rows == 80
+    assert run.verdicts
