@@ -8,6 +8,7 @@ change of theme draws nothing anew.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -80,21 +81,25 @@ def paint_chart(
     lines = text.rstrip("\n").split("\n")
     rows = [_legend(plot, axes, width, glyphs), *(Row(_pieces(line, glyphs)) for line in lines)]
     if has_rail:
-        rows += _rail(markers, axes, lines, width, glyphs)
+        rows += _rail(markers, plot, axes, lines, width, glyphs)
     return (rows + [Row(())] * height)[:height]
 
 
-def _rail(markers: Sequence[Marker], axes: Axes, lines: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
+def _rail(
+    markers: Sequence[Marker], plot: PlotData, axes: Axes, lines: Sequence[str], width: int, glyphs: Glyphs
+) -> list[Row]:
     """The signs under their steps, and what they are."""
     axis = next((plain for plain in (_CODE.sub("", line) for line in reversed(lines)) if _CORNER in plain), "")
     start = axis.find(_CORNER) + 1
     cells = min(len(axis), width) - start
     if not axis or cells < 1:
         return []
-    span = max(1, axes.last - axes.first)
 
     def cell_of(step: int) -> int | None:
-        return round((step - axes.first) * (cells - 1) / span) if axes.first <= step <= axes.last else None
+        x = plot.places.at(step)
+        if plot.is_log_x and x <= 0:
+            return None
+        return axes.cell(math.log10(x) if plot.is_log_x else x, cells)
 
     builder = RowBuilder(width, glyphs).add(" " * start)
     return [
@@ -143,6 +148,9 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(role))
+    if axes.smooth.steps and axes.raw.steps:
+        # An average lags behind: the newest value is never hidden under it.
+        figure.scatter([axes.raw.steps[-1]], [axes.raw.values[-1]], marker=_newest(glyphs), color=_number("value"))
     for other in axes.others:
         curve = other.curve
         figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(other.role))
@@ -157,8 +165,12 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
         figure.ylim(axes.low, axes.high)
     figure.xlim(axes.first, axes.last)
     figure.yticks(list(axes.y_ticks), [glyphs.to_ascii(label) for label in value_labels(axes.y_ticks, unit)])
-    figure.xticks(list(axes.x_ticks), [glyphs.to_ascii(axes.axis.label(tick)) for tick in axes.x_ticks])
+    figure.xticks(list(axes.x_ticks), [glyphs.to_ascii(label) for label in axes.x_labels])
     return str(figure.build())
+
+
+def _newest(glyphs: Glyphs) -> str:
+    return "o" if glyphs.is_ascii else "●"
 
 
 def _signed(curve: Curve) -> tuple[list[float], list[float]]:
@@ -205,6 +217,8 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     signs = {LineKind.CURVE: curve, LineKind.ACROSS: across, LineKind.DOWN: down, LineKind.NONE: ""}
     entries = [(one.sign, one.role, one.name) for one in axes.others]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
+    if axes.smooth.steps:
+        entries.append((_newest(glyphs), "value", "newest"))
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
         if cell_width(label) + len(sign) + 1 > row.room:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Protocol
 
@@ -43,12 +45,18 @@ class Zoom(Struct):
         return self.last - self.first + 1
 
     def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
-        """`factor` times as long around `anchor` (its end by default), inside `whole`."""
+        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`."""
         length = max(8, min(whole.length, round(self.length * factor)))
         if anchor is None:
             anchor = self.last
         before = (anchor - self.first) / max(1, self.length - 1)
         first = round(anchor - before * (length - 1))
+        return Zoom(first, first + length - 1).within(whole)
+
+    def centred(self, factor: float, whole: Zoom, middle: int) -> Zoom:
+        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`."""
+        length = max(8, min(whole.length, round(self.length * factor)))
+        first = middle - length // 2
         return Zoom(first, first + length - 1).within(whole)
 
     def moved(self, share: float, whole: Zoom) -> Zoom:
@@ -82,7 +90,7 @@ class PlotLevel(Struct):
 class PlotMark(Struct):
     """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite."""
 
-    step: int
+    step: float
     role: str
     label: str
 
@@ -93,16 +101,46 @@ class Axis(enum.Enum):
     STEP = "step"
     TIME = "time since the start"
     TOKENS = "tokens"
+    EPOCH = "epoch"
+    CLOCK = "wall time (UTC)"
 
     def label(self, x: float) -> str:
         """A place on the axis, as it is written below it."""
         match self:
             case Axis.TIME:
                 return units.duration(x)
-            case Axis.TOKENS:
+            case Axis.TOKENS | Axis.EPOCH:
                 return units.number(x)
+            case Axis.CLOCK:
+                return datetime.fromtimestamp(x, UTC).strftime("%d %b %H:%M")
             case _:
                 return units.step(int(x))
+
+
+class Places(Struct):
+    """Where steps are on an axis; both rise, and without any a step is its own place.
+
+    Attributes:
+        steps: those of which it is known.
+        values: where they are.
+    """
+
+    steps: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def at(self, step: float) -> float:
+        """The place of a step; before the first one known none is below 0."""
+        return max(0.0, _between(step, self.steps, self.values)) if self.steps else step
+
+    def step_at(self, place: float) -> float:
+        """The step at a place."""
+        return _between(place, self.values, self.steps) if self.steps else place
+
+
+def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    at = max(1, min(bisect_left(xs, x), len(xs) - 1))
+    share = (x - xs[at - 1]) / (xs[at] - xs[at - 1])
+    return ys[at - 1] + share * (ys[at] - ys[at - 1])
 
 
 class Overlay(Struct):
@@ -139,7 +177,12 @@ class PlotData(Struct):
         band_label: what the edges are.
         declared: the range that was declared for the values; the axis covers it.
         others: other runs, over it.
-        axis: what `zoom` and the steps of the curves count.
+        axis: what the steps of the curves count.
+        places: where steps are on that axis.
+        span: the ends of that axis, where it counts something else; `zoom` is in steps nevertheless.
+        is_log_x: the steps of the curves, and `span`, are decadic logarithms.
+        locked: the ends of the value axis, where they are not to follow the values.
+        smoothing: weight of the past per record in `smooth`.
     """
 
     title: str
@@ -158,6 +201,21 @@ class PlotData(Struct):
     declared: tuple[float, float] | None = None
     others: tuple[Overlay, ...] = ()
     axis: Axis = Axis.STEP
+    places: Places = Places((), ())
+    span: tuple[float, float] | None = None
+    is_log_x: bool = False
+    locked: tuple[float, float] | None = None
+    smoothing: float = SMOOTHING
+
+
+def value_range(plot: PlotData) -> tuple[float, float] | None:
+    """Least and greatest value that the chart shows; None without a value."""
+    curves = (plot.raw, plot.smooth, *plot.band, *(one.curve for one in plot.others))
+    values = [value for curve in curves for value in curve.values] + list(plot.declared or ())
+    if not values:
+        return None
+    low, high = min(values), max(values)
+    return (low, high) if low < high else (low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10)
 
 
 def build_plot(
@@ -214,6 +272,7 @@ def build_plot(
         band=() if band is None else _edges(snapshot, band, buckets, (stride, start, shown.last + 1)),
         band_label="" if band is None else band.label,
         declared=reading.declared,
+        smoothing=smoothing,
     )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.chart import Axis, Curve, Overlay, PlotData, PlotLevel, PlotMark
+from rltop.pages.chart import SMOOTHING, Axis, Curve, Overlay, PlotData, PlotLevel, PlotMark
 from rltop.structs import replace
 
 FAR = 3.0
@@ -47,15 +47,15 @@ class Axes:
         far: levels that lie outside the limits.
         band: what there is to draw of the edges around the values.
         others: what there is to draw of other runs.
-        axis: what the x axis counts.
+        x_labels: what is written at `x_ticks`.
     """
 
     raw: Curve
     smooth: Curve
     levels: tuple[PlotLevel, ...]
     marks: tuple[PlotMark, ...]
-    first: int
-    last: int
+    first: float
+    last: float
     low: float
     high: float
     x_ticks: tuple[float, ...]
@@ -65,7 +65,13 @@ class Axes:
     far: tuple[PlotLevel, ...]
     band: tuple[Curve, ...] = ()
     others: tuple[Overlay, ...] = ()
-    axis: Axis = Axis.STEP
+    x_labels: tuple[str, ...] = ()
+
+    def cell(self, x: float, cells: int) -> int | None:
+        """The cell of a place on the x axis, of `cells` below it; None outside."""
+        if not self.first <= x <= self.last:
+            return None
+        return round((x - self.first) * (cells - 1) / (self.last - self.first))
 
 
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
@@ -94,8 +100,11 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
     around += [value for one in others for value in one.curve.values]
     around += [end for end in plot.declared or () if end > 0 or not plot.is_log]
     low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
-    first, last = plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1)
-    steps = nice_ticks(first, last, max(2, columns // 16))
+    if plot.locked is not None and not plot.is_log:
+        low, high = plot.locked
+        far = tuple(level for level in plot.levels if not low <= level.value <= high)
+    first, last = plot.span or (plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1))
+    x_ticks, x_labels = _x_ticks(plot, first, last, columns)
     return Axes(
         raw=raw,
         smooth=smooth,
@@ -105,15 +114,28 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
         last=last,
         low=low,
         high=high,
-        x_ticks=tuple(step for step in steps if step == int(step)) or (float(first),),
+        x_ticks=x_ticks,
+        x_labels=x_labels,
         y_ticks=log_ticks(low, high, rows) if plot.is_log else value_ticks(low, high, rows),
         is_log=plot.is_log,
         hidden=hidden,
         far=far,
         band=band,
         others=others,
-        axis=plot.axis,
     )
+
+
+def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Places below `columns` cells, and what is written there."""
+    if plot.is_log_x:
+        ticks = tuple(tick for tick in log_ticks(10.0**first, 10.0**last, max(4, columns // 8)) if tick > 0)
+        places = tuple(math.log10(tick) for tick in ticks)
+        kept = [(at, tick) for at, tick in zip(places, ticks, strict=True) if first <= at <= last]
+        return tuple(at for at, _ in kept), tuple(plot.axis.label(tick) for _, tick in kept)
+    ticks = nice_ticks(first, last, max(2, columns // 16))
+    if plot.axis is Axis.STEP:
+        ticks = tuple(step for step in ticks if step == int(step)) or (float(first),)
+    return ticks, tuple(plot.axis.label(tick) for tick in ticks)
 
 
 def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
@@ -152,7 +174,8 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     curve, none = LineKind.CURVE, LineKind.NONE
     has_smooth = bool(axes.smooth.steps)
     entries = [LegendEntry(curve, "dim" if has_smooth else "spark", "raw")] if axes.raw.steps else []
-    entries += [LegendEntry(curve, "spark", "smoothed")] if has_smooth else []
+    span = "" if plot.smoothing == SMOOTHING else f" over {round(1 / (1 - plot.smoothing))}"
+    entries += [LegendEntry(curve, "spark", f"smoothed{span}")] if has_smooth else []
     if any(edge.steps for edge in axes.band):
         entries.append(LegendEntry(curve, "note", plot.band_label))
     entries += [LegendEntry(LineKind.ACROSS, level.role, level.label) for level in axes.levels]
@@ -161,6 +184,8 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     if axes.is_log:
         hidden = f", {axes.hidden} values ≤ 0 not shown" if axes.hidden else ""
         entries.append(LegendEntry(none, "dim", f"log scale{hidden}"))
+    if plot.locked is not None and not plot.is_log:
+        entries.append(LegendEntry(none, "dim", "range locked"))
     if plot.is_approximate:
         entries.append(LegendEntry(none, "dim", "older steps downsampled"))
     return entries

@@ -6,22 +6,21 @@ Owns what is compared with what; a chart is drawn, and a run is read, as on ever
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, RunState, Signal, Unit
-from rltop.pages.chart import LABEL_CELLS, Axis, Curve, Overlay, PlotData, Zoom, smoothed
+from rltop.model import Label, RunState, Unit
+from rltop.pages.axes import places, signal_in
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, Overlay, PlotData, Zoom, smoothed
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
 from rltop.pages.runs import RunEntry, read_entry
-from rltop.pages.signals import signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
@@ -37,6 +36,8 @@ MOST_RUNS = 8
 _CHART_ROWS = 12
 _TOLD = 3
 """How many metrics the sentence on where two runs part names."""
+
+_LOGGED = {Axis.TIME: "the time", Axis.CLOCK: "the time", Axis.TOKENS: "tokens", Axis.EPOCH: "epochs"}
 
 _GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "response_len_mean", "loss", "time_step")
 """Looked at for where runs part, beside what the algorithm's rows show."""
@@ -96,63 +97,7 @@ def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
     return [*named, *sorted(one for one in shared if not one[0] and one[1] not in covered)]
 
 
-def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
-    """The signal of a metric in a run; None where it does not log it.
-
-    Args:
-        snapshot: the run.
-        metric: name of the catalogue, or key.
-    """
-    name, key = metric
-    if name:
-        return None if snapshot.identity is None else snapshot.identity.primary(name)
-    return signal_of(snapshot, key) if snapshot.stream.has(key) else None
-
-
 # -- the chart -----------------------------------------------------------------------------------------------------
-
-
-def places(snapshot: Snapshot, axis: Axis) -> Callable[[float], float] | None:
-    """From a step of the run to its place on the axis; None where the run does not log what it counts.
-
-    Args:
-        snapshot: the run.
-        axis: what the axis counts; time and tokens begin at 0 with the run's first row in memory.
-    """
-    if axis is Axis.STEP:
-        return float
-    if axis is Axis.TIME:
-        series = snapshot.stream.times()
-        known = [(s, t) for s, t in zip(series.steps, series.values, strict=True) if math.isfinite(t)]
-    else:
-        known = _tokens(snapshot)
-    if len(known) < 2 or known[-1][1] <= known[0][1]:
-        return None
-    steps, values = [one for one, _ in known], [one - known[0][1] for _, one in known]
-
-    def place(step: float) -> float:
-        at = max(1, min(bisect_left(steps, step), len(steps) - 1))
-        share = (step - steps[at - 1]) / (steps[at] - steps[at - 1])
-        return max(0.0, values[at - 1] + share * (values[at] - values[at - 1]))
-
-    return place
-
-
-def _tokens(snapshot: Snapshot) -> list[tuple[int, float]]:
-    """Step → tokens so far: as logged, else the sum of those in each step."""
-    total, each = signal_in(snapshot, ("num_tokens", "")), signal_in(snapshot, ("total_tokens", ""))
-    signal = total or each
-    if signal is None:
-        return []
-    series = snapshot.stream.series(signal.key)
-    known = [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
-    if total is not None:
-        return known
-    sums, so_far = [], 0.0
-    for step, value in known:
-        so_far += value
-        sums.append((step, so_far))
-    return sums
 
 
 def build_overlay(
@@ -174,12 +119,11 @@ def build_overlay(
         return None
     signal = next(one for run in runs if (one := signal_in(run.snapshot, metric)) is not None)
     title, unit = signal.metric.title, signal.metric.unit
-    low = math.floor(min(min(one.curve.steps) for one in others))
-    high = math.ceil(max(max(one.curve.steps) for one in others))
-    whole, none = Zoom(low, max(low + 1, high)), Curve((), ())
+    low, high = (end(end(one.curve.steps) for one in others) for end in (min, max))
+    whole, none = Zoom(math.floor(low), max(math.floor(low) + 1, math.ceil(high))), Curve((), ())
     plot = PlotData(
         title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=(), zoom=whole, whole=whole,
-        others=others, axis=axis,
+        others=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
     )  # fmt: skip
     return plot, unit
 
@@ -191,6 +135,7 @@ def overlays(
     *,
     columns: int,
     zoom: Zoom | None = None,
+    smoothing: float = SMOOTHING,
 ) -> tuple[Overlay, ...]:
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
@@ -200,6 +145,7 @@ def overlays(
         axis: by what they are aligned.
         columns: columns of the canvas.
         zoom: the steps that are shown; None is all.
+        smoothing: weight of the past per record, 0 to below 1.
     """
     found = []
     for run in runs:
@@ -213,12 +159,12 @@ def overlays(
             continue
         stride = max(1, -(-(last - first + 1) // max(2, columns)))
         buckets = run.snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
-        curve = smoothed(buckets, signal, Zoom(first, last))
+        curve = smoothed(buckets, signal, Zoom(first, last), smoothing)
         if not curve.steps:
             continue
         point = stream.latest(signal.key)
         now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
-        moved = Curve(tuple(place(step) for step in curve.steps), curve.values)
+        moved = Curve(tuple(place.at(step) for step in curve.steps), curve.values)
         found.append(Overlay(run.sign, f"{run.entry.name.display}{now}", run.role, moved))
     return tuple(found)
 
@@ -442,7 +388,7 @@ class ComparePage(Page):
         head.add(name, "strong").add(f"  by {self._axis.value}", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         if built is None:
-            text = f"no run logs {'tokens' if self._axis is Axis.TOKENS else 'the time'} beside this metric"
+            text = f"no run logs {_LOGGED.get(self._axis, 'this')} beside this metric"
             return [head.row(), text_row(text, width, moment.glyphs, "dim")]
         plot, unit = built
         missing = len(runs) - len(plot.others)

@@ -6,7 +6,6 @@ screen.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,8 +13,10 @@ from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
-from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot, read_markers
+from rltop.pages.axes import axes_logged, placed, places
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot, read_markers, value_range
 from rltop.pages.key_metrics import change_text, value_text
+from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say
 from rltop.pages.signals import (
@@ -33,29 +34,16 @@ from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
 from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
-_RECENT = 50
 _RELATED = 8
-_PLACES = 6
 _DIRECTIONS = {
     Direction.UP: "higher is better",
     Direction.DOWN: "lower is better",
     Direction.TARGET: "no preferred direction",
     Direction.NONE: "",
 }
-
-
-class Statistic(Struct):
-    """One number of the table: its name, its value, and a remark."""
-
-    name: str
-    value: str
-    unit: str = ""
-    remark: str = ""
-    role: str = "value"
 
 
 class MetricView(Struct):
@@ -91,6 +79,7 @@ def build_metric(
     columns: int = 160,
     zoom: Zoom | None = None,
     is_log: bool = False,
+    smoothing: float = SMOOTHING,
 ) -> MetricView:
     """Read one metric for its page.
 
@@ -98,8 +87,9 @@ def build_metric(
         snapshot: the run, and its step.
         key: the trainer's key.
         columns: columns of the chart's canvas.
-        zoom: the stretch of steps in the chart; None is all of it.
+        zoom: the stretch of steps in the chart, and of its statistics; None is all of it.
         is_log: draw the chart on a logarithmic axis.
+        smoothing: weight of the past per record in the smoothed curve, 0 to below 1.
     """
     signal = signal_of(snapshot, key)
     metric = signal.metric
@@ -123,7 +113,7 @@ def build_metric(
             related.append(read_signal(snapshot, other, 64, verdicts=verdicts, cadence=cadence))
     return MetricView(
         reading=reading,
-        statistics=tuple(_statistics(snapshot, reading)),
+        statistics=tuple(read_statistics(snapshot, reading, zoom)),
         help=metric.help or _unknown(snapshot, key),
         direction=_DIRECTIONS[metric.direction],
         bounds=_bounds(metric.low, metric.high),
@@ -135,6 +125,7 @@ def build_metric(
             columns=columns,
             zoom=zoom,
             is_log=is_log,
+            smoothing=smoothing,
             band=None if family is None else band_around(snapshot, signal, family),
         ),
         siblings=siblings,
@@ -154,72 +145,6 @@ def _bounds(low: float | None, high: float | None) -> str:
     if low is not None:
         return f"never below {units.number(low)}"
     return f"never above {units.number(high)}" if high is not None else ""
-
-
-def _statistics(snapshot: Snapshot, reading: SignalReading) -> list[Statistic]:
-    stream, signal, at = snapshot.stream, reading.signal, snapshot.at_step
-    text, unit = value_text(reading)
-    role = "crit" if reading.is_nonfinite_now else "value"
-    where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
-    if reading.is_nonfinite_now and reading.mark is not None:
-        where = f"step {units.step(reading.mark.step)}"
-    table = [Statistic("last", text, unit, where, role)]
-    if formula(signal, "") and reading.point is not None:
-        raw = stream.value(signal.key, reading.point.step)
-        table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
-    first, last = stream.first_step, snapshot.step
-    if first is not None and last is not None and first <= last:
-        whole = stream.buckets(signal.key, last - first + 1, first, last + 1)
-        if whole and whole[0].count:
-            bucket = whole[0]
-            low, high = sorted((signal.read(bucket.low), signal.read(bucket.high)))
-            table += [
-                Statistic("min", *units.quantity(low, reading.unit)),
-                Statistic("max", *units.quantity(high, reading.unit)),
-                Statistic("mean", *units.quantity(signal.read(bucket.mean), reading.unit), _of_values(bucket.count)),
-            ]
-    if reading.declared is not None:
-        ends = [units.measure(end, reading.unit) for end in reading.declared]
-        table.append(Statistic("range", " – ".join(ends), "", "declared"))
-    series = stream.series(signal.key)
-    recent = [
-        signal.read(value)
-        for step, value in zip(series.steps, series.values, strict=True)
-        if not math.isnan(value) and (at is None or step <= at)
-    ][-_RECENT:]
-    if recent:
-        remark = f"of the last {len(recent)}"
-        table.append(Statistic("median", *units.quantity(median(recent), reading.unit), remark))
-    if reading.baseline is not None:
-        table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), "this run's start"))
-        role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
-        table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
-    verdict = reading.verdict
-    if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
-        table.append(Statistic("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
-    if reading.judged is not None:
-        remark = f"step {units.step(reading.judged.step)}"
-        table.append(Statistic("judged", *units.quantity(reading.judged.value, reading.unit), remark))
-    if reading.threshold is not None:
-        remark = f"rule {verdict.rule}" if verdict is not None else ""
-        table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
-    table.append(_nonfinite(snapshot, reading))
-    return table
-
-
-def _of_values(number: int) -> str:
-    return f"of {units.count(number)} {'value' if number == 1 else 'values'}"
-
-
-def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> Statistic:
-    """How many values were not finite, and where."""
-    at = snapshot.at_step
-    marks = [mark for mark in snapshot.stream.marks(reading.signal.key) if at is None or mark.step <= at]
-    if not marks:
-        return Statistic("NaN/Inf", "0")
-    places = ", ".join(f"{units.nonfinite(mark.kind)} {units.step(mark.step)}" for mark in marks[:_PLACES])
-    more = ", …" if reading.mark_count > _PLACES else ""
-    return Statistic("NaN/Inf", units.count(reading.mark_count), "", f"at {places}{more}", "crit")
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
@@ -332,6 +257,9 @@ CHART_SHARE = 0.58
 
 PAN_SHARE = 0.25
 
+_SMOOTHINGS = (0.5, 0.8, SMOOTHING, 0.95, 0.98, 0.99)
+"""About 2, 5, 10, 20, 50 and 100 records long."""
+
 
 class MetricPage(Page):
     """One metric: a large chart, its numbers, what it means, and its relatives."""
@@ -343,7 +271,9 @@ class MetricPage(Page):
         "restarts, alert onsets, and a min/max or spread band where logged. The markers under the steps are alerts "
         "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
         "related metrics; {open} opens one. {meaning} says which metric the key is. The chart follows the newest step "
-        "until you pan or zoom."
+        "until you pan or zoom; zooming centres on the step that is shown, and the statistics are then those of the "
+        "window. {axis} draws it by time, tokens or epoch, {lock} keeps the range of values, {smooth-less} and "
+        "{smooth-more} change the smoothing."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
@@ -356,30 +286,49 @@ class MetricPage(Page):
         self._has_smooth = True
         self._has_band = True
         self._had_band = self._can_log = True
+        self._axis = Axis.STEP
+        self._is_log_x = False
+        self._smoothing = SMOOTHING
+        self._locked: tuple[float, float] | None = None
+        self._plot: PlotData | None = None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say."""
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
         zoom, columns = self._shown(moment), width - LABEL_CELLS
-        view = build_metric(moment.snapshot, self.key, columns=columns, zoom=zoom, is_log=self._is_log)
+        view = build_metric(
+            moment.snapshot, self.key, columns=columns, zoom=zoom, is_log=self._is_log, smoothing=self._smoothing
+        )
         self._had_band, self._can_log = bool(view.plot.band), view.plot.can_log
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
-        return [paint_metric_title(view, width, moment.glyphs), *chart, *details]
+        title = paint_metric_title(view, width, moment.glyphs)
+        if self._plot is not None and (self._plot.axis is not Axis.STEP or self._plot.is_log_x):
+            builder = RowBuilder(width, moment.glyphs).line(title.line)
+            scale = ", log scale" if self._plot.is_log_x else ""
+            title = Row(builder.add(f"   by {self._plot.axis.value}{scale}", "note").row().line, title.links)
+        return [title, *chart, *details]
 
     def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:
         if moment.draw_chart is None:
             return ()
         shown, metric = view.plot.zoom, view.reading.signal.metric.name
-        plot = view.plot
+        found = places(moment.snapshot, self._axis)
+        axis = Axis.STEP if found is None else self._axis
+        plot = replace(view.plot, locked=self._locked)
         if moment.marked and not self.stream:
             from rltop.pages.compare import compared_runs, overlays  # noqa: PLC0415 - few sessions compare anything
 
             others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
-            found = overlays(others, (metric, "" if metric else self.key), columns=width, zoom=shown)
-            plot = replace(plot, others=found)
+            named = (metric, "" if metric else self.key)
+            zoom = shown if axis is Axis.STEP else None
+            curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self._smoothing)
+            plot = replace(plot, others=curves)
+        if found is not None:
+            plot = placed(plot, found, axis, is_log=self._is_log_x)
+        self._plot = plot
         return moment.draw_chart(
             plot,
             width,
@@ -406,7 +355,9 @@ class MetricPage(Page):
         shown = self._shown(moment) or whole
         match key:
             case "zoom-in" | "zoom-out":
-                self._show(shown.scaled(0.5 if key == "zoom-in" else 2.0, whole, moment.at_step), whole)
+                factor, at = 0.5 if key == "zoom-in" else 2.0, moment.at_step
+                zoom = shown.scaled(factor, whole) if at is None else shown.centred(factor, whole, at)
+                self._show(zoom, whole)
             case "pan-left" | "pan-right":
                 if self._zoom is None:
                     return Say("the whole run is shown: zoom in first")
@@ -423,6 +374,35 @@ class MetricPage(Page):
                 if not self._can_log:
                     return Say("no logarithmic scale: no value is above zero")
                 self._is_log = not self._is_log
+            case _:
+                return self._on_axes(key, moment)
+        return Redraw()
+
+    def _on_axes(self, key: str, moment: Moment) -> Effect | None:
+        """Other axes, another smoothing."""
+        match key:
+            case "axis":
+                axes = axes_logged(moment.snapshot)
+                if len(axes) < 2:
+                    return Say("only steps are logged: neither time, tokens nor epochs")
+                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)] if self._axis in axes else axes[0]
+                self._is_log_x = self._is_log_x and self._axis is not Axis.CLOCK
+            case "log-x":
+                if self._axis is Axis.CLOCK:
+                    return Say("wall time has no logarithmic scale")
+                self._is_log_x = not self._is_log_x
+            case "lock":
+                if self._is_log:
+                    return Say("the range can be locked on a linear scale only")
+                if self._locked is None and self._plot is not None:
+                    self._locked = value_range(self._plot)
+                    return Redraw() if self._locked else Say("no value is shown whose range could be locked")
+                self._locked = None
+            case "smooth-less" | "smooth-more":
+                at = _SMOOTHINGS.index(self._smoothing) + (1 if key == "smooth-more" else -1)
+                if not 0 <= at < len(_SMOOTHINGS):
+                    return Say("that is the least smoothing" if at < 0 else "that is the most smoothing")
+                self._smoothing, self._has_smooth = _SMOOTHINGS[at], True
         return Redraw()
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:

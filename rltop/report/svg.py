@@ -253,7 +253,7 @@ class _Frame:
         at = _n(self.y(value))
         return f'<line class="level {role}" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at}" y2="{at}"/>'
 
-    def mark(self, step: int, role: str, label: str) -> str:
+    def mark(self, step: float, role: str, label: str) -> str:
         """A line down, which says what it is when it is pointed at."""
         at = _n(self.x(step))
         return (

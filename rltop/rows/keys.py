@@ -184,6 +184,11 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("pan-left", "left,h", "Earlier", "Pan to earlier steps"),
             Key("pan-right", "right", "Later", "Pan to later steps"),
             Key("reset", "0", "Whole run", "Show the whole run", is_shown=True),
+            Key("axis", "A", "Axis", "Draw by step, time, tokens, epoch or wall time, as logged", is_shown=True),
+            Key("log-x", "ctrl+l", "Log x", "Switch the x axis between logarithmic and linear scale"),
+            Key("lock", "f", "Lock", "Keep the range of values as it is, or let it follow the values again"),
+            Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
+            Key("smooth-more", "right_square_bracket", "Smoother", "Smooth over more records"),
         ),
         Where.METRICS: (
             Key("fold", "left,h", "Fold", "Fold the selected section"),

@@ -1,0 +1,126 @@
+"""What the x axis of a chart counts: from a step to its place on the axis, and back.
+
+Owns where time, tokens and epochs of a run come from; what is drawn there is the chart's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rltop.model import Signal
+from rltop.pages.chart import Axis, Curve, Places, PlotData
+from rltop.pages.signals import signal_of
+from rltop.run.snapshot import Snapshot
+from rltop.structs import replace
+
+
+def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
+    """The signal of a metric in a run; None where it does not log it.
+
+    Args:
+        snapshot: the run.
+        metric: name of the catalogue, or key.
+    """
+    name, key = metric
+    if name:
+        return None if snapshot.identity is None else snapshot.identity.primary(name)
+    return signal_of(snapshot, key) if snapshot.stream.has(key) else None
+
+
+def places(snapshot: Snapshot, axis: Axis) -> Places | None:
+    """Where the steps of the run are on the axis; None where the run does not log what it counts.
+
+    Args:
+        snapshot: the run.
+        axis: what the axis counts; relative time and tokens begin at 0 with the run's first row in memory.
+    """
+    if axis is Axis.STEP:
+        return Places((), ())
+    if axis in (Axis.TIME, Axis.CLOCK):
+        series = snapshot.stream.times()
+        known = [(s, t) for s, t in zip(series.steps, series.values, strict=True) if math.isfinite(t)]
+    elif axis is Axis.EPOCH:
+        known = _values(snapshot, signal_in(snapshot, ("epoch", "")))
+    else:
+        known = _tokens(snapshot)
+    rising: list[tuple[int, float]] = []
+    for step, value in known:
+        # Between two changes of a number that is not counted on every step, steps are spread evenly.
+        if not rising or value > rising[-1][1]:
+            rising.append((step, value))
+    if len(rising) < 2:
+        return None
+    start = rising[0][1] if axis in (Axis.TIME, Axis.TOKENS) else 0.0
+    return Places(tuple(float(step) for step, _ in rising), tuple(value - start for _, value in rising))
+
+
+def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]]:
+    if signal is None:
+        return []
+    series = snapshot.stream.series(signal.key)
+    return [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
+
+
+def _tokens(snapshot: Snapshot) -> list[tuple[int, float]]:
+    """Step → tokens so far: as logged, else the sum of those in each step."""
+    total = signal_in(snapshot, ("num_tokens", ""))
+    if total is not None:
+        return _values(snapshot, total)
+    sums, so_far = [], 0.0
+    for step, value in _values(snapshot, signal_in(snapshot, ("total_tokens", ""))):
+        so_far += value
+        sums.append((step, so_far))
+    return sums
+
+
+def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
+    """What the axis can count for this run; steps come first."""
+    return [axis for axis in Axis if places(snapshot, axis) is not None]
+
+
+def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -> PlotData:
+    """A chart over steps, drawn over something else.
+
+    Args:
+        plot: over steps, but for its other runs: those are on the axis already.
+        found: where its steps are.
+        axis: what is counted there.
+        is_log: the x axis is logarithmic; what is not above zero is left out.
+    """
+    if axis is Axis.STEP and not is_log:
+        return plot
+
+    def moved(curve: Curve, is_moved: bool = True) -> Curve:
+        pairs = [(found.at(x) if is_moved else x, y) for x, y in zip(curve.steps, curve.values, strict=True)]
+        kept = [(math.log10(x) if is_log else x, y) for x, y in pairs if x > 0 or not is_log]
+        return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept))
+
+    raw = moved(plot.raw)
+    others = tuple(replace(one, curve=moved(one.curve, is_moved=False)) for one in plot.others)
+    ends = [found.at(plot.zoom.first), found.at(plot.zoom.last)]
+    if is_log:
+        least = min((curve.steps[0] for curve in (raw, *(one.curve for one in others)) if curve.steps), default=0.0)
+        ends = [math.log10(ends[0]) if ends[0] > 0 else least, math.log10(max(ends[1], 10.0**least))]
+    marks = [replace(mark, step=found.at(mark.step)) for mark in plot.marks]
+    if is_log:
+        marks = [replace(mark, step=math.log10(mark.step)) for mark in marks if mark.step > 0]
+    return replace(
+        plot, raw=raw, smooth=moved(plot.smooth), band=tuple(moved(edge) for edge in plot.band), marks=tuple(marks),
+        others=others, axis=axis, places=found, is_log_x=is_log, span=(ends[0], max(ends[1], ends[0] + 1e-9)),
+    )  # fmt: skip
+
+
+def step_at(plot: PlotData, share: float) -> int:
+    """The step at a share of the width of a chart.
+
+    Args:
+        plot: as it was drawn.
+        share: 0 is its left end, 1 its right end.
+    """
+    share = max(0.0, min(1.0, share))
+    if plot.span is None:
+        return round(plot.zoom.first + share * (plot.zoom.last - plot.zoom.first))
+    x = plot.span[0] + share * (plot.span[1] - plot.span[0])
+    step = plot.places.step_at(10.0**x if plot.is_log_x else x)
+    return max(plot.zoom.first, min(plot.zoom.last, round(step)))
