@@ -87,7 +87,16 @@ class AutoDecoder:
         return "" if self._inner is None else self._inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode what has come, or hold it until its kind is known."""
+        """Decode what has come, or hold it until its kind is known.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The rows that are whole now; none while the kind is not known, or where it was refused.
+        """
         if self._inner is not None:
             return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if self._refusal:

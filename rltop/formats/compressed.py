@@ -108,6 +108,10 @@ class CompressedDecoder:
         inner: what decodes the decompressed bytes.
         note: what is wrong with the compressed stream, for a person; empty when nothing is.
 
+    Args:
+        codec: of the stream.
+        inner: as above.
+
     Raises:
         SourceError: the codec is zstd and no package for it is installed.
     """
@@ -164,7 +168,16 @@ class CompressedDecoder:
         return self.inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decompress and decode the first piece of what has come."""
+        """Decompress and decode the first piece of what has come.
+
+        Args:
+            data: compressed bytes, cut anywhere.
+            offset: where they stand in the file; places are counted in what is unpacked, so it is not needed.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The rows of that piece; `go_on` has the rest.
+        """
         self._generation = generation
         if not self._is_broken:
             self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))

@@ -88,7 +88,16 @@ class DocumentDecoder:
         return bool(self._bytes) and not self._is_done
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Collect; begin to decode once what has come may be a whole document."""
+        """Collect; begin to decode once what has come may be a whole document.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file; the first counts, as the place of every row.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The first rows of the document where it is whole; `go_on` has the rest.
+        """
         if self._is_done:
             self._look_behind(data)
         if self._is_done or self._is_too_large:

@@ -103,6 +103,10 @@ class DocumentParser:
     """Parses a large document a value at a time: what does not fit into a window is taken apart.
 
     Literal NaN and Infinity are read, and integers of any length.
+
+    Args:
+        text: the document.
+        window_chars: a value that fits into so many characters is parsed at once.
     """
 
     def __init__(self, text: str, window_chars: int = WINDOW_CHARS) -> None:
@@ -236,7 +240,16 @@ class JsonlDecoder:
         self._generation = 0
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes."""
+        """Decode every line that `data` completes.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The rows that are whole now.
+        """
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):

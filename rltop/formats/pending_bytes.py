@@ -34,6 +34,13 @@ class Window:
 
         Bytes before the end of what is held replace it from there on; after a gap
         only the new bytes are held.
+
+        Args:
+            data: the bytes.
+            offset: where they stand in the file.
+
+        Returns:
+            Whether `data` of the window may be looked at.
         """
         if offset != self.end:
             self._wanted = 0

@@ -348,7 +348,12 @@ class RecordBuilder:
         return None
 
     def may_hold_step(self, key: str, row: Collection[str]) -> bool:
-        """Is this key among those of a row, and no length of the episode that the row is of?"""
+        """Is this key among those of a row, and no length of the episode that the row is of?
+
+        Args:
+            key: one of those that a step may stand under.
+            row: the keys of the row.
+        """
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
     def _step_of_writer(self, row: Row) -> Step:

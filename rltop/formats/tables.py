@@ -103,7 +103,16 @@ class TableDecoder:
         return _FAILURES.get(self._status, "")
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every row that `data` completes."""
+        """Decode every row that `data` completes.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the stream of lines that the tables are read as.
+            generation: how many beginnings that stream has had before this one.
+
+        Returns:
+            The rows that are whole now.
+        """
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):

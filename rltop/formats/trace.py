@@ -239,7 +239,16 @@ class ChromeTraceDecoder:
         self._spans: list[TimedSpan] = []
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Take in every event that `data` completes; records of the steps that end with them."""
+        """Take in every event that `data` completes; records of the steps that end with them.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            One row for each of these steps.
+        """
         self._generation = generation
         return self._records(self._reader.feed(data, offset))
 

@@ -80,7 +80,16 @@ class ConsoleDecoder:
         return error.text.raw if error is not None and error.rows_before == self.counts.rows else ""
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes."""
+        """Decode every line that `data` completes.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The rows that are whole now.
+        """
         self._generation = generation
         records: list[Record] = []
         for hit in self._scanner.feed(data, offset):

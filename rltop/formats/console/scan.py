@@ -91,7 +91,12 @@ class LineScanner:
         self._open, self._open_start = b"", 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
-        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
+        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+        """
         if b"\0" in data:
             self._counts.nul_bytes += data.count(b"\0")
             for part, start in without_holes(data, offset):

@@ -155,6 +155,10 @@ ThriftStruct = dict[int, Any]
 class ThriftReader:
     """Reads one value after the other.
 
+    Args:
+        data: bytes of the compact protocol.
+        at: offset in them of the first value.
+
     Attributes:
         at: offset of the next byte.
     """

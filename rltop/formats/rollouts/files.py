@@ -36,7 +36,13 @@ class StepFiles:
     """
 
     def __init__(self, folder: str, kind: str, prefix: str) -> None:
-        """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet."""
+        """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet.
+
+        Args:
+            folder: where the files are.
+            kind: their ending, without the dot.
+            prefix: of their names, before the number of the step.
+        """
         self.path = folder
         self.stream = ""
         self._kind = kind

@@ -102,13 +102,27 @@ class TensorBoardDecoder:
         return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every event that `data` completes; rows whose step is over are given out."""
+        """Decode every event that `data` completes; rows whose step is over are given out.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where `data` stands in the file.
+            generation: how many beginnings the file has had before this one.
+
+        Returns:
+            The rows that are over now; `flush` has the one that is gathered.
+        """
         self._generation = generation
         self._framer.feed_to(self, data, offset)
         return self._given_out()
 
     def take(self, payload: bytes, at: int) -> None:
-        """An event, from the framer, that no template has read."""
+        """An event, from the framer, that no template has read.
+
+        Args:
+            payload: of the record.
+            at: its offset in the file.
+        """
         if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
             tag = self._tags.get(payload[STEP_AT + len(self._step_field) : -4])
             if tag is not None:
@@ -120,7 +134,13 @@ class TensorBoardDecoder:
         self._decode(payload, at)
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits."""
+        """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits.
+
+        Args:
+            data: what the framer holds.
+            pos: where the next record begins in it.
+            at: the same as an offset in the file.
+        """
         is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)
         if is_same_row and self._templates.run:
             return 0

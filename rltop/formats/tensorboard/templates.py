@@ -58,6 +58,10 @@ class TemplateMatch(NamedTuple):
 class Template:
     """A stretch of events whose times, steps, numbers and checksums are left open.
 
+    Args:
+        events: how the bytes of each are laid out, in order.
+        tags: as below.
+
     Attributes:
         size: bytes of the stretch, frames included.
         events: how many there are.
