@@ -136,6 +136,11 @@ def in_force(
 ) -> Gathered:
     """Every setting with where it comes from; arguments as for `load`.
 
+    Args:
+        argv_options: setting → what its flag said, None where it was not given.
+        environ: the environment.
+        config_path: the file named on the command line, or None.
+
     Raises:
         ConfigError: names the place, the key and the remedy.
     """

@@ -31,7 +31,12 @@ _LONGEST_PATH = 300
 
 
 class RltopError(Exception):
-    """A message for the user, a hint what to do, and the exit code."""
+    """A message for the user, a hint what to do, and the exit code.
+
+    Args:
+        message: what is wrong.
+        hint: what to do about it; empty where there is nothing to be said.
+    """
 
     exit_code = EXIT_USAGE
 
@@ -73,7 +78,12 @@ def reason_of(error: Exception) -> str:
 
 
 def cannot_write(path: str, error: OSError) -> RltopError:
-    """The error for a file that cannot be written: names the path, the reason and what to do."""
+    """The error for a file that cannot be written: names the path, the reason and what to do.
+
+    Args:
+        path: as it was named.
+        error: what the write ended with; a full disk has a hint of its own.
+    """
     hint = "check that the folder exists and that you may write there"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free some space there, or write to another disk"
@@ -85,7 +95,12 @@ def _shown(path: str) -> str:
 
 
 def cannot_read(path: str, error: Exception) -> SourceError:
-    """The error for an unreadable path: names the path, the reason and what to do."""
+    """The error for an unreadable path: names the path, the reason and what to do.
+
+    Args:
+        path: as it was named.
+        error: what reading ended with; of rltop's own errors the hint is kept.
+    """
     shown = _shown(path)
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:

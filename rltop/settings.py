@@ -274,7 +274,12 @@ def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest of the `known` words, or all of them."""
+    """A hint that names the nearest of the `known` words, or all of them.
+
+    Args:
+        word: what was typed.
+        known: what could have been meant.
+    """
     names = list(known)
     close = _close(word, names, 0.5)
     return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(names)}"

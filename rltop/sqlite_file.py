@@ -154,6 +154,10 @@ def _journal_sum(data: bytes, nonce: int) -> bytes:
 class Pages:
     """What one look at a database may read; what every page was is remembered until the look is over.
 
+    Args:
+        path: of the database.
+        log: its write-ahead log, from look to look.
+
     Attributes:
         header: the first bytes of the first page.
         size: bytes of a page.
@@ -337,6 +341,12 @@ class Table(NamedTuple):
 
 class TableRow:
     """A row whose cell has been found.
+
+    Args:
+        pages: of the database.
+        table: that the row is in.
+        page: the leaf that its cell stands on.
+        at: offset of the cell in that page.
 
     Attributes:
         number: its identifier.

@@ -63,6 +63,10 @@ class Layout(Struct, frozen=False):
 class Columns:
     """The columns of one stream.
 
+    Args:
+        max_keys: so many get a column; later ones are counted, not kept.
+        counts: where they are counted.
+
     Attributes:
         keys: by column, in order of first appearance.
         by_key: column of each key.
@@ -245,7 +249,12 @@ class Block:
         return row if row < len(self.steps) and self.steps[row] == step else None
 
     def cell(self, row: int, column: int) -> float:
-        """One value; a gap where the column came later than the block."""
+        """One value; a gap where the column came later than the block.
+
+        Args:
+            row: its number in the block, from 0.
+            column: of the key.
+        """
         return self.data[row * self.width + column] if column < self.width else GAP
 
     def cells(self, row: int) -> array[float]:
@@ -267,7 +276,12 @@ class Block:
         self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
 
     def unmark(self, step: int, column: int) -> None:
-        """Forget the mark of a cell that was written again."""
+        """Forget the mark of a cell that was written again.
+
+        Args:
+            step: of the row.
+            column: of the key.
+        """
         packed = self.marks.get(step)
         if packed is not None:
             kept = array("i", (mark for mark in packed if mark >> _KIND_BITS != column))

@@ -67,7 +67,12 @@ class _PositionIndex:
 
 
 class Segment:
-    """Rows in strictly increasing step order, the newest ones raw."""
+    """Rows in strictly increasing step order, the newest ones raw.
+
+    Args:
+        number: of the segment in its stream, from 0.
+        head_rows: so many of its first rows are always kept raw.
+    """
 
     def __init__(self, number: int, head_rows: int) -> None:
         self.number = number

@@ -140,7 +140,12 @@ class MarkRegister:
         return True
 
     def remember(self, column: int, mark: Mark) -> None:
-        """Keep the place."""
+        """Keep the place.
+
+        Args:
+            column: of the key.
+            mark: the step, and what stood there instead of a number.
+        """
         known = self._by_column.get(column)
         if known is None:
             known = self._by_column[column] = _KeyMarks()

@@ -61,6 +61,10 @@ class Stream(StreamQueries):
     `append` is the only way in. The rules take rows from `closed`, in file order: a row
     is closed when a later step arrives or `finish` is called.
 
+    Args:
+        name: of the stream in its run; empty for the main one.
+        options: how much is kept; None for the defaults.
+
     Attributes:
         overwritten_rows: training rows that gave other values to most keys of a step than a row before them.
         other_runs: number of a segment → `Record.other_run` of its first row.
