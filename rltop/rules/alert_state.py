@@ -371,7 +371,12 @@ def beyond(finding: Finding) -> float:
 
 
 def said(state: AlertState, finding: Finding) -> str:
-    """The rule's headline for a finding, without a baseline that is as bad as what it is compared with."""
+    """The rule's headline for a finding, without a baseline that is as bad as what it is compared with.
+
+    Args:
+        state: of the rule's alert.
+        finding: the one to word; its value need not be the newest.
+    """
     shown = quoted(state.detector, finding, state.standing.usual)
     text = state.detector.headline(shown)
     if shown.baseline is None and finding.baseline is not None:

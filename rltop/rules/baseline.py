@@ -47,7 +47,12 @@ class Judged(NamedTuple):
         return None if value is None else self.sign * value
 
     def split(self, recent: Sequence[Observation], record: int) -> tuple[list[float], list[float]]:
-        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first."""
+        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first.
+
+        Args:
+            recent: the records so far, oldest first.
+            record: number of the record that parts them.
+        """
         before: list[float] = []
         since: list[float] = []
         for each in reversed(recent):
@@ -80,6 +85,12 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
 
     The value of a finding is a number of the record itself or a median of a few of
     it. What is neither (a slope, a share, a count) has no level to come back to.
+
+    Args:
+        spec: the rule.
+        detector: its detector.
+        finding: what it has found in the newest record.
+        recent: the records so far, oldest first.
     """
     if spec.measures:
         return None
@@ -136,7 +147,12 @@ def freeze(
 
 
 def is_absolute(detector: Detector, finding: Finding) -> bool:
-    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before."""
+    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before.
+
+    Args:
+        detector: of the rule.
+        finding: one of its findings.
+    """
     return finding.threshold is not None and finding.threshold in detector.thresholds.values()
 
 
@@ -195,7 +211,15 @@ NO_GOALS = Goals()
 
 
 def goals_before(recent: Sequence[Observation], since: int) -> Goals:
-    """The noise bands of reward and evaluation before the record at which an alert began."""
+    """The noise bands of reward and evaluation before the record at which an alert began.
+
+    Args:
+        recent: the records so far, oldest first.
+        since: the record at which the alert began.
+
+    Returns:
+        A floor for each of the two that has enough values before that record.
+    """
     floors = []
     for names in _GOALS:
         for name in names:

@@ -38,7 +38,12 @@ class Creep(Detector):
         raise NotImplementedError
 
     def is_explained(self, context: RuleContext, factor: float) -> bool:
-        """Whether something else grew as well, so that a rise by `factor` is expected."""
+        """Whether something else grew as well, so that a rise by `factor` is expected.
+
+        Args:
+            context: the newest record.
+            factor: the level over that of run start; infinite where that was none.
+        """
         return False
 
     def detect(self, context: RuleContext) -> Finding | None:

@@ -29,7 +29,12 @@ class Returns:
         self._lately = Window(_MIN_SAMPLES)
 
     def observe(self, values: Mapping[str, float], reward: RewardTrack) -> None:
-        """Take a record in."""
+        """Take a record in.
+
+        Args:
+            values: canonical name → value of the record.
+            reward: the rewards of the segment so far; its newest stands in where returns are not logged.
+        """
         loss = values.get("value_loss")
         if loss is not None and not self._first.is_final:
             self._first.push(loss)
@@ -39,14 +44,27 @@ class Returns:
             self._lately.push(returned)
 
     def has_none(self, values: Mapping[str, float], reward: RewardTrack) -> bool:
-        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
+        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was.
+
+        Args:
+            values: canonical name → value of the record.
+            reward: the rewards of the segment so far.
+        """
         loss = values.get("value_loss")
         if loss is not None and (loss < _TINY or (self.start is not None and loss < _TRIFLE * self.start)):
             return True
         return reward.is_solved or reward.is_high
 
     def largest(self, values: Mapping[str, float], reward: RewardTrack) -> float:
-        """An upper bound of the variance, from the range of rewards and returns so far, and their deviation."""
+        """An upper bound of the variance, from the range of rewards and returns so far, and their deviation.
+
+        Args:
+            values: canonical name → value of the record.
+            reward: the rewards of the segment so far.
+
+        Returns:
+            The square of the widest of them, comparable with a value loss that is a mean squared error.
+        """
         lately = self._lately
         reach = lately.high - lately.low if lately.count else 0.0
         if reward.count:

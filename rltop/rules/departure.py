@@ -51,7 +51,13 @@ class Departure:
     __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "value")
 
     def __init__(self, judged: Judged, before: Before, finding: Finding) -> None:
-        """Begin at the finding that raised the alert."""
+        """Begin at the finding that raised the alert.
+
+        Args:
+            judged: which number.
+            before: its level before the onset.
+            finding: the one that raised the alert: its value, and the line that it crossed, if any.
+        """
         self.judged = judged
         self.before = before
         self.value = trigger = finding.value

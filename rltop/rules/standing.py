@@ -101,7 +101,15 @@ class Standing:
             self._left = level
 
     def remaining(self, detector: Detector, context: RuleContext) -> Level:
-        """What is left of a settled alert: an absolute line, or a reward or an evaluation below what it was."""
+        """What is left of a settled alert: an absolute line, or a reward or an evaluation below what it was.
+
+        Args:
+            detector: of the rule: says how bad the level is by itself.
+            context: the newest record.
+
+        Returns:
+            INFO at least; WARN at least where the reward or an evaluation is below what it was.
+        """
         departure = self._departure
         found = INFO if departure is None else max(INFO, detector.absolute_level(departure.level, context))
         return max(found, WARN) if self._goals.is_missed(context.recent) else found
