@@ -82,7 +82,12 @@ class Discovery(Struct, frozen=False):
     opened: int = 0
 
     def leave_out(self, path: str, reason: str) -> None:
-        """Note what cannot be read, and why."""
+        """Note what cannot be read, and why.
+
+        Args:
+            path: that was looked at.
+            reason: for a person, without the path.
+        """
         self.passed_over.append((path, reason))
         self.left_out.append((path, reason))
 
@@ -330,7 +335,12 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
 
 
 def named(path: str, kind: Kind | None) -> Label:
-    """What the run of a file is called: what it calls itself where it does, else by its path."""
+    """What the run of a file is called: what it calls itself where it does, else by its path.
+
+    Args:
+        path: of the file.
+        kind: of the file; those of some trackers hold a name, None is none of them.
+    """
     title = _title(path, kind)
     return Label.of(title) if title else name_of(path)
 
@@ -432,7 +442,12 @@ def is_awaited(discovery: Discovery) -> bool:
 
 
 def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
-    """The run that `paths` will have, as far as one can tell before it has begun."""
+    """The run that `paths` will have, as far as one can tell before it has begun.
+
+    Args:
+        paths: as typed; empty for the current directory.
+        discovery: what the look at them has shown.
+    """
     path = next(iter(paths), ".")
     where = Label.of(Path(path).absolute().name or path)
     return Found(path, where, awaits=_words(paths or ["."], discovery))
@@ -451,7 +466,13 @@ def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0
 
 
 def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:
-    """How far a look has come."""
+    """How far a look has come.
+
+    Args:
+        paths: as typed; empty for the current directory.
+        so_far: what the look has counted.
+        silent_s: for how long the file system has owed it an answer.
+    """
     where = " and ".join(paths) or "."
     if silent_s >= SILENT_S:
         return f"no answer from the file system for {silent_s:.0f} s while scanning {where}; still waiting"

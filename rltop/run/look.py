@@ -19,7 +19,12 @@ class Look:
     """
 
     def __init__(self, paths: Sequence[str], clock: Clock) -> None:
-        """Begins to look."""
+        """Begins to look.
+
+        Args:
+            paths: as they were typed.
+            clock: says for how long nothing has been counted.
+        """
         self.paths = list(paths)
         self.so_far = Discovery()
         self._clock = clock

@@ -39,7 +39,15 @@ def project_of(path: str) -> str:
 
 
 def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
-    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest."""
+    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest.
+
+    Args:
+        path: of the run.
+        meanings: of all projects.
+
+    Returns:
+        Key → canonical name, `NO_METRIC` for a key that is none.
+    """
     if not meanings:
         return {}
     above = {str(folder) for folder in Path(path).absolute().parents}

@@ -147,7 +147,12 @@ _OF_THE_UPDATE = frozenset({"kl_ref", "entropy", "loss"})
 
 
 class Observer:
-    """Reads closed rows of one stream under one identity."""
+    """Reads closed rows of one stream under one identity.
+
+    Args:
+        stream: that the rows are in.
+        identity: who wrote it, and which metrics its keys are.
+    """
 
     def __init__(self, stream: Stream, identity: Identity) -> None:
         self._stream = stream
@@ -192,7 +197,13 @@ class Observer:
         ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
-        """The row as rules see it; `record` is its number in the run, from 1."""
+        """The row as rules see it; `record` is its number in the run, from 1.
+
+        Args:
+            row: which one; where some of its columns came late, only these are seen.
+            raw: what it holds.
+            record: its number.
+        """
         cells = raw.cells
         only = None if row.columns is None else frozenset(row.columns)
         return Observation(

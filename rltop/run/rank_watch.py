@@ -35,6 +35,10 @@ _Waiting = tuple[int, int, float | None, Mapping[str, float]]
 class RankTap:
     """Takes the closed rows of one rank.
 
+    Args:
+        watch: of all ranks of the run.
+        rank: its name.
+
     Attributes:
         rank: its name.
         waiting: its rows that wait for the other ranks.
@@ -52,7 +56,13 @@ class RankTap:
         self._columns: list[tuple[int, str, float]] = []
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
-        """Put the stages of every closed row behind those that wait."""
+        """Put the stages of every closed row behind those that wait.
+
+        Args:
+            stream: whose queue of closed rows is worked off.
+            identity: who wrote it, and which metrics its keys are.
+            arrived_s: when the rows were seen to arrive; not used here.
+        """
         if self._known is None or self._known[0] != len(stream.keys) or self._known[1] is not identity:
             self._known = (len(stream.keys), identity)
             self._look_up(stream, identity)
@@ -81,7 +91,12 @@ class RankTap:
 
 
 def rank_stages(keys: Iterable[str], identity: Identity) -> list[tuple[str, str, float]]:
-    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none."""
+    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none.
+
+    Args:
+        keys: of the rank's stream.
+        identity: who wrote it, and which metrics its keys are.
+    """
     keys = list(keys)
     plan = identity.dialect.timing
     found = {key: (stage, key, scale) for stage, key, scale in (stage_keys(plan, keys) if plan is not None else ())}

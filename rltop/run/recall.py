@@ -22,7 +22,13 @@ Row = Mapping[str, float]
 
 
 class Recaller:
-    """Reads single rows of one file; at most one request at a time, the newest wish wins."""
+    """Reads single rows of one file; at most one request at a time, the newest wish wins.
+
+    Args:
+        path: of the file.
+        options: how it is decoded.
+        on_done: called in the thread that reads, after every row that was looked for.
+    """
 
     def __init__(self, path: str, options: DecoderOptions, on_done: Callable[[], None]) -> None:
         self._path = path
@@ -35,7 +41,12 @@ class Recaller:
         self._lock = threading.Lock()
 
     def ask(self, step: int, position: FilePosition) -> None:
-        """Read the row of `step`, unless it is known to be gone."""
+        """Read the row of `step`, unless it is known to be gone.
+
+        Args:
+            step: of the row.
+            position: of the row, or of one up to a few hundred rows before it.
+        """
         with self._lock:
             if step in self._missing:
                 return
@@ -78,6 +89,15 @@ def read_row(path: str, step: int, position: FilePosition, options: DecoderOptio
     """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
 
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
+
+    Args:
+        path: of the file, of JSON lines.
+        step: whose rows are wanted.
+        position: where to read from, 32 MiB at most.
+        options: how the file is decoded.
+
+    Returns:
+        Key → value; None too where the file cannot be read.
     """
     decoder = JsonlDecoder(DecoderOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}

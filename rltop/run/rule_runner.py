@@ -139,7 +139,12 @@ class RuleRunner:
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Take a rule's verdicts out of what is shown, or put them back; raises `KeyError` for an unknown rule."""
+        """Take a rule's verdicts out of what is shown, or put them back; raises `KeyError` for an unknown rule.
+
+        Args:
+            rule: its id.
+            is_muted: out, not back.
+        """
         if rule not in BY_ID:
             raise KeyError(rule)
         if self._engine is not None:

@@ -51,8 +51,11 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
 
     A row of metrics has a step and a number; a file whose typical line is past
     64 KiB, whose rows share no number, or that has many rows for one step, holds
-    samples. Compressed files are judged by what is in them. `is_hurried`: there are
-    not many files to be judged, and somebody waits (see `decode.json_text`).
+    samples. Compressed files are judged by what is in them.
+
+    Args:
+        path: of a file, or of a directory of tables.
+        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`).
 
     Raises:
         OSError: it cannot be opened or read.
@@ -112,6 +115,10 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
 
 def damage_at_start(path: str, kind: Kind | None) -> str:
     """Why nothing can be read of a file of binary records; empty where something can, or may be later.
+
+    Args:
+        path: of the file.
+        kind: what its first bytes say it is; only TensorBoard, W&B and SwanLab files are looked into.
 
     Raises:
         OSError: it cannot be opened or read.

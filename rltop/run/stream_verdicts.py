@@ -88,7 +88,12 @@ class StreamVerdicts:
         return self._judged[1]
 
     def standing(self, version: Hashable, *, is_loading: bool) -> Sequence[Verdict]:
-        """What fires now and what has just recovered, worst first, silence included; arguments as of `judged`."""
+        """What fires now and what has just recovered, worst first, silence included.
+
+        Args:
+            version: of the stream.
+            is_loading: history, of this or of another stream of the run, is still being read.
+        """
         found, timed = self.judged(version, is_loading=is_loading).verdicts, self._status.verdicts
         if not timed:
             return found
@@ -96,6 +101,10 @@ class StreamVerdicts:
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out, or put them back; its events go on being logged.
+
+        Args:
+            rule: its id.
+            is_muted: out, not back.
 
         Raises:
             KeyError: there is no such rule.

@@ -58,7 +58,12 @@ class History(Struct):
     alerts: tuple[Alert, ...] = ()
 
     def of_group(self, group_of: Callable[[Alert], str], name: str) -> History:
-        """Those of one group of rules."""
+        """Those of one group of rules.
+
+        Args:
+            group_of: alert → group of its rule.
+            name: of the group.
+        """
         return History(tuple(one for one in self.alerts if group_of(one) == name))
 
     @property

@@ -68,7 +68,15 @@ class Hole(Struct, frozen=False):
 
 
 class Cursor:
-    """Reads on from where it stands and collects events."""
+    """Reads on from where it stands and collects events.
+
+    Args:
+        fs: the file system.
+        clock: for how long NUL bytes have stood where more is to come.
+        options: how the file is followed.
+        start: offset from which it is read.
+        name: of the file; some formats, in which NUL is data, are told by it.
+    """
 
     def __init__(self, fs: FileSystem, clock: Clock, options: TailOptions, start: int, name: str = "") -> None:
         self.offset = start
@@ -336,7 +344,12 @@ class Sight(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
-    """The path is not a regular file and can never be followed."""
+    """The path is not a regular file and can never be followed.
+
+    Args:
+        path: as it is followed.
+        seen: what stands there.
+    """
 
     def __init__(self, path: str, seen: FileStat) -> None:
         super().__init__(path)

@@ -133,11 +133,22 @@ class LocalFileSystem:
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end."""
+        """Up to `size` bytes at `offset`; empty at the end.
+
+        Args:
+            handle: of an open file.
+            size: bytes.
+            offset: where they begin.
+        """
         return os.pread(handle, size, offset)
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none.
+
+        Args:
+            handle: of an open file.
+            offset: where to look from.
+        """
         try:
             # It moves the handle's own position, which `read_at` does not use.
             return os.lseek(handle, offset, os.SEEK_DATA)

@@ -44,7 +44,15 @@ class _Life(NamedTuple):
 
 
 class HeldFile:
-    """Follows one path; every file that was seen there is read to its end, in order."""
+    """Follows one path; every file that was seen there is read to its end, in order.
+
+    Args:
+        path: the file.
+        fs: the file system.
+        clock: for how long a file has stood still.
+        cursor: reads on in it, and holds the place.
+        options: how it is followed.
+    """
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path

@@ -38,7 +38,15 @@ class _Drain(Struct, frozen=False):
 
 
 class ReopenedFile:
-    """Follows one path without holding anything open between two polls."""
+    """Follows one path without holding anything open between two polls.
+
+    Args:
+        path: the file.
+        fs: the file system.
+        clock: for how long a file has stood still.
+        cursor: reads on in it, and holds the place.
+        options: how it is followed.
+    """
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path
@@ -59,7 +67,12 @@ class ReopenedFile:
         self._was_seen = False
 
     def go_on(self, identity: tuple[int, int], real_path: str) -> None:
-        """Take over a file that has been read by its handle so far."""
+        """Take over a file that has been read by its handle so far.
+
+        Args:
+            identity: its device and inode.
+            real_path: where it lies, links resolved.
+        """
         self._identity, self._real_path = identity, real_path
         self._was_seen = self._may_owe_bytes = True
 

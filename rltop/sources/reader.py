@@ -118,7 +118,20 @@ def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> 
 
 
 class MountThread:
-    """Polls the files of one mount, one after the other, for as long as it runs."""
+    """Polls the files of one mount, one after the other, for as long as it runs.
+
+    Args:
+        mount: that its files lie on.
+        pace: how often each is looked at.
+        fs: the file system.
+        clock: for when the next look is due.
+        tail_options: how files are followed; whether the mount is a network's is filled in.
+        mount_of: path → mount.
+        hand_over: takes a file whose links lead to another mount by now.
+        on_data: called when there is something new; None where nobody waits for it.
+        watcher: tells of changes between two looks; None where the mount reports none.
+        watch_from: monotonic seconds before which no file is watched.
+    """
 
     def __init__(
         self,
@@ -339,7 +352,13 @@ DEFAULT_OPTIONS = ReaderOptions()
 
 
 class ThreadedFeed:
-    """What a thread reads of one file; every method returns at once."""
+    """What a thread reads of one file; every method returns at once.
+
+    Args:
+        follow: the file.
+        clock: for how long an answer has been owed.
+        stuck_after_s: so long without one is reported.
+    """
 
     def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float) -> None:
         self._follow = follow
