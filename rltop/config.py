@@ -134,7 +134,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
 def in_force(
     argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None
 ) -> Gathered:
-    """Every setting with where it comes from; arguments as for `load`.
+    """Every setting with where it comes from.
 
     Args:
         argv_options: setting → what its flag said, None where it was not given.

@@ -67,12 +67,7 @@ class _PositionIndex:
 
 
 class Segment:
-    """Rows in strictly increasing step order, the newest ones raw.
-
-    Args:
-        number: of the segment in its stream, from 0.
-        head_rows: so many of its first rows are always kept raw.
-    """
+    """Rows in strictly increasing step order, the newest and the first `head_rows` raw; `number` counts from 0."""
 
     def __init__(self, number: int, head_rows: int) -> None:
         self.number = number

@@ -86,16 +86,7 @@ class TelescopeDecoder:
         self._spans: list[TimedSpan] = []
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Collect; read the tables once the archive is whole.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file; the first counts, as the place of every row.
-            generation: how many beginnings the file has had before this one.
-
-        Returns:
-            The rows of a small archive; those of a large one are read in a thread and come from `go_on`.
-        """
+        """Collect; read the tables once the archive is whole."""
         if self._is_taken:
             return []
         if len(self._archive) + len(data) > MEMORY_BYTES:

@@ -102,16 +102,7 @@ class TensorBoardDecoder:
         return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every event that `data` completes; rows whose step is over are given out.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
-
-        Returns:
-            The rows that are over now; `flush` has the one that is gathered.
-        """
+        """Decode every event that `data` completes; rows whose step is over are given out."""
         self._generation = generation
         self._framer.feed_to(self, data, offset)
         return self._given_out()

@@ -208,16 +208,7 @@ class WandbDecoder:
         return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
-
-        Returns:
-            The rows that are whole now.
-        """
+        """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         payloads = self._framer.feed(data, offset)
