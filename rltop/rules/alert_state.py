@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, RuleSpec
-from rltop.rules.standing import NOWHERE, quoted, stand
+from rltop.rules.standing import NOWHERE, comes_home, quoted, stand
 
 SHOWN_RECORDS = 20
 """For how many records a recovered verdict stays visible."""
@@ -159,7 +159,7 @@ class AlertState:
         if self.is_idle and (finding is QUIET or finding is None):
             return None
         if self.standing is not NOWHERE:
-            self.standing.observe(context.observation)
+            self.standing.observe(context)
         return None if finding is None else self.advance(context, finding)
 
     def advance(self, context: RuleContext, finding: Finding) -> Event | None:
@@ -178,7 +178,7 @@ class AlertState:
         if self.spec.is_fact and level == INFO:
             return self._event(context, EventState.FACT, INFO, said(self, finding))
         if established >= WARN:
-            established = _held(self, context, established)
+            established = _held(self, context, finding, established)
         if self.is_settled:
             return self._while_settled(context, finding, established)
         if self.is_firing:
@@ -350,8 +350,13 @@ class AlertState:
         return twin
 
 
-def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
-    """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three)."""
+def _held(state: AlertState, context: RuleContext, finding: Finding, established: Level) -> Level:
+    """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three).
+
+    None for a metric on its way back to where another alert has seen it leave.
+    """
+    if not state.is_firing and comes_home(state.spec, state.detector, finding, context):
+        return OK
     if state.is_firing and state.level >= WARN and not state.is_settled and established <= state.worst:
         return established
     if state.spec.family in _NEVER_HELD:

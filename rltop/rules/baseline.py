@@ -177,7 +177,8 @@ def healthy(
     return None if is_ill else base
 
 
-_GOALS = (("score_mean", "reward_mean"), ("val_score",))
+_HOME_SPREADS, _HOME_SHARE = 3.0, 0.25
+_GOALS = (("score_mean", "reward_mean", "success_frac"), ("val_score",))
 _BAND = 3.0
 _LEAST_BAND = 0.05
 _NEWEST = {"val_score": 2}
@@ -192,6 +193,13 @@ class Goals(NamedTuple):
     """
 
     floors: tuple[tuple[str, float], ...] = ()
+
+    def at_least(self, other: Goals) -> Goals:
+        """The higher floor of each name: an alert that begins while another lasts has no healthy time before it."""
+        highest = dict(self.floors)
+        for name, floor in other.floors:
+            highest[name] = max(floor, highest.get(name, floor))
+        return Goals(tuple(highest.items()))
 
     def is_missed(self, recent: Sequence[Observation]) -> bool:
         """Whether the newest ten rewards, or the newest two evaluations, lie below in the median."""
@@ -208,6 +216,34 @@ class Goals(NamedTuple):
 
 
 NO_GOALS = Goals()
+
+
+class Home(NamedTuple):
+    """A level that an alert has frozen, as other rules of the same metric see it.
+
+    Attributes:
+        before: the level.
+        trigger: the value that raised the alert.
+        record: the newest record of the segment at which the alert was active.
+    """
+
+    before: Before
+    trigger: float
+    record: int
+
+    def is_way_back(self, value: float, base: float) -> bool:
+        """Whether a value lies between where the metric went and what it was before, or about there.
+
+        Args:
+            value: what a rule has found.
+            base: what the rule compares it with: only a move towards the level before is a way back.
+        """
+        level = self.before.value
+        if (value > base) != (level > self.trigger):
+            return False
+        reach = max(_HOME_SPREADS * self.before.spread, _HOME_SHARE * abs(level))
+        low, high = sorted((self.trigger, level))
+        return (low - reach if low == level else low) < value < (high + reach if high == level else high)
 
 
 def goals_before(recent: Sequence[Observation], since: int) -> Goals:

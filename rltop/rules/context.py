@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import evaluations
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
+
+if TYPE_CHECKING:
+    from rltop.rules.baseline import Goals, Home, Judged
 
 HELD_RECORDS = 128
 """Records kept of a segment: those behind a frozen level, and the longest time from an onset to its alert."""
@@ -247,6 +250,8 @@ class RuleContext:
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
         recent: the newest records, this one included.
         raised: rule and level → how many alarms the run has had, restarts included.
+        goals: the noise bands of reward and evaluation before what is active now; None before the first alarm.
+        homes: number → the level before that an alert has frozen.
         algorithm, traits, group_size: what kind of run it is.
     """
 
@@ -254,7 +259,9 @@ class RuleContext:
         "_evaluations",
         "alarms",
         "algorithm",
+        "goals",
         "group_size",
+        "homes",
         "is_lr_rising",
         "lr",
         "observation",
@@ -286,6 +293,8 @@ class RuleContext:
         self.onsets: dict[str, Onset] = {}
         self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
         self.raised: dict[tuple[str, Level], int] = {}
+        self.goals: Goals | None = None
+        self.homes: dict[Judged, Home] = {}
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
@@ -309,6 +318,7 @@ class RuleContext:
             # Another task has another range: what the reward was says nothing about what it should be.
             self.reward = RewardTrack()
             self.reward.observe(values)
+            self.goals, self.homes = None, {}
         lr = values.get("lr")
         if lr is not None:
             before = self.lr
@@ -365,6 +375,7 @@ class RuleContext:
         self.alarms = {}
         self.onsets = {}
         self.recent.clear()
+        self.goals, self.homes = None, {}
         self.record = 0
         self.lr = None
         self.top_lr = 0.0
@@ -376,6 +387,7 @@ class RuleContext:
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.recent, twin.raised = self.recent.copy(), self.raised.copy()
+        twin.goals, twin.homes = self.goals, self.homes.copy()
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
             twin.observation, twin.values = self.observation, self.values

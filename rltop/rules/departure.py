@@ -24,7 +24,7 @@ _DRIFT = 0.15
 _GROWTH = math.log(1.25)
 """And of what is positive by less than a quarter, unless it is noisier: slow growth is not flat."""
 _WOBBLE = 0.5
-_CREEP = 0.05
+_CREEP = 0.025
 """A trend clearer than the noise carries what is flat no farther than this part of the way."""
 SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
@@ -46,9 +46,10 @@ class Departure:
         edge: half of the way.
         is_back: the newest value is inside it.
         value: the newest value.
+        trigger: the one that raised the alert.
     """
 
-    __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "value")
+    __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "trigger", "value")
 
     def __init__(self, judged: Judged, before: Before, finding: Finding) -> None:
         """Begin at the finding that raised the alert.
@@ -60,7 +61,7 @@ class Departure:
         """
         self.judged = judged
         self.before = before
-        self.value = trigger = finding.value
+        self.value = self.trigger = trigger = finding.value
         self.is_back = False
         self._values: deque[float] = deque(before.since, maxlen=FLAT_VALUES)
         self._count = len(before.since)
@@ -129,7 +130,17 @@ class Departure:
     def leaves(self, level: float) -> bool:
         """Whether the newest value lies as far beyond a settled level as the alert's line lay from the one before."""
         is_outward = (self.value > level) == (level > self.before.value)
-        return is_outward and self._way(self.value, level) >= self.reach
+        return is_outward and self._way(self.value, level) >= self.reach and not self._is_noise(level)
+
+    def _is_noise(self, level: float) -> bool:
+        """The newest value is within the scatter around a settled level: by its distance, or by its ratio."""
+        held = list(self._values)
+        if abs(self.value - level) <= SPREADS * MAD_TO_SIGMA * mad_of(held):
+            return True
+        if not self.before.is_positive or min(held) <= 0.0 or level <= 0.0:
+            return False
+        noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in held])
+        return abs(math.log(self.value / level)) <= SPREADS * noise
 
     def clone(self) -> Departure:
         """An independent copy."""

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, Observation, Settled, Unit
-from rltop.rules.baseline import NO_GOALS, Goals, Judged, freeze, goals_before, healthy, is_absolute, judged_in
+from rltop.rules.baseline import (
+    LEVEL_RECORDS,
+    NO_GOALS,
+    Goals,
+    Home,
+    Judged,
+    freeze,
+    goals_before,
+    healthy,
+    is_absolute,
+    judged_in,
+)
 from rltop.rules.context import RuleContext
 from rltop.rules.departure import Departure
 from rltop.rules.rule import INFO, WARN, Detector, Finding, RuleSpec
@@ -54,10 +65,15 @@ class Standing:
         self._goals = goals
         self._leaving = leaving
 
-    def observe(self, observation: Observation) -> None:
-        """Take a record in."""
-        if self._departure is not None:
-            self._departure.observe(observation)
+    def observe(self, context: RuleContext) -> None:
+        """Take a record in, and keep the frozen level known to the other rules."""
+        departure = self._departure
+        if departure is None:
+            return
+        departure.observe(context.observation)
+        known = context.homes.get(departure.judged)
+        before, trigger = (departure.before, departure.trigger) if known is None else (known.before, known.trigger)
+        context.homes[departure.judged] = Home(before, trigger, context.record)
 
     @property
     def has_level(self) -> bool:
@@ -186,7 +202,27 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
         if finding.threshold is not None and is_absolute(detector, finding):
             known.side = (finding.value > finding.threshold) - (finding.value < finding.threshold)
         return known
-    return Standing(leaving, judged, Departure(judged, before, finding), goals_before(recent, since), usual)
+    goals = goals_before(recent, since)
+    context.goals = goals if context.goals is None or not context.onsets else context.goals.at_least(goals)
+    return Standing(leaving, judged, Departure(judged, before, finding), context.goals, usual)
+
+
+def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:
+    """Whether a finding compares a metric with an illness, and the metric is on its way back from that.
+
+    Args:
+        spec: the rule.
+        detector: its detector.
+        finding: what it has found.
+        context: the record of that.
+    """
+    if finding.baseline is None or not context.homes or is_absolute(detector, finding):
+        return False
+    judged = judged_in(spec, detector, finding, context.recent)
+    home = None if judged is None else context.homes.get(judged)
+    if home is None or context.record - home.record > LEVEL_RECORDS:
+        return False
+    return home.is_way_back(finding.value, finding.baseline)
 
 
 def quoted(detector: Detector, finding: Finding, usual: float | None) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -367,3 +368,52 @@ def test_the_lowest_reward_is_no_level_to_come_back_to() -> None:
     states = [state for _, state, _ in said(engine, "R21")]
     assert states
     assert "settled" not in states
+
+
+def test_what_comes_back_from_an_illness_is_no_new_departure() -> None:
+    """Lengths, entropy: low from 120 to 145, then where they were. No rule compares them with the illness."""
+    ill = range(120, 146)
+    engine = play(
+        260,
+        entropy=lambda record: 0.005 if record in ill else noisy(0.3)(record),
+        response_len_mean=lambda record: 60.0 if record in ill else noisy(800.0)(record),
+        grad_norm=lambda record: 60.0 if record in ill else noisy(0.5, 0.1)(record),
+        reward_mean=lambda record: 0.0 if record in ill else noisy(0.5, 0.05, 7)(record),
+    )
+    assert {one.rule for one in alarms(engine)} >= {"E1", "R1", "T3"}
+    assert not [one.rule for one in alarms(engine) if one.record >= 146]
+    assert all(one.level < Level.WARN for one in engine.verdicts if one.state is not VerdictState.RECOVERED)
+
+
+def test_beyond_the_level_of_before_is_a_new_departure() -> None:
+    low = range(120, 146)
+    lengths = lambda record: 60.0 if record in low else noisy(800.0 if record < 146 else 3200.0)(record)  # noqa: E731
+    engine = play(260, response_len_mean=lengths, **LEARNING)
+    assert [one.rule for one in alarms(engine) if one.record >= 146] == ["T2"]
+
+
+def test_noise_around_a_settled_level_is_no_new_crash_and_the_reward_stays_a_warning() -> None:
+    reward = lambda record: noisy(0.5, 0.04, 7)(record) if record < 121 else abs(noisy(0.0001, 100.0)(record))  # noqa: E731
+    engine = play(300, reward_mean=reward)
+    assert [one.state.value for one in alarms(engine, "R1")] == ["firing"], "one crash, told once"
+    assert (the(engine, "R1").state, the(engine, "R1").level) == (VerdictState.SETTLED, Level.WARN)
+
+
+def test_a_success_rate_that_stands_in_for_the_reward_stays_a_warning() -> None:
+    engine = play(200, success_frac=step_up(0.7, 0.05, 101))
+    assert (the(engine, "R1").state, the(engine, "R1").level) == (VerdictState.SETTLED, Level.WARN)
+
+
+def test_an_alert_that_begins_in_an_illness_knows_the_reward_of_before() -> None:
+    engine = play(260, kl_ref=step_up(0.0116, 2.0, 200), reward_mean=step_up(0.5, 0.05, 121))
+    settled = [one for one in engine.events if one.rule == "O11" and one.state.value == "settled"]
+    assert settled
+    assert settled[0].level is Level.WARN
+
+
+def test_what_still_grows_by_the_same_amount_has_not_settled() -> None:
+    """A linear creep becomes slower in proportion, and is none the flatter for it."""
+    growing = lambda record: 60.0 + 0.95 * record + random.Random(record).gauss(0, 2)  # noqa: E731
+    engine = play(300, time_step=growing, **LEARNING)
+    assert alarms(engine, "P1")
+    assert "settled" not in [state for _, state, _ in said(engine, "P1")]
