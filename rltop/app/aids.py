@@ -62,7 +62,12 @@ class Aids(Routes):
             self.shown.draw_status()
 
     async def run_action(self, *arguments: object, **options: object) -> bool:
-        """Do what a key does; what was said of the key before is over."""
+        """Do what a key does; what was said of the key before is over.
+
+        Args:
+            *arguments: those of Textual; the first is the action.
+            **options: likewise.
+        """
         had, self.told = self.told, ""
         is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
         if not is_done and arguments and arguments[0] in _WHY:
@@ -72,7 +77,15 @@ class Aids(Routes):
         return is_done
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Grey out or hide the keys that would do nothing here."""
+        """Grey out or hide the keys that would do nothing here.
+
+        Args:
+            action: its name, without `action_`.
+            parameters: its own, such as how far to travel.
+
+        Returns:
+            False hides the key, None greys it out.
+        """
         is_allowed: bool | None = True
         shown = self.shown
         is_typing = shown is not None and shown.is_typing

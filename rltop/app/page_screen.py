@@ -78,7 +78,13 @@ class FilterInput(Input):
     """A text field that takes of a text what there is room for."""
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Put text into the place of a stretch."""
+        """Put text into the place of a stretch.
+
+        Args:
+            text: as typed or pasted.
+            start: number of its first character.
+            end: number of the one behind its last.
+        """
         left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
         super().replace(text[: max(0, MAX_FILTER_CHARS - left)], start, end)
 

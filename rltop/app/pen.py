@@ -36,7 +36,12 @@ class Pen:
         self._written: list[str] = []
 
     def move_to(self, x: int, y: int) -> None:
-        """Go on at a cell, both counted from 0."""
+        """Go on at a cell, both counted from 0.
+
+        Args:
+            x: column.
+            y: row.
+        """
         self._written.append(f"\x1b[{y + 1};{x + 1}H")
 
     def write(self, segment: Segment) -> None:

@@ -91,7 +91,12 @@ def skipped_text(counts: Counts) -> str:
 
 
 def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
-    """What of the directories that are followed cannot be read, and why: the first by name, where there is room."""
+    """What of the directories that are followed cannot be read, and why: the first by name, where there is room.
+
+    Args:
+        left_out: path and reason of each; an empty reason where the path stands for a sentence.
+        width: cells.
+    """
     path, reason = left_out[0]
     more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""
     name = PurePath(path).name if reason else path

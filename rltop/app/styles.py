@@ -36,7 +36,12 @@ class RoleStyles:
         return self._text
 
     def of(self, role: str, is_selected: bool = False) -> Style:
-        """The style of `role`."""
+        """The style of `role`.
+
+        Args:
+            role: one of `ROLES`; any other is drawn as text.
+            is_selected: it lies under the selection.
+        """
         if is_selected:
             return self._selected.get(role, self._selected_text)
         return self._plain.get(role, self._text)
@@ -48,7 +53,12 @@ def _colour(name: str) -> Color:
 
 
 def rich_style(style: RoleStyle, palette: Palette) -> Style:
-    """A role's style on the palette's ground."""
+    """A role's style on the palette's ground.
+
+    Args:
+        style: what the theme sets.
+        palette: its colours stand for what is not set.
+    """
     return Style(
         color=_colour(style.fg or palette.colours["foreground"]),
         bgcolor=_colour(style.bg or palette.colours["background"]),

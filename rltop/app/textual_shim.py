@@ -91,6 +91,10 @@ def update_by_cells(screen: Screen[Any]) -> None:
 def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
     """Give one screen keys of its own, before those of its class; call it before it is shown.
 
+    Args:
+        screen: not yet shown.
+        bindings: its own keys.
+
     Leans on: a node keeps its bindings in `_bindings`, of which one of a subclass takes a key for itself.
     """
     own = BindingsMap(bindings).key_to_bindings

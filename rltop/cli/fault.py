@@ -47,7 +47,15 @@ def what_ran_out(error: Exception) -> tuple[str, str]:
 
 
 def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
-    """The operating system's error, and what to do; with the traceback if it was asked for."""
+    """The operating system's error, and what to do; with the traceback if it was asked for.
+
+    Args:
+        error: what was raised.
+        environ: says whether the traceback is wanted.
+
+    Returns:
+        Lines of text.
+    """
     what = str(error)
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"

@@ -261,7 +261,12 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a command that has not been reaped and to all its processes."""
+    """Send a signal to a command that has not been reaped and to all its processes.
+
+    Args:
+        process: the command, the first of its group.
+        number: the signal.
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -279,7 +284,13 @@ def outcome(code: int) -> str:
 
 
 def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
-    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
+    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`.
+
+    Args:
+        notice: the alert.
+        run: name of its run.
+        path: of the file that is read.
+    """
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
         notice.metric, notice.key, notice.headline, run, path, str(notice.incident or ""), notice.advice,

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     """Read a file, print it and exit; without `--live` silence is not judged.
 
+    Args:
+        found: the run.
+        config: every option.
+        arguments: of the command line.
+
+    Returns:
+        The exit code.
+
     Raises:
         SourceError: the file cannot be read.
     """
@@ -58,6 +66,11 @@ def read_run(found: Found, config: Config, *, is_live: bool) -> Session:
 def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
     """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
 
+    Args:
+        found: the runs.
+        config: every option.
+        arguments: of the command line.
+
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
     """
@@ -90,7 +103,19 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
-    """Read a pipe to its end, print it and exit."""
+    """Read a pipe to its end, print it and exit.
+
+    Args:
+        pipe: descriptor to read.
+        config: every option.
+        arguments: of the command line.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SourceError: nothing could be read.
+    """
     session = read_pipe(pipe, SystemClock(), config.ingest._replace(has_preview=False))
     return _print(session, config, arguments)
 

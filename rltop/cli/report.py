@@ -99,6 +99,10 @@ def made_now() -> Made:
 def write(path: str, data: bytes) -> None:
     """Write a file as a whole.
 
+    Args:
+        path: where to; `~` is the home directory.
+        data: all of it.
+
     Raises:
         RltopError: it cannot be written; says why.
     """

@@ -140,7 +140,15 @@ def one_of_several(found: Sequence[Found]) -> str:
 
 
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
-    """Which files were rejected, and how to make each trainer write metrics."""
+    """Which files were rejected, and how to make each trainer write metrics.
+
+    Args:
+        paths: as named on the command line.
+        discovery: what a look at them gave.
+
+    Returns:
+        Lines of text.
+    """
     lines = [f"no metric file found in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
     lines += [f"no file matches {path}" for path in discovery.missing]
     if discovery.passed_over:

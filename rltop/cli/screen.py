@@ -80,7 +80,15 @@ def watch(
 
 
 def watch_pipe(pipe: int, config: Config) -> int:
-    """Follow a pipe until the user quits."""
+    """Follow a pipe until the user quits.
+
+    Args:
+        pipe: descriptor to read.
+        config: every option.
+
+    Returns:
+        The exit code.
+    """
     from rltop.cli.pipe import piped_found
     from rltop.sources.pipe import PipeFeed
 
@@ -95,7 +103,17 @@ def watch_pipe(pipe: int, config: Config) -> int:
 
 
 def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
-    """Play back a recording until the user quits."""
+    """Play back a recording until the user quits.
+
+    Args:
+        found: the recording.
+        config: every option.
+        speed: times as fast as it was recorded.
+        warm_start: part of the file that is there at once, 0 to 1.
+
+    Returns:
+        The exit code.
+    """
     from rltop.sources.replay import ReplayFeed, ReplayOptions
 
     clock = SystemClock()

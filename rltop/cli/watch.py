@@ -79,7 +79,14 @@ class Log:
         self._is_read = sys.stdout is not None
 
     def write(self, event: str, words: str, run: Run | None = None, **more: Any) -> None:
-        """Write a line: `words` for a person, `event` and `more` for a program."""
+        """Write a line: `words` for a person, `event` and `more` for a program.
+
+        Args:
+            event: what has happened, in a word.
+            words: the same for a person.
+            run: which it is about; None for the watch itself.
+            more: further fields for a program.
+        """
         time = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self._is_json:
             from rltop.report.document import line
@@ -91,7 +98,12 @@ class Log:
             self._put(Label.of(f"{time}  {name}{words}").display)
 
     def notice(self, notice: Notice, run: Run) -> None:
-        """Log an alert or event of a run."""
+        """Log an alert or event of a run.
+
+        Args:
+            notice: the alert or event.
+            run: whose it is.
+        """
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
 
@@ -348,7 +360,15 @@ def watch(arguments: Namespace) -> int:
 
 
 def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
-    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones."""
+    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones.
+
+    Args:
+        session: what is watched.
+        news: what the rescan has found; None where it has not looked.
+
+    Returns:
+        None where there is nothing to take in.
+    """
     if news is None:
         return None
     if all(run.is_awaited for run in session.runs):

@@ -182,7 +182,15 @@ class LogRows:
         self._has_failed = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Append the trainer's log, under the state's global step; never raises."""
+        """Append the trainer's log, under the state's global step; never raises.
+
+        Args:
+            args: of the trainer; not used.
+            state: of the trainer: the step, the last one, and whether this is the main process.
+            control: of the trainer; not used.
+            logs: metric → value; nothing is written without any.
+            **kwargs: of the trainer; not used.
+        """
         if self._has_failed:
             return
         try:
@@ -201,7 +209,14 @@ class LogRows:
         self._writer.log(step, row)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the file; a later log opens it again."""
+        """Close the file; a later log opens it again.
+
+        Args:
+            args: of the trainer; not used.
+            state: of the trainer; not used.
+            control: of the trainer; not used.
+            **kwargs: of the trainer; not used.
+        """
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -100,12 +100,22 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
-    """Alert transitions from a step on, without INFO facts."""
+    """Alert transitions from a step on, without INFO facts.
+
+    Args:
+        events: in file order.
+        since: the first step; None is all of them.
+    """
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
 def explains(event: Event, since: int | None) -> bool:
-    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?"""
+    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?
+
+    Args:
+        event: the event.
+        since: the first step that matters; None is the run's.
+    """
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False
     return since is None or event.step >= since

@@ -35,6 +35,10 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     transitions before the step `since` are left out. In a run with several streams, a
     verdict or event of a secondary stream names it and uses its steps; `streams` has the
     progress of each, `ranks` the slowest ranks.
+
+    Args:
+        snapshot: the run.
+        since: the first step; None is the run's.
     """
     identity = snapshot.identity
     transitions = [
@@ -59,7 +63,12 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
 
 
 def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
-    """The other streams and the ranks, if a run has any."""
+    """The other streams and the ranks, if a run has any.
+
+    Args:
+        snapshot: the run.
+        describe: what to say of a stream.
+    """
     _, *others = snapshot.streams
     if not others:
         return {}

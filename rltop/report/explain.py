@@ -68,7 +68,13 @@ def lasting(spec: RuleSpec) -> str:
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
-    """Thresholds under `profiles`, each with its default if that differs."""
+    """Thresholds under `profiles`, each with its default if that differs.
+
+    Args:
+        spec: the rule.
+        options: the configured thresholds.
+        profiles: the active ones.
+    """
     limits = options.thresholds(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
@@ -77,7 +83,12 @@ def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] =
 
 
 def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[str]:
-    """The active profiles: those of the run, else the configured ones."""
+    """The active profiles: those of the run, else the configured ones.
+
+    Args:
+        options: the configuration.
+        snapshot: the run; None without one.
+    """
     return (options.profiles or ()) if snapshot is None else snapshot.verdicts.profiles
 
 
@@ -144,7 +155,14 @@ def _step(spec: RuleSpec, name: str) -> str:
 
 
 def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> list[Row]:
-    """A field: its name in the margin, its texts wrapped beside it."""
+    """A field: its name in the margin, its texts wrapped beside it.
+
+    Args:
+        name: of the field.
+        texts: one below the other.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     rows: list[Row] = []
     for text in texts:
         for i, piece in enumerate(wrap(Label.of(text).display, width - _MARGIN - 3, _MOST_LINES)):
@@ -154,7 +172,14 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
 
 
 def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
-    """The data that a rule had in a run, and its alerts."""
+    """The data that a rule had in a run, and its alerts.
+
+    Args:
+        snapshot: the run.
+        spec: the rule.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
     identity = snapshot.identity
     if identity is None:
@@ -208,7 +233,14 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
 
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
-    """All rules, one per row: id, name, family, metrics, configured thresholds, what it applies to."""
+    """All rules, one per row: id, name, family, metrics, configured thresholds, what it applies to.
+
+    Args:
+        options: the configured thresholds.
+        width: cells.
+        glyphs: the signs to draw with.
+        snapshot: the run whose profiles hold; None without one.
+    """
     specs, profiles = registry.ALL_SPECS, profiles_of(options, snapshot)
     ids = max(len(spec.id) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
@@ -294,7 +326,13 @@ def rules_text(
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:
-    """A rule as JSON; thresholds under `profiles`."""
+    """A rule as JSON; thresholds under `profiles`.
+
+    Args:
+        spec: the rule.
+        options: the configured thresholds.
+        profiles: the active ones.
+    """
     return {
         "rule": spec.id,
         "title": spec.title,

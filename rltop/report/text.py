@@ -42,7 +42,14 @@ def once_text(
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
-    """Several runs as lines of text, one each, under a title and column heads."""
+    """Several runs as lines of text, one each, under a title and column heads.
+
+    Args:
+        entries: in the order in which they are shown.
+        width: cells.
+        use_color: write escape codes.
+        is_ascii: draw with ASCII alone.
+    """
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, use_color=use_color)
 

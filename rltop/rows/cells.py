@@ -16,7 +16,12 @@ ELLIPSIS = "…"
 
 
 def clip(text: str, width: int) -> str:
-    """`text` in at most `width` cells; an ellipsis says that something is missing."""
+    """`text` in at most `width` cells; an ellipsis says that something is missing.
+
+    Args:
+        text: without control characters.
+        width: cells.
+    """
     text = plain(text)
     if cell_width(text) <= width:
         return text
@@ -32,7 +37,12 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_middle(text: str, width: int) -> str:
-    """`text` in at most `width` cells, its end kept: the end of a key tells most."""
+    """`text` in at most `width` cells, its end kept: the end of a key tells most.
+
+    Args:
+        text: without control characters.
+        width: cells.
+    """
     text = plain(text)
     if cell_width(text) <= width or width < 8:
         return clip(text, width)
@@ -47,7 +57,13 @@ def clip_middle(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, lines: int) -> list[str]:
-    """`text` broken at blanks into at most `lines` lines of `width` cells."""
+    """`text` broken at blanks into at most `lines` lines of `width` cells.
+
+    Args:
+        text: without control characters.
+        width: cells.
+        lines: how many at most; the last one is cut off.
+    """
     out: list[str] = []
     rest = plain(text).strip()
     while rest and len(out) < lines:
@@ -96,7 +112,13 @@ class RowBuilder:
         return self.width - self._cells
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` at the next free column; with a target it can be selected."""
+        """Write `text` at the next free column; with a target it can be selected.
+
+        Args:
+            text: what does not fit is cut off.
+            role: of the text.
+            target: what a selection of it opens.
+        """
         start = self._cells
         cells = len(text)
         if cells > self.width - start or not text.isascii():
@@ -115,7 +137,14 @@ class RowBuilder:
         return self
 
     def place(self, column: int, text: str, role: str, cells: int) -> Self:
-        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free."""
+        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free.
+
+        Args:
+            column: counted from 0.
+            text: without control characters.
+            role: of the text.
+            cells: how wide it is.
+        """
         pieces = self._pieces
         missing = column - self._cells
         if missing > 0:
@@ -142,12 +171,25 @@ class RowBuilder:
         return self.add(" " * missing) if missing > 0 else self
 
     def left(self, text: str, width: int, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` into a field of `width` cells, at its left edge."""
+        """Write `text` into a field of `width` cells, at its left edge.
+
+        Args:
+            text: what does not fit is cut off.
+            width: cells.
+            role: of the text.
+            target: what a selection of it opens.
+        """
         stop = self._cells + width
         return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
-        """Write `text` into a field of `width` cells, at its right edge."""
+        """Write `text` into a field of `width` cells, at its right edge.
+
+        Args:
+            text: what does not fit is cut off.
+            width: cells.
+            role: of the text.
+        """
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
         return self.to(self._cells + width - cell_width(text)).add(text, role)
@@ -163,24 +205,48 @@ class RowBuilder:
 
 
 def rule_row(width: int, glyphs: Glyphs) -> Row:
-    """A line across the screen."""
+    """A line across the screen.
+
+    Args:
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     return Row((Piece(glyphs.rule * width, "rule"),))
 
 
 def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
-    """One line of one role, one blank in front."""
+    """One line of one role, one blank in front.
+
+    Args:
+        text: what does not fit is cut off.
+        width: cells.
+        glyphs: the signs to draw with.
+        role: of the text.
+    """
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
 
 
 def fill(rows: list[Row], height: int | None) -> list[Row]:
-    """Exactly `height` rows: cut off or filled with empty ones; None leaves them."""
+    """Exactly `height` rows: cut off or filled with empty ones; None leaves them.
+
+    Args:
+        rows: as painted.
+        height: how many there shall be.
+    """
     if height is None:
         return rows
     return rows[:height] + [Row(())] * (height - len(rows))
 
 
 def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -> list[Row]:
-    """What is painted where nothing can be shown truthfully."""
+    """What is painted where nothing can be shown truthfully.
+
+    Args:
+        width: cells there are.
+        height: rows there are.
+        glyphs: the signs to draw with.
+        least: cells and rows that it takes.
+    """
     wanted = f"{least[0]}x{least[1]}"
     texts = (f"too small: {width}x{height}, rltop needs {wanted}", f"needs {wanted}", wanted, "")
     text = next(text for text in texts if len(text) <= max(0, width))

@@ -245,7 +245,12 @@ class KeyNames(Struct):
         return self.names.get(action, ())
 
     def clause(self, action: str, text: str) -> str:
-        """`text` with the key for its "{}"; empty where there is no key to speak of."""
+        """`text` with the key for its "{}"; empty where there is no key to speak of.
+
+        Args:
+            action: its name.
+            text: with one "{}".
+        """
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
     def tell(self, text: str) -> str:

@@ -76,7 +76,12 @@ class Selection:
         return False
 
     def at(self, x: int, y: int) -> bool:
-        """Go to the spot at a cell; False if there is none."""
+        """Go to the spot at a cell; False if there is none.
+
+        Args:
+            x: column, from 0.
+            y: row, from 0.
+        """
         for i, spot in enumerate(self._spots):
             if spot.y == y and spot.link.start <= x < spot.link.stop:
                 self._at, self._aim = i, None
@@ -172,7 +177,12 @@ def target_text(target: Target | None) -> str:
 
 
 def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
-    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text."""
+    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text.
+
+    Args:
+        line: the pieces of a row.
+        link: from which cell to which one.
+    """
     x = 0
     for text, role in line:
         for part, is_lit in _cut(text, link.start - x, link.stop - x):

@@ -190,6 +190,10 @@ def fitted(data: SparkData, columns: int) -> SparkData:
 
     Columns are merged and anchored to steps as in `anchored_window`; a short line is
     drawn out instead, up to four columns to a record.
+
+    Args:
+        data: a line.
+        columns: how many, two to a cell.
     """
     return _stretched(_merged(data, columns))
 
@@ -383,6 +387,10 @@ def _bridge(codes: list[int], start: int, begin: int, stop: int, end: int) -> tu
 def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
     """Draw one row of len(columns) / 2 cells; in ASCII every cell shows its extreme.
 
+    Args:
+        data: a line.
+        glyphs: the signs to draw with.
+
     Returns:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
         len(data.lows) // 2 cells wide.
@@ -451,7 +459,13 @@ def _ascii_cells(codes: list[int]) -> list[str]:
 
 
 def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None) -> str:
-    """One block per value, from zero to the largest (or `top`); a blank is a gap."""
+    """One block per value, from zero to the largest (or `top`); a blank is a gap.
+
+    Args:
+        values: NaN is a gap.
+        glyphs: the signs to draw with.
+        top: the value of a full block; None is the largest.
+    """
     finite = [value for value in values if not math.isnan(value)]
     ceiling = top if top is not None else max(finite, default=0.0)
     signs = glyphs.columns

@@ -123,6 +123,10 @@ def find_palettes(extra: Path | None = None) -> dict[str, Path]:
 def load_palette(name: str, extra: Path | None = None) -> Palette:
     """The theme called `name`.
 
+    Args:
+        name: of the theme.
+        extra: folder with themes of one's own; None is the user's.
+
     Raises:
         ThemeError: there is none of that name, or its file cannot be used.
     """

@@ -111,6 +111,10 @@ class TerminalGuard:
 
         Both are called from a signal handler and must only schedule. Whatever
         handlers were set meanwhile are ours again. None takes the registration back.
+
+        Args:
+            stop: what to call.
+            resume: likewise.
         """
         self._stop, self._resume = stop, resume
         self._signals.listen_to_stops()

@@ -131,7 +131,13 @@ def _from_the_background() -> Iterator[None]:
 
 
 def write_last(output_fd: int, data: bytes, patience_s: float) -> None:
-    """Send the restoring bytes, but do not wait long for a terminal that hangs."""
+    """Send the restoring bytes, but do not wait long for a terminal that hangs.
+
+    Args:
+        output_fd: of the terminal.
+        data: escape codes.
+        patience_s: seconds to wait until it takes any.
+    """
     view = memoryview(data)
     with contextlib.suppress(OSError, ValueError):
         while view and select.select([], [output_fd], [], patience_s)[1]:
