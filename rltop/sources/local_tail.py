@@ -105,6 +105,10 @@ class HeldFile:
             _close(self._fs, self._current.handle)
             self._current = None
 
+    def __del__(self) -> None:
+        """A tail that nobody has closed keeps no handle either."""
+        self.drop()
+
     def close(self) -> None:
         """Let go of everything."""
         self.drop()
