@@ -480,6 +480,9 @@ def newest(pages: Pages, table: Table) -> int | None:
     Args:
         pages: of the database.
         table: one of its tables.
+
+    Raises:
+        DecodeError: the tree of the table is damaged.
     """
     number = table.root
     for _ in range(_MAX_DEPTH):
@@ -498,6 +501,9 @@ def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[Table
         pages: of the database.
         table: one of its tables.
         after: only rows with larger identifiers.
+
+    Raises:
+        DecodeError: the tree of the table is damaged.
     """
     met: set[int] = set()
     yield from _below(pages, table, table.root, after, met)

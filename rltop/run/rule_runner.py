@@ -139,11 +139,14 @@ class RuleRunner:
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Take a rule's verdicts out of what is shown, or put them back; raises `KeyError` for an unknown rule.
+        """Take a rule's verdicts out of what is shown, or put them back.
 
         Args:
             rule: its id.
-            is_muted: out, not back.
+            is_muted: True takes them out, False puts them back.
+
+        Raises:
+            KeyError: there is no such rule.
         """
         if rule not in BY_ID:
             raise KeyError(rule)

@@ -104,7 +104,7 @@ class StreamVerdicts:
 
         Args:
             rule: its id.
-            is_muted: out, not back.
+            is_muted: True leaves them out, False puts them back.
 
         Raises:
             KeyError: there is no such rule.
