@@ -59,7 +59,12 @@ class BadgeGroup(NamedTuple):
 
 
 def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
-    """Both groups, from the verdicts that stand at the step on the screen."""
+    """Both groups, from the verdicts that stand at the step on the screen.
+
+    Args:
+        snapshot: the run at a step.
+        verdicts: those that stand.
+    """
     past, aside = snapshot.verdicts.history, snapshot.verdicts.set_aside
     return tuple(
         _group(
@@ -144,7 +149,14 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
 
 
 def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines: int = 2) -> list[Row]:
-    """Both groups beside each other, else one below the other, at most `lines` rows."""
+    """Both groups beside each other, else one below the other, at most `lines` rows.
+
+    Args:
+        groups: from `build_badges`.
+        width: cells.
+        glyphs: the signs to draw with.
+        lines: rows at most.
+    """
     middle = max(width // 2 - 6, _wanted(groups[0], glyphs) + 4) if groups else 0
     if lines < 2 or (middle + _wanted(groups[-1], glyphs) <= width):
         builder = RowBuilder(width, glyphs)

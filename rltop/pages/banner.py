@@ -67,7 +67,13 @@ def _moved(movers: Sequence[tuple[str, int]]) -> str:
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
-    """One row; what does not fit whole is left out from the end."""
+    """One row; what does not fit whole is left out from the end.
+
+    Args:
+        banner: what it says.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     builder = RowBuilder(width, glyphs).add(
         f" {glyphs.level(Level.CRIT)} COLLAPSE since {units.step(banner.onset_step)}", "crit"
     )

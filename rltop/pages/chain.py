@@ -75,6 +75,11 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
 
     Up to 64 records before the step, as many as are judged, and half as many again
     after it; less where the run has less. None without room, or without a row.
+
+    Args:
+        snapshot: the run at a step.
+        step: where the charts are aligned.
+        cells: the width of a chart at most.
     """
     first, last = snapshot.stream.first_step, snapshot.step
     cells = min(cells, MOST_CELLS)
@@ -92,7 +97,13 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
 
 
 def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
-    """The line of a signal over the frame, in the unit of the signal."""
+    """The line of a signal over the frame, in the unit of the signal.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose line.
+        frame: what the chart covers.
+    """
     window, stream, at = frame.window, snapshot.stream, snapshot.at_step
     stop = window.stop if at is None else min(window.stop, at + 1)
     return spark_data(
@@ -105,7 +116,14 @@ def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
 
 
 def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The chart with the line of the step in its place, in `role`."""
+    """The chart with the line of the step in its place, in `role`.
+
+    Args:
+        data: from `read_aligned`.
+        frame: what the chart covers.
+        glyphs: the signs to draw with.
+        role: of the line of the step.
+    """
     pieces: list[Piece] = []
     cell = 0
     for text, piece_role in sparkline(data, glyphs):
@@ -120,7 +138,13 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
 
 
 def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The axis above the charts: first step, the step of the line in `role`, last step."""
+    """The axis above the charts: first step, the step of the line in `role`, last step.
+
+    Args:
+        frame: what the charts cover.
+        glyphs: the signs to draw with.
+        role: of the step at which they are aligned.
+    """
     builder = RowBuilder(frame.cells, glyphs)
     first, step = units.step(frame.first), units.step(frame.step)
     if frame.left > len(first) + 2:

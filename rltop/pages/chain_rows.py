@@ -94,7 +94,13 @@ def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None
 
 
 def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
-    """The head, the conclusion, then the links, each with its chart."""
+    """The head, the conclusion, then the links, each with its chart.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     table = chain_table(view, width, glyphs, view.frame)
     painter = TablePainter(table, width, glyphs)
     line, cells = painter.place(len(table.columns) - 1)
@@ -186,7 +192,13 @@ def _level(value: float, row: _Row) -> str:
 
 
 def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = False) -> str:
-    """When it moved against the onset, counted in records; of the symptom itself never that it did not change."""
+    """When it moved against the onset, counted in records; of the symptom itself never that it did not change.
+
+    Args:
+        link: the metric.
+        is_first: it moved before all others.
+        is_subject: it is the symptom itself.
+    """
     if link.moved.is_drift:
         return "drifting"
     if link.moved.step is None:

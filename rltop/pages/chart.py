@@ -16,7 +16,8 @@ from typing import Protocol
 
 from rltop import units
 from rltop.model import EventState, Level, Signal, Unit, Verdict, VerdictState
-from rltop.pages.signals import Band, SignalReading, edge_points
+from rltop.pages.bands import Band, edge_points
+from rltop.pages.signals import SignalReading
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row
@@ -45,7 +46,13 @@ class Zoom(Struct):
         return self.last - self.first + 1
 
     def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
-        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`."""
+        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`.
+
+        Args:
+            factor: below 1 shows fewer steps.
+            whole: all steps there are.
+            anchor: the step that stays where it is.
+        """
         length = max(8, min(whole.length, round(self.length * factor)))
         if anchor is None:
             anchor = self.last
@@ -60,7 +67,12 @@ class Zoom(Struct):
         return Zoom(first, first + length - 1).within(whole)
 
     def moved(self, share: float, whole: Zoom) -> Zoom:
-        """Moved by a share of its own length, inside `whole`."""
+        """Moved by a share of its own length, inside `whole`.
+
+        Args:
+            share: of its length; negative to earlier steps.
+            whole: all steps there are.
+        """
         by = round(self.length * share) or (1 if share > 0 else -1)
         return Zoom(self.first + by, self.last + by).within(whole)
 
@@ -382,7 +394,14 @@ class Marker(Struct):
 
 
 def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
-    """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse."""
+    """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse.
+
+    Args:
+        snapshot: the run.
+        first: the first step.
+        last: the last one.
+        metric: canonical name; the rules about it are marked as its own.
+    """
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
     muted = snapshot.verdicts.muted
@@ -435,7 +454,12 @@ def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, 
 
 
 def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
-    """The sign of a marker and its role."""
+    """The sign of a marker and its role.
+
+    Args:
+        marker: what happened.
+        glyphs: the signs to draw with.
+    """
     match marker.kind:
         case MarkerKind.ONSET:
             return glyphs.level(marker.level), LEVEL_ROLES[marker.level]
@@ -485,7 +509,14 @@ def _crowded(markers: Sequence[Marker], cells: int) -> frozenset[MarkerKind]:
 
 
 def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyphs: Glyphs) -> Row:
-    """What the signs are, with their steps: rules first, those about the metric of the chart before others."""
+    """What the signs are, with their steps: rules first, those about the metric of the chart before others.
+
+    Args:
+        markers: those in the chart.
+        indent: blanks in front, as wide as the axis.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     builder = RowBuilder(width, glyphs).add(" " * indent)
     ruled = [marker for marker in markers if marker.rule]
     # The newest are the ones that are asked for.

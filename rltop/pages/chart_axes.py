@@ -220,7 +220,13 @@ def _limits(
 
 
 def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`."""
+    """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`.
+
+    Args:
+        low: the lower end of the axis.
+        high: the upper end.
+        wanted: about how many.
+    """
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return (low,)
@@ -233,7 +239,13 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
 
 
 def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room."""
+    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room.
+
+    Args:
+        low: the lower end of the axis.
+        high: the upper end.
+        rows: height of the chart.
+    """
     ticks: tuple[float, ...] = ()
     for wanted in range(max(2, rows // 3), max(3, rows) + 1):
         ticks = nice_ticks(low, high, wanted)
@@ -243,7 +255,13 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
+    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few.
+
+    Args:
+        low: the lower end of the axis, above zero.
+        high: the upper end.
+        rows: height of the chart.
+    """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if high <= 100 * low else (1,)
     every = max(1, math.ceil((last - first + 1) / max(2, rows // 2)))
@@ -257,7 +275,12 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """Labels of the value axis; fractions are written as per cent, as everywhere."""
+    """Labels of the value axis; fractions are written as per cent, as everywhere.
+
+    Args:
+        ticks: where they stand.
+        unit: of the metric.
+    """
     if unit is Unit.FRACTION:
         return [f"{label} %" for label in tick_labels([tick * 100 for tick in ticks])]
     return tick_labels(ticks)

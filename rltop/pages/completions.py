@@ -242,7 +242,13 @@ def _order_words(view: CompletionsView) -> str:
 
 
 def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
-    """The completions of a group under their heads; arguments as in `completion_columns`."""
+    """The completions of a group under their heads; arguments as in `completion_columns`.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     return Table(
         completion_columns(view, width, glyphs),
         _rows(view),
@@ -294,7 +300,13 @@ class CompletionView(NamedTuple):
 
 
 def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
+    """What is known of it, then what it says, from the prompt to the end; the screen scrolls.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
         return paint_completions(view.completions, width, None, glyphs)

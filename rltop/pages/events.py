@@ -246,13 +246,24 @@ class Timeline(Struct):
     stream: Stream = field(repr=False, compare=False)
 
     def step_of(self, number: int, event: Event) -> int | None:
-        """The step of the run at which an event stands; None where there is none, or its row is another now."""
+        """The step of the run at which an event stands; None where there is none, or its row is another now.
+
+        Args:
+            number: of the event in the log.
+            event: the event.
+        """
         if number in self.old:
             return None
         return self.steps[number] if event.stream else event.step
 
     def is_for(self, snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> bool:
-        """Does it still fit the run, the filter and the order?"""
+        """Does it still fit the run, the filter and the order?
+
+        Args:
+            snapshot: the run at a step.
+            wanted: the filter.
+            sorting: the order of the list; None: newest first.
+        """
         now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
         return self.stream is snapshot.stream and (self.seen, self.wanted, self.sorting, self.at, self.newest) == now
 
@@ -325,12 +336,22 @@ def _place(
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
-    """How many lanes are painted in a page of `height` rows: a third of it at most."""
+    """How many lanes are painted in a page of `height` rows: a third of it at most.
+
+    Args:
+        timeline: the events.
+        height: rows.
+    """
     return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
 
 
 def list_rows(timeline: Timeline, height: int) -> int:
-    """How many events are painted in a page of `height` rows."""
+    """How many events are painted in a page of `height` rows.
+
+    Args:
+        timeline: the events.
+        height: rows.
+    """
     return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
 
 

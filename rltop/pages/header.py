@@ -81,7 +81,12 @@ class HeaderView(NamedTuple):
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
-    """Read the header of a run; nothing is guessed that the run does not say."""
+    """Read the header of a run; nothing is guessed that the run does not say.
+
+    Args:
+        snapshot: the run at a step.
+        timing: its stages; None where none are logged.
+    """
     stream, identity = snapshot.stream, snapshot.identity
     if snapshot.at_step is not None:
         # The state, the age and the time to the end are those of now, and so is the pace beside them.
@@ -150,6 +155,10 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     """Seconds per step from the wall times in the rows: the median of the newest gaps.
 
     None where rows carry no time. `only` are the steps to go by, where not all are.
+
+    Args:
+        snapshot: the run at a step.
+        only: the steps to go by; empty is all.
     """
     last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
     steps, times = snapshot.stream.times(last=last)
@@ -163,7 +172,13 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
-    """One line; what matters least is left out where there is no room."""
+    """One line; what matters least is left out where there is no room.
+
+    Args:
+        view: from `build_header`.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     for level in range(_LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
         left_width = sum(cell_width(piece.text) for piece in left)
@@ -307,7 +322,14 @@ def freshness(snapshot: Snapshot) -> str:
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
-    """One dim row, or none when every line was understood and there is no `note` on how fresh the rows are."""
+    """One dim row, or none when every line was understood and there is no `note` on how fresh the rows are.
+
+    Args:
+        counts: what was read and what was not understood.
+        width: cells.
+        glyphs: the signs to draw with.
+        note: how fresh the rows are.
+    """
     words = count_words(counts)
     if note:
         words.insert(1 if counts.bad_lines else 0, note)

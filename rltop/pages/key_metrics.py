@@ -13,7 +13,8 @@ from rltop.catalog.guesses import guessed
 from rltop.catalog.row_sets import ROW_SETS, OverviewRow
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
-from rltop.pages.signals import SignalReading, families_of, formula, generic_signal, is_turned, names_apart
+from rltop.pages.bands import families_of
+from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart
 from rltop.rows.cells import clip
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.names import told_apart
@@ -158,6 +159,10 @@ def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choic
     """Every other metric that the catalogue knows, then every other key, stream by stream; no bookkeeping, no ranks.
 
     Statistics of one metric get one row: that of the one which stands for them.
+
+    Args:
+        snapshot: the run at a step.
+        shown: what has a row already.
     """
     for part in snapshot.streams:
         if not part.is_rank:
@@ -309,6 +314,11 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     """Remarks on a row as (text, role), what matters most first.
 
     With `has_name` the row has its `SignalReading.name` in a column of its own.
+
+    Args:
+        row: the metric.
+        glyphs: the signs to draw with.
+        has_name: `SignalReading.name` has a column of its own.
     """
     reading = row.reading
     notes = []
@@ -340,7 +350,12 @@ def _looks_harmless(reading: SignalReading) -> bool:
 
 
 def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
-    """Where a metric was not finite, in at most a dozen cells."""
+    """Where a metric was not finite, in at most a dozen cells.
+
+    Args:
+        reading: the metric.
+        mark: the newest value of it that was not finite.
+    """
     if reading.is_nonfinite_now and reading.nonfinite_since is not None and reading.mark_count > 1:
         return f"since {units.step(reading.nonfinite_since)}"
     if reading.mark_count == 1:
@@ -384,7 +399,12 @@ def change_cell(row: MetricRow) -> tuple[str, str]:
 
 
 def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
-    """What stands in front of a row, with its role: the sign of its level."""
+    """What stands in front of a row, with its role: the sign of its level.
+
+    Args:
+        row: the metric.
+        glyphs: the signs to draw with.
+    """
     level = row.reading.level
     return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
@@ -396,7 +416,14 @@ def _note_cells(row: MetricRow, glyphs: Glyphs) -> int:
 
 
 def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> Line:
-    """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
+    """As many remarks as fit whole; one that does not goes without its unit, or not at all.
+
+    Args:
+        row: the metric.
+        cells: room.
+        glyphs: the signs to draw with.
+        has_name: as in `notes_of`.
+    """
     pieces: list[Piece] = []
     for text, role in notes_of(row, glyphs, has_name=has_name):
         room = cells - bool(pieces)
@@ -446,7 +473,12 @@ class MetricTable:
         self._painter = TablePainter(table, width, glyphs)
 
     def paint(self, height: int, *, has_head: bool = True) -> list[Row]:
-        """The key metrics in at most `height` rows; rows with an alert are never left out."""
+        """The key metrics in at most `height` rows; rows with an alert are never left out.
+
+        Args:
+            height: rows.
+            has_head: name the columns.
+        """
         if height <= 0 or not self._rows:
             return []
         head = [self._painter.head()] if has_head and height > 1 else []
@@ -477,7 +509,12 @@ class MetricTable:
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
-    """The first rows in order, but with every row that fires among them while there is room."""
+    """The first rows in order, but with every row that fires among them while there is room.
+
+    Args:
+        rows: in the order of the page.
+        room: how many may be kept.
+    """
     if len(rows) <= room:
         return list(rows)
     loud = [row for row in rows if row.reading.level >= Level.WARN or row.reading.is_nonfinite_now][:room]

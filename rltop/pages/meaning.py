@@ -21,7 +21,12 @@ _HEAD_ROWS = 2
 
 
 def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
-    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first."""
+    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first.
+
+    Args:
+        snapshot: the run.
+        key: the trainer's.
+    """
     identity = snapshot.identity
     now, guesses = [], []
     if identity is not None:

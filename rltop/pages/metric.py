@@ -14,20 +14,13 @@ from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
 from rltop.pages.axes import axes_logged, placed, places
+from rltop.pages.bands import band_around, families_of
 from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot, read_markers, value_range
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say
-from rltop.pages.signals import (
-    SignalReading,
-    band_around,
-    cadence_of,
-    families_of,
-    formula,
-    read_signal,
-    signal_of,
-)
+from rltop.pages.signals import SignalReading, cadence_of, formula, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
@@ -148,7 +141,13 @@ def _bounds(low: float | None, high: float | None) -> str:
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
-    """Title, key, value and level of the metric in one row."""
+    """Title, key, value and level of the metric in one row.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     reading = view.reading
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
@@ -173,7 +172,14 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Numbers, meaning and relatives, for the space under the chart."""
+    """Numbers, meaning and relatives, for the space under the chart.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        height: rows; None as many as it takes.
+        glyphs: the signs to draw with.
+    """
     if width >= 90:
         return fill(_beside(view, width, glyphs), height)
     return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
@@ -232,7 +238,14 @@ def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: str = "") -> Row:
-    """A related metric: level, title (its own by default), value, and a short line."""
+    """A related metric: level, title (its own by default), value, and a short line.
+
+    Args:
+        reading: the metric.
+        width: cells.
+        glyphs: the signs to draw with.
+        title: the one to show; empty is its own.
+    """
     role = LEVEL_ROLES[reading.level]
     sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)

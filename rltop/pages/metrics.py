@@ -8,26 +8,17 @@ quantity are one line, named by all of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rltop import units
-from rltop.catalog.dialect import Identity
-from rltop.catalog.families import Family
-from rltop.model import Label, Level, Signal, Verdict
-from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
+from rltop.model import Label, Level, Verdict
+from rltop.pages.bands import text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
+from rltop.pages.metric_tree import TreeIndex, TreeKey, index_tree, match_keys
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
-from rltop.pages.signals import (
-    braces,
-    cadence_of,
-    families_of,
-    generic_signal,
-    read_signal,
-    text_around,
-    worst_verdict,
-)
+from rltop.pages.signals import cadence_of, read_signal, worst_verdict
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
@@ -39,134 +30,6 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 
 LEAST = (40, 12)
-_BOOKKEEPING = "Bookkeeping"
-_MOST_GENERAL = 12
-"""Known keys without a section of their own that are listed as one; more of them are listed by what they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeKey:
-    """One key and its place in the tree.
-
-    Attributes:
-        key: the trainer's key; of several statistics, the one that stands for them.
-        section, group, name: where it stands.
-        signal: what it is.
-        words: what the filter looks through.
-        stream: the stream of the run that it is in; "" is the main one.
-        others: signals of the other statistics of the same quantity.
-        all_names: the names of all of them in one text; empty for a key alone.
-    """
-
-    key: str
-    section: str
-    group: str
-    name: str
-    signal: Signal
-    words: str
-    stream: str = ""
-    others: tuple[Signal, ...] = ()
-    all_names: str = ""
-
-    @property
-    def size(self) -> int:
-        """How many keys the line stands for."""
-        return 1 + len(self.others)
-
-
-@dataclass(frozen=True, slots=True)
-class TreeIndex:
-    """All keys of a run in the order of the tree; made once per set of keys.
-
-    Attributes:
-        keys: by section, group and name, sections in order of first appearance; a line each.
-        sections: number of keys by section.
-        streams: by stream of the run, how many keys there were when it was made, and
-            whose names it carries.
-        rank_sections: sections of single ranks, which begin folded: they say the same many times over.
-    """
-
-    keys: tuple[TreeKey, ...]
-    sections: dict[str, int]
-    streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
-    rank_sections: frozenset[str] = frozenset()
-
-    def is_for(self, snapshot: Snapshot) -> bool:
-        """Does it still fit the run?"""
-        now = _streams(snapshot)
-        return len(now) == len(self.streams) and all(
-            keys == then and identity is known
-            for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
-        )
-
-
-def _streams(snapshot: Snapshot) -> tuple[tuple[int, Identity | None], ...]:
-    return tuple((len(each.stream.keys), each.identity) for each in snapshot.streams)
-
-
-def index_tree(snapshot: Snapshot) -> TreeIndex:
-    """Put every key of a run in order, stream by stream; no key is hidden, bookkeeping comes last."""
-    found: list[TreeKey] = []
-    for each in snapshot.streams:
-        found += _index_stream(each)
-    sections: dict[str, int] = {}
-    for one in found:
-        sections[one.section] = sections.get(one.section, 0) + one.size
-    of_ranks = {each.role for each in snapshot.streams if each.is_rank}
-    folded = frozenset(one.section for one in found if one.stream in of_ranks)
-    return TreeIndex(tuple(found), sections, _streams(snapshot), folded)
-
-
-def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
-    """The keys of one stream in order; sections of a stream beside the main one carry its name."""
-    identity = snapshot.identity
-    known: dict[str, Signal] = {}
-    for signal in () if identity is None else (s for signals in identity.signals.values() for s in signals):
-        # Of several metrics of one key the first, which is the one that its page shows.
-        known.setdefault(signal.key, signal)
-    families = families_of(snapshot)
-    is_flat = sum("/" not in key and key in known for key in snapshot.stream.keys) > _MOST_GENERAL
-    whose = f"{snapshot.role}: " if snapshot.role else ""
-    last = whose + _BOOKKEEPING
-    order: dict[str, int] = {}
-    found = []
-    for key in snapshot.stream.keys:
-        family = families.get(key)
-        path = split_key(key) if family is None else _place(family)
-        if is_flat and "/" not in key and (own := known.get(family.main.key if family else key)):
-            # A trainer without sections of its own: those of the catalogue.
-            path = path._replace(section=own.metric.section)
-        section = last if is_bookkeeping_key(key) else whose + path.section
-        order.setdefault(section, len(order))
-        if family is not None and family.main.key != key:
-            continue
-        members = [key] if family is None else [member.key for member in family.members]
-        signals = [known.get(each) or generic_signal(each) for each in members]
-        words = whose.casefold() + " ".join(f"{s.key} {s.metric.title} {s.metric.name}" for s in signals).casefold()
-        group = path.group if section != last else ""
-        names = "" if family is None else _names(path, members)
-        found.append(
-            TreeKey(key, section, group, path.name, signals[0], words, snapshot.role, tuple(signals[1:]), names)
-        )
-    if last in order:
-        order[last] = len(order)
-    found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
-    return found
-
-
-def _place(family: Family) -> KeyPath:
-    """Where the line of a family stands: where its quantity would."""
-    path = split_key(family.name)
-    own = split_key(family.main.key)
-    return KeyPath(own.section, "", family.name) if path.section == GENERAL else path
-
-
-def _names(path: KeyPath, keys: Sequence[str]) -> str:
-    """All keys of a family in one text, without the section and the group that stand above the line."""
-    above = "/".join(part for part in (path.section, path.group) if part)
-    if all(key.startswith(f"{above}/") for key in keys):
-        return braces([key[len(above) + 1 :] for key in keys])
-    return braces(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,20 +84,17 @@ class TreeView:
     span: str
 
 
-def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
-    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case."""
-    wanted = query.casefold().split()
-    if not wanted:
-        return list(index.keys)
-    return [one for one in index.keys if all(word in one.words for word in wanted)]
-
-
 def layout_tree(
     index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset()
 ) -> tuple[list[TreeLine | TreeKey], int]:
     """Every line of the tree in order, metrics as bare keys; and how many metrics match.
 
     While there is a filter nothing is folded: what was searched for is shown.
+
+    Args:
+        index: every key of the run.
+        query: words; empty matches all.
+        folded: names of folded sections.
     """
     matched = match_keys(index, query)
     is_filtered = bool(query.split())
@@ -352,7 +212,14 @@ def section_names(index: TreeIndex) -> Sequence[str]:
 
 
 def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """A title row, then the lines in view; every line can be selected."""
+    """A title row, then the lines in view; every line can be selected.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        height: rows; None as many as it takes.
+        glyphs: the signs to draw with.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]

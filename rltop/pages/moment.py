@@ -65,6 +65,11 @@ def travelled(run: Run, at_step: int | None, by: int) -> int | None:
     Goes along the steps that are held in memory. Before them, where only the file
     has every record, it goes along the step numbers.
 
+    Args:
+        run: what is on the screen.
+        at_step: where one is; None is the newest.
+        by: records; negative to earlier ones.
+
     Returns:
         None when the way leads past the newest step: live again.
     """

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rltop import units
 from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict
 from rltop.pages.badges import BadgeGroup, build_badges
+from rltop.pages.bands import text_around
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
 from rltop.pages.past_alerts import action_words, alert_target, first_mover_words, worse_before, worst_words
-from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of, text_around
+from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.rows.cells import RowBuilder, wrap
@@ -223,7 +224,12 @@ def _cost(timing: TimingView | None) -> str:
 
 
 def longer_words(stage: Stage, timing: TimingView) -> str:
-    """That a stage cannot have run within the step that is logged."""
+    """That a stage cannot have run within the step that is logged.
+
+    Args:
+        stage: the one that is too long.
+        timing: of the step.
+    """
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
     return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
 
@@ -243,7 +249,14 @@ def _movement(goal: SignalReading | None) -> str:
 
 
 def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence in at most `lines` rows; never an empty list."""
+    """The sentence in at most `lines` rows; never an empty list.
+
+    Args:
+        sentence: what to say.
+        width: cells.
+        lines: rows at most.
+        glyphs: the signs to draw with.
+    """
     role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
     sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
     rows = []
@@ -257,7 +270,13 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
 
 
 def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
-    """The text of each row that the sentence takes."""
+    """The text of each row that the sentence takes.
+
+    Args:
+        sentence: what to say.
+        width: cells.
+        lines: rows at most.
+    """
     indent = 4 if sentence.level >= Level.WARN else 2
     indent += 0 if sentence.share is None else _BAR_CELLS + 1
     return wrap(sentence.text.display, max(1, width - indent), lines)

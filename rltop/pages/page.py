@@ -126,7 +126,15 @@ class Page(ABC):
         return None
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """What was selected is to be opened; a page may keep some targets to itself."""
+        """What was selected is to be opened; a page may keep some targets to itself.
+
+        Args:
+            target: what was selected.
+            moment: what the page was painted with.
+
+        Returns:
+            What is to be done; None for nothing.
+        """
         del moment
         return Open(target)
 

@@ -64,7 +64,12 @@ def alert_target(alert: Alert) -> Target:
 
 
 def worse_before(history: History, level: Level) -> Alert | None:
-    """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None."""
+    """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None.
+
+    Args:
+        history: every alert that was.
+        level: the worst that stands.
+    """
     worst = history.worst
     return worst if worst is not None and worst.level > level and _is_over(worst) else None
 
@@ -80,7 +85,12 @@ def _is_over(alert: Alert) -> bool:
 
 
 def worst_words(history: History, level: Level) -> str:
-    """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`."""
+    """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`.
+
+    Args:
+        history: every alert that was.
+        level: the worst that stands.
+    """
     found = worse_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:

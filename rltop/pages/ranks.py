@@ -67,7 +67,13 @@ def build_ranks(snapshot: Snapshot) -> RanksView:
 
 
 def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
-    """The furthest rank in one row."""
+    """The furthest rank in one row.
+
+    Args:
+        stage: the one in which a rank is furthest behind.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     builder = RowBuilder(width, glyphs).add(" RANKS", "title").add("  ")
     ranks = units.count(len(stage.ranks))
     rank, name = Label.of(stage.slowest).display, Label.of(stage.stage).display

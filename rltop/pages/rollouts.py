@@ -93,7 +93,12 @@ def _common_start(texts: Set[str]) -> str:
 
 
 def home_of(places: Sequence[str], run_path: str) -> str:
-    """The places as a person would name them from the run's folder."""
+    """The places as a person would name them from the run's folder.
+
+    Args:
+        places: where completions were found.
+        run_path: of the run's file.
+    """
     if not places:
         return ""
     home, place = Path(run_path).absolute().parent, places[0]
@@ -103,7 +108,13 @@ def home_of(places: Sequence[str], run_path: str) -> str:
 
 
 def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is nothing to see, and how to get them."""
+    """Why there is nothing to see, and how to get them.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     state = view.state
     if state is None or state.is_looking:
         return _paragraph("looking for rollouts ...", width, glyphs, "dim")
@@ -260,7 +271,14 @@ def paint_rollouts(
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
-    """Where one is: the step, then what is inside it."""
+    """Where one is: the step, then what is inside it.
+
+    Args:
+        view: what the page shows.
+        parts: names, from the outside in.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     builder = RowBuilder(width, glyphs).add(" ROLLOUTS", "title")
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
@@ -330,7 +348,13 @@ def reasons(found: Sequence[tuple[str, int]]) -> str:
 
 
 def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) -> list[Row]:
-    """Names with their values, one after the other, broken only between them."""
+    """Names with their values, one after the other, broken only between them.
+
+    Args:
+        parts: name and value of each.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     rows: list[Row] = []
     builder = RowBuilder(width, glyphs).add(" ")
     for name, value in parts:
@@ -439,7 +463,13 @@ def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[s
 
 
 def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSummary]:
-    """The groups of a step under their heads; arguments as in `group_columns`."""
+    """The groups of a step under their heads; arguments as in `group_columns`.
+
+    Args:
+        view: what the page shows.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     return Table(
         group_columns(view, width, glyphs),
         view.groups,
@@ -475,7 +505,15 @@ class RolloutPage(Page):
 
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Show the next one of what the page is about."""
+        """Show the next one of what the page is about.
+
+        Args:
+            by: 1 for the next, -1 for the one before.
+            moment: what the page is painted with.
+
+        Returns:
+            What is to be done; None for nothing.
+        """
 
 
 class RolloutsPage(RolloutPage):

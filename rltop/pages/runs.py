@@ -181,7 +181,12 @@ def _asked(entry: RunEntry, snapshot: Snapshot | None = None) -> AskedRun:
 
 
 def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
-    """The runs by a column of their list; None leaves what needs attention first."""
+    """The runs by a column of their list; None leaves what needs attention first.
+
+    Args:
+        entries: those that need attention first.
+        sorting: the column, and which way.
+    """
     return sort_items(entries, run_columns((), UNICODE), sorting)
 
 

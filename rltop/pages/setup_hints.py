@@ -9,7 +9,12 @@ from rltop.trainers import SETUP_HINTS
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
-    """A title, and a row for each trainer whose files are followed."""
+    """A title, and a row for each trainer whose files are followed.
+
+    Args:
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     followed = [each for each in SETUP_HINTS if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 3
     rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import NamedTuple
 
-from rltop import units
 from rltop.catalog.dialect import Identity
-from rltop.catalog.families import Family, Member, place_of
+from rltop.catalog.families import place_of
 from rltop.catalog.guesses import guessed
 from rltop.catalog.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
@@ -23,7 +22,7 @@ from rltop.model.keys import split_key
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.store.series import Bucket, Mark, Point
+from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
 
 _CADENCE_ROWS = 64
@@ -100,7 +99,12 @@ def key_label(key: str) -> Label:
 
 
 def formula(signal: Signal, of: str) -> str:
-    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that."""
+    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that.
+
+    Args:
+        signal: with its scale and shift.
+        of: what the logged value is called.
+    """
     text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
     if signal.shift:
         return f"{signal.shift:g} {'−' if signal.scale < 0 else '+'} {text}"
@@ -132,6 +136,10 @@ def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
     the thirty values after the first three, from ten on. For a metric that is
     logged on less than every second row, such as a validation score, the first
     value stands for the start. None while there is not enough.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose start.
     """
     at = _head_step(snapshot)
     if at is None:
@@ -160,7 +168,13 @@ def _raw_baseline(stream: Stream, key: str, at: int | None = None) -> float | No
 
 
 def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
-    """The worst firing verdict of this stream that speaks of a metric or of its key."""
+    """The worst firing verdict of this stream that speaks of a metric or of its key.
+
+    Args:
+        verdicts: those that stand.
+        metric: canonical name; empty where the catalogue has none.
+        key: the trainer's.
+    """
     firing = [
         verdict
         for verdict in verdicts
@@ -273,7 +287,14 @@ def _first_logged(stream: Stream, key: str, at: int | None = None) -> int | None
 
 
 def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence: int) -> SparkData:
-    """The line that was left out of a reading of `snapshot`."""
+    """The line that was left out of a reading of `snapshot`.
+
+    Args:
+        snapshot: the run at a step.
+        reading: made without its line.
+        columns: of the line, two to a cell.
+        cadence: steps from one record to the next.
+    """
     is_threshold = reading.threshold is not None
     reference = reading.threshold if is_threshold else reading.baseline
     return read_spark(
@@ -282,7 +303,12 @@ def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence
 
 
 def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
-    """The range that was declared for a signal, in its metric's unit; None where none was."""
+    """The range that was declared for a signal, in its metric's unit; None where none was.
+
+    Args:
+        snapshot: the run.
+        signal: whose range.
+    """
     declared = snapshot.ranges.of(signal.key) if snapshot.ranges else None
     if declared is None:
         return None
@@ -370,7 +396,12 @@ def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def signal_of(snapshot: Snapshot, key: str) -> Signal:
-    """The signal that a key belongs to, known to the catalogue or not."""
+    """The signal that a key belongs to, known to the catalogue or not.
+
+    Args:
+        snapshot: the run.
+        key: the trainer's.
+    """
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
@@ -378,186 +409,11 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
 
 
 def guess_of(identity: Identity, key: str) -> Signal | None:
-    """The guess that was made about a key, as it is shown; None where its words suggest nothing."""
-    found = next((one for guesses in identity.guesses.values() for one in guesses if one.key == key), None)
-    return None if found is None else guessed(found)
-
-
-_BOUNDARIES = "/_@"
-
-
-class Band(NamedTuple):
-    """What lies around a signal: its extremes, or its spread.
-
-    Attributes:
-        main: the signal in the middle.
-        low, high: its extremes, where they are logged.
-        spread: its standard deviation, drawn where an extreme is not logged.
-        label: what the edges are, in the trainer's own words.
-    """
-
-    main: Signal
-    low: Signal | None
-    high: Signal | None
-    spread: Signal | None
-    label: str
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys that the edges are read from."""
-        return tuple(signal.key for signal in (self.low, self.high, self.spread) if signal is not None)
-
-
-def families_of(snapshot: Snapshot) -> Mapping[str, Family]:
-    """Every key of the run that is one statistic of several → its family; made anew when a key is new."""
-    return snapshot.memo.families()
-
-
-def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None:
-    """The band around `main`, if it stands for the family and something bounds it."""
-    if family.main.key != main.key:
-        return None
-    low, high = _edge(snapshot, main, family.low), _edge(snapshot, main, family.high)
-    spread = None if low and high else _edge(snapshot, main, family.spread)
-    if not (low or high or spread):
-        return None
-    words = [member.word for member in (family.low, family.high) if member]
-    if spread and family.spread:
-        words.append(f"± {family.spread.word}")
-    return Band(main, low, high, spread, " … ".join(words))
-
-
-def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | None:
-    """The signal of a member, in the unit of the main one."""
-    if member is None:
-        return None
-    own = signal_of(snapshot, member.key)
-    if own.metric.name and own.metric.unit is main.metric.unit:
-        return own
-    return Signal(main.metric, member.key, main.scale, main.shift)
-
-
-def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None]:
-    """Both edges as of the newest value of the main signal at or before a step; None where not logged then."""
-    middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
-    if middle is None:
-        return None, None
-    value = band.main.read(middle.value)
-
-    def read(signal: Signal | None) -> float | None:
-        raw = None if signal is None else snapshot.stream.value(signal.key, middle.step)
-        return None if raw is None or signal is None else signal.read(raw)
-
-    low, high = read(band.low), read(band.high)
-    if low is not None and high is not None:
-        return min(low, high), max(low, high)
-    raw = None if band.spread is None else snapshot.stream.value(band.spread.key, middle.step)
-    if raw is not None:
-        reach = abs(band.main.scale * raw)
-        low = low if low is not None else _bounded(value - reach, band.main)
-        high = high if high is not None else _bounded(value + reach, band.main)
-    return low, high
-
-
-def _bounded(value: float, signal: Signal) -> float:
-    """A value kept within what the metric can be."""
-    low, high = signal.metric.low, signal.metric.high
-    return min(max(value, -math.inf if low is None else low), math.inf if high is None else high)
-
-
-def band_text(snapshot: Snapshot, band: Band) -> str:
-    """The band at a step in a few cells: `12…2,048`, `max 2,048` of one edge alone, `±0.31` for a spread."""
-    unit = band.main.metric.unit
-    if band.low is None and band.high is None and band.spread is not None:
-        middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
-        raw = None if middle is None else snapshot.stream.value(band.spread.key, middle.step)
-        return "" if raw is None else f"±{units.quantity(abs(band.main.scale * raw), unit)[0]}"
-    low, high = edges_at(snapshot, band)
-    if low is None and high is None:
-        return ""
-    return _span_text(low, high, unit)
-
-
-def text_around(snapshot: Snapshot, main: Signal) -> str:
-    """The band around a signal in a few cells; empty where there is none."""
-    family = families_of(snapshot).get(main.key)
-    band = None if family is None else band_around(snapshot, main, family)
-    return "" if band is None else band_text(snapshot, band)
-
-
-def _span_text(low: float | None, high: float | None, unit: Unit) -> str:
-    first = ("", "") if low is None else units.quantity(low, unit)
-    last = ("", "") if high is None else units.quantity(high, unit)
-    if first == last:
-        return ""
-    if first[1] and last[1] and first[1] != last[1]:
-        return f"{' '.join(first)}…{' '.join(last)}"
-    if low is None or high is None:
-        return f"min {first[0]}" if high is None else f"max {last[0]}"
-    return f"{first[0]}…{last[0]}"
-
-
-def edge_points(
-    band: Band, buckets: Mapping[str, Sequence[Bucket]]
-) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Points of both edges, one per bucket that holds a value: (step, value).
+    """The guess that was made about a key, as it is shown; None where its words suggest nothing.
 
     Args:
-        band: whose edges.
-        buckets: equal buckets of the main key and of each key that bounds it.
-
-    Returns:
-        Points of the lower and of the upper edge.
+        identity: what is known of the run's keys.
+        key: the trainer's.
     """
-    lower = _extreme_points(band.low, buckets, is_high=False)
-    upper = _extreme_points(band.high, buckets, is_high=True)
-    if band.spread is not None:
-        pairs = zip(buckets[band.main.key], buckets[band.spread.key], strict=False)
-        wide = [
-            (_middle(one), band.main.read(one.mean), abs(band.main.scale * other.mean))
-            for one, other in pairs
-            if one.count and other.count
-        ]
-        if band.low is None:
-            lower = [(step, _bounded(value - reach, band.main)) for step, value, reach in wide]
-        if band.high is None:
-            upper = [(step, _bounded(value + reach, band.main)) for step, value, reach in wide]
-    return _finite(lower), _finite(upper)
-
-
-def _extreme_points(
-    signal: Signal | None, buckets: Mapping[str, Sequence[Bucket]], *, is_high: bool
-) -> list[tuple[float, float]]:
-    if signal is None:
-        return []
-    choose = max if is_high else min
-    found = [bucket for bucket in buckets[signal.key] if bucket.count]
-    return [(_middle(bucket), choose(signal.read(bucket.low), signal.read(bucket.high))) for bucket in found]
-
-
-def _middle(bucket: Bucket) -> float:
-    return (bucket.first_step + bucket.last_step) / 2
-
-
-def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [(step, value) for step, value in points if math.isfinite(value)]
-
-
-def braces(keys: Sequence[str]) -> str:
-    """Several keys as one text, as a shell would take them apart: `score/{mean,max,min}`."""
-    if len(keys) < 2:
-        return "".join(keys)
-    start = _shared(keys)
-    while start and start[-1] not in _BOUNDARIES and start not in keys:
-        start = start[:-1]
-    rests = [key[len(start) :] for key in keys]
-    end = _shared([rest[::-1] for rest in rests])[::-1]
-    while end and end[0] not in _BOUNDARIES:
-        end = end[1:]
-    return f"{start}{{{','.join(rest[: len(rest) - len(end)] for rest in rests)}}}{end}"
-
-
-def _shared(texts: Sequence[str]) -> str:
-    """The characters that all texts begin with."""
-    columns = takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
-    return "".join(column[0] for column in columns)
+    found = next((one for guesses in identity.guesses.values() for one in guesses if one.key == key), None)
+    return None if found is None else guessed(found)

@@ -79,6 +79,10 @@ def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Straggl
 
     Where the trainer logs no more than the longest completion of the whole batch, and no
     rule fires on that, the completions themselves say more, if there are any.
+
+    Args:
+        snapshot: the run at a step.
+        verdicts: those that stand.
     """
     logged = _logged(snapshot, verdicts)
     shelf = snapshot.rollouts
@@ -240,7 +244,14 @@ def _details(view: StragglerView) -> list[str]:
 
 
 def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """One row with the measure, and with more height one with its details."""
+    """One row with the measure, and with more height one with its details.
+
+    Args:
+        view: from `build_stragglers`.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+    """
     if height <= 0:
         return []
     rollouts = Target(TargetKind.STRAGGLERS)

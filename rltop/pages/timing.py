@@ -83,7 +83,12 @@ class TimingPageView:
 
 
 def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = None) -> TimingPageView:
-    """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
+    """Read the timing of a step and of the steps before it; `row` as in `build_timing`.
+
+    Args:
+        snapshot: the run at a step.
+        row: as in `build_timing`.
+    """
     timing = build_timing(snapshot, row)
     if timing is None:
         return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot))

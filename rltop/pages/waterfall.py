@@ -26,7 +26,14 @@ _HIGHEST = 3.0
 
 
 def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The last steps side by side: one row of heights, or stacked stages in several rows."""
+    """The last steps side by side: one row of heights, or stacked stages in several rows.
+
+    Args:
+        view: the timing of a step and of those before it.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+    """
     if height <= 0 or len(view.strip) < 2:
         return []
     room = max(8, width - STRIP_LABEL - 2)
@@ -56,7 +63,13 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
 
 
 def strip_height(view: TimingView, width: int, height: int) -> int:
-    """How many rows `paint_strip` makes."""
+    """How many rows `paint_strip` makes.
+
+    Args:
+        view: the timing of a step and of those before it.
+        width: cells.
+        height: rows there are.
+    """
     if height <= 0 or len(view.strip) < 2:
         return 0
     if height == 1 or len(view.top) < 2:
@@ -187,17 +200,34 @@ NAMED = 3
 
 
 def full_height(view: TimingView, width: int) -> int:
-    """Rows that every stage of the step needs with its title; 0 if there is no room for bars."""
+    """Rows that every stage of the step needs with its title; 0 if there is no room for bars.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+    """
     return 0 if width < _LEAST_WIDTH else 1 + len(view.stages)
 
 
 def least_full_height(view: TimingView, width: int) -> int:
-    """Rows below which the stages are better shown as one stacked bar."""
+    """Rows below which the stages are better shown as one stacked bar.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+    """
     return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
 
 
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
-    """The step, its time, how that compares, and the names of the columns on the right."""
+    """The step, its time, how that compares, and the names of the columns on the right.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+        glyphs: the signs to draw with.
+        columns: cell and name of each.
+    """
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:
@@ -273,7 +303,14 @@ def _assumptions(view: TimingView) -> list[str]:
 
 
 def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Title and one row per stage on a common time axis, at most `height` rows."""
+    """Title and one row per stage on a common time axis, at most `height` rows.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+    """
     if height <= 0:
         return []
     stages, left_out = _chosen(view, height - 1)
@@ -394,7 +431,13 @@ def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyph
 
 
 def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Title, one stacked bar, and the largest stages by name: three rows."""
+    """Title, one stacked bar, and the largest stages by name: three rows.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
     fills = stage_fills([stage.name.raw for stage in ranked], glyphs)
     bar = RowBuilder(width, glyphs).add(" ")
@@ -411,12 +454,23 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def stage_fills(ranked: Sequence[str], glyphs: Glyphs) -> dict[str, str]:
-    """A fill for each stage: the largest ones have one of their own."""
+    """A fill for each stage: the largest ones have one of their own.
+
+    Args:
+        ranked: names of stages, largest first.
+        glyphs: the signs to draw with.
+    """
     return {name: glyphs.fills[min(rank, NAMED)] for rank, name in enumerate(ranked)}
 
 
 def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The three largest stages by name, with their fill, time and share."""
+    """The three largest stages by name, with their fill, time and share.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
     fills = stage_fills([stage.name.raw for stage in ranked], glyphs)
     builder = RowBuilder(width, glyphs).add(" ")
@@ -443,7 +497,13 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The step in one row: its time and its largest stage."""
+    """The step in one row: its time and its largest stage.
+
+    Args:
+        view: the timing of a step.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:

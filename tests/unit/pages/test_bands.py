@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pytest
 from fake_run import FakeRun, run_of, verl_lines
 
+from rltop.pages.bands import Band, band_around, band_text, braces, edges_at, families_of, text_around
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import build_overview
-from rltop.pages.signals import Band, band_around, band_text, braces, edges_at, families_of, signal_of, text_around
+from rltop.pages.signals import signal_of
 from rltop.run.snapshot import Snapshot
 
 ACTOR = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.5, "timing_s/step": 10.0}

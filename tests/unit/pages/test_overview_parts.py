@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltop.pages.metrics import index_tree
+from rltop.pages.metric_tree import index_tree
 from rltop.pages.overview import build_overview
 from rltop.pages.signals import names_apart
 from rltop.run.snapshot import Snapshot
