@@ -339,7 +339,7 @@ def named(path: str, kind: Kind | None) -> Label:
 
     Args:
         path: of the file.
-        kind: of the file; those of some trackers hold a name, None is none of them.
+        kind: of the file, None where it is not known; files of W&B and SwanLab may hold a name.
     """
     title = _title(path, kind)
     return Label.of(title) if title else name_of(path)

@@ -197,12 +197,12 @@ class Observer:
         ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
-        """The row as rules see it; `record` is its number in the run, from 1.
+        """The row as rules see it.
 
         Args:
             row: which one; where some of its columns came late, only these are seen.
             raw: what it holds.
-            record: its number.
+            record: its number in the run, from 1: of training rows; any other has that of the one before it.
         """
         cells = raw.cells
         only = None if row.columns is None else frozenset(row.columns)

@@ -54,12 +54,12 @@ class Sink(Protocol):
     """Takes closed rows: the rules, or what compares the ranks."""
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None) -> None:
-        """Work off `stream.closed`; `arrived_s`: when the rows were seen to arrive, None for history.
+        """Work off `stream.closed`.
 
         Args:
             stream: whose queue of closed rows is worked off.
             identity: who wrote it, and which metrics its keys are.
-            arrived_s: seconds since the epoch.
+            arrived_s: when the rows were seen to arrive, seconds since the epoch; None for history.
         """
 
 

@@ -93,7 +93,7 @@ def read_row(path: str, step: int, position: FilePosition, options: DecoderOptio
     Args:
         path: of the file, of JSON lines.
         step: whose rows are wanted.
-        position: where to read from, 32 MiB at most.
+        position: where to read from; 32 MiB are read at most.
         options: how the file is decoded.
 
     Returns:
