@@ -153,6 +153,15 @@ class Routes(TimeTravel):
         """Show the marked runs beside each other."""
         self.open(Target(TargetKind.COMPARE))
 
+    def action_grid(self) -> None:
+        """Show the metrics of the overview as charts; once more, go back."""
+        from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
+
+        if isinstance(self.page, GridPage):
+            self.pop_screen()
+        else:
+            self.open(Target(TargetKind.GRID))
+
     def action_rollouts(self) -> None:
         """Show the completions of the step on the screen, group by group."""
         from rltop.pages.rollouts import RolloutPage  # noqa: PLC0415 - few runs have any

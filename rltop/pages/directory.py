@@ -52,6 +52,13 @@ def _comparison(target: Target, moment: Moment) -> Page:
     return ComparePage()
 
 
+def _grid(target: Target, moment: Moment) -> Page:
+    del target, moment
+    from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
+
+    return GridPage()
+
+
 OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(
     {
         TargetKind.METRIC: lambda target, _: MetricPage(target.name, target.stream),
@@ -63,6 +70,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
         TargetKind.STRAGGLERS: _rollouts,
         TargetKind.COMPARE: _comparison,
+        TargetKind.GRID: _grid,
     }
 )
 """Pages that are opened on top of others, anew each time; by what leads to them."""

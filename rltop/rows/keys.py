@@ -21,6 +21,7 @@ class Where(enum.Enum):
     EVERYWHERE = "Everywhere"
     LIST = "In a list or a table"
     CHART = "On a metric's chart"
+    GRID = "On the page of charts"
     METRICS = "In the list of metrics"
     TIMELINE = "In the timeline"
     TABLE = "In a table that can be sorted"
@@ -135,6 +136,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 action="show('metrics')",
                 is_shown=True,
             ),
+            Key("grid", "v", "Charts", "The metrics of the overview as charts, on one page"),
             Key("runs", "r", "Runs", "All runs, those that need attention first", is_shown=True),
             Key(
                 "palette",
@@ -189,6 +191,46 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("lock", "f", "Lock", "Keep the range of values as it is, or let it follow the values again"),
             Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
             Key("smooth-more", "right_square_bracket", "Smoother", "Smooth over more records"),
+        ),
+        Where.GRID: (
+            Key(
+                "charts-before",
+                "left,h,left_square_bracket",
+                "Charts",
+                "Show the previous charts",
+                is_shown=True,
+                shown_as="[",
+                group="Charts",
+            ),
+            Key(
+                "charts-after",
+                "right,l,right_square_bracket",
+                "Charts",
+                "Show the next charts",
+                is_shown=True,
+                shown_as="]",
+                group="Charts",
+            ),
+            Key(
+                "more-charts",
+                "plus,equals_sign",
+                "Columns",
+                "One chart more beside each other",
+                is_shown=True,
+                shown_as="+",
+                group="Columns",
+            ),
+            Key(
+                "fewer-charts",
+                "minus",
+                "Columns",
+                "One chart fewer beside each other",
+                is_shown=True,
+                shown_as="-",
+                group="Columns",
+            ),
+            Key("chart-rows", "w", "Rows", "Cycle how many charts are below each other", is_shown=True),
+            Key("whole", "0", "Whole run", "Show the whole run in every chart"),
         ),
         Where.METRICS: (
             Key("fold", "left,h", "Fold", "Fold the selected section"),

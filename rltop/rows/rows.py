@@ -37,6 +37,7 @@ class TargetKind(enum.StrEnum):
     HEAD = "head"
     COMPARE = "compare"
     MEANING = "meaning"
+    GRID = "grid"
 
 
 class Target(NamedTuple):

@@ -17,6 +17,7 @@ from rltop.app.options import UiOptions
 from rltop.pages.changes import ChangePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.events import EventsPage
+from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
 from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
@@ -34,7 +35,7 @@ from rltop.terminal.early_keys import keeps_early_keys
 
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
-    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage,
+    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage, GridPage,
 )  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}

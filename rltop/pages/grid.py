@@ -1,0 +1,217 @@
+"""Many small charts on one page: the metrics of the overview, one cursor for all.
+
+Owns how many fit and which are shown; a chart is drawn as on the page of its metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rltop import units
+from rltop.model import Label, Level, Signal
+from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot
+from rltop.pages.compare import ComparedRun, compared_runs, overlays
+from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Page, Redraw, Say
+from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import Where
+from rltop.rows.rows import Row, RowLink, Target, TargetKind
+from rltop.run.snapshot import Snapshot
+from rltop.structs import replace
+
+LEAST = (40, 12)
+
+_SMALLEST = (30, 8)
+"""Columns and rows below which a chart is no more than its axes."""
+
+_USUAL = (38, 10)
+"""The least size of a chart until somebody wants more or fewer of them."""
+
+_USUALLY = 4
+"""Nor are there more than this many beside or below each other until then."""
+
+
+class Charted(NamedTuple):
+    """A metric that has a chart: what it is called, its signal, and the stream that logs it."""
+
+    title: str
+    signal: Signal
+    stream: str
+
+
+class Shape(NamedTuple):
+    """How many charts are beside each other, and below each other."""
+
+    columns: int
+    rows: int
+
+
+def charted(snapshot: Snapshot) -> list[Charted]:
+    """The metrics of the overview; of a run without any, every key."""
+    chosen = [Charted(one.title, one.signal, one.stream) for one in choose_key_metrics(snapshot)]
+    if chosen:
+        return chosen
+    return [Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in sorted(snapshot.stream.keys)]
+
+
+class GridPage(Page):
+    """Charts beside and below each other."""
+
+    where = (Where.GRID,)
+    footer = ("step-back", "step-on")
+    help = (
+        "The metrics of the overview as charts, all of the same steps, with the marked runs over them. {step-back} and "
+        "{step-on} move one cursor in all of them, and every value is of its step. {charts-after} and {charts-before} "
+        "show the next and the previous ones, {more-charts} and {fewer-charts} change how many are beside each other, "
+        "{chart-rows} how many are below each other; {go} and a window shows these steps in all, {whole} the whole "
+        "run. {open} opens one."
+    )
+
+    def __init__(self) -> None:
+        """The first page, in as many charts as fit well."""
+        super().__init__()
+        self._columns: int | None = None
+        self._rows: int | None = None
+        self._most = self._shape = Shape(1, 1)
+        self._at = 0
+        self._number = 0
+        self._zoom: Zoom | None = None
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """A title, then the charts of this page."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        metrics = charted(moment.snapshot)
+        if not metrics:
+            return fill([text_row("no metrics yet", width, moment.glyphs, "dim")], height)
+        self._lay_out(width, height - 1)
+        shape, room = self._shape, self._shape.columns * self._shape.rows
+        self._number = len(metrics)
+        self._at = min(self._at, (len(metrics) - 1) // room * room)
+        shown = metrics[self._at : self._at + room]
+        others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
+        rows = [self._title(moment, others, len(shown), width)]
+        cells, lines = width // shape.columns, (height - 1) // shape.rows
+        for first in range(0, len(shown), shape.columns):
+            charts = [
+                self._chart(one, moment, others, cells - 1, lines) for one in shown[first : first + shape.columns]
+            ]
+            rows += _beside(charts, cells, width, moment.glyphs)
+        return fill(rows, height)
+
+    def _lay_out(self, width: int, height: int) -> None:
+        """As many charts as were asked for, as far as they fit; else such that each is of the usual size."""
+        self._most = Shape(max(1, width // _SMALLEST[0]), max(1, height // _SMALLEST[1]))
+        columns = max(1, min(_USUALLY, width // _USUAL[0])) if self._columns is None else self._columns
+        rows = max(1, min(_USUALLY, height // _USUAL[1])) if self._rows is None else self._rows
+        self._shape = Shape(min(columns, self._most.columns), min(rows, self._most.rows))
+
+    def _title(self, moment: Moment, others: Sequence[ComparedRun], shown: int, width: int) -> Row:
+        builder = RowBuilder(width, moment.glyphs).add(" CHARTS", "title")
+        builder.add(f"  {self._at + 1}–{self._at + shown} of {self._number}", "value")
+        builder.add(f"   {self._shape.columns} × {self._shape.rows}", "dim")
+        if self._zoom is not None:
+            builder.add(f"   steps {units.step(self._zoom.first)}–{units.step(self._zoom.last)}", "note")
+        if moment.at_step is not None:
+            builder.add(f"   step {units.step(moment.at_step)}", "cursor")
+        for one in others:
+            builder.add("   ").add(f"{one.sign} {one.entry.name.display}", one.role)
+        return builder.row()
+
+    def _chart(
+        self, one: Charted, moment: Moment, others: Sequence[ComparedRun], width: int, height: int
+    ) -> Sequence[Row]:
+        """A chart under its title and value."""
+        part = moment.snapshot.within(one.stream)
+        verdicts = part.verdicts.standing
+        reading = read_signal(part, one.signal, 2, verdicts=verdicts, cadence=cadence_of(part.stream))
+        title = _head(one, reading, width, moment.glyphs)
+        if moment.draw_chart is None:
+            return [title]
+        plot = build_plot(part, reading, verdicts, columns=max(8, width - LABEL_CELLS), zoom=self._zoom)
+        plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
+        if others and not one.stream:
+            plot = _with_runs(plot, one, others, width)
+        chart = moment.draw_chart(
+            plot, width, height, moment.glyphs, unit=reading.unit, has_smooth=True, has_band=False, markers=()
+        )
+        # The legend would be the same for all of them: its row is the title's.
+        return [title, *chart[1:]]
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Other charts, or more or fewer of them."""
+        del moment
+        shape, room = self._shape, self._shape.columns * self._shape.rows
+        match key:
+            case "charts-after":
+                if self._at + room >= self._number:
+                    return Say("these are the last charts")
+                self._at += room
+            case "charts-before":
+                if not self._at:
+                    return Say("these are the first charts")
+                self._at = max(0, self._at - room)
+            case "more-charts" | "fewer-charts":
+                columns = shape.columns + (1 if key == "more-charts" else -1)
+                if not 1 <= columns <= self._most.columns:
+                    return Say(f"there is room for 1 to {self._most.columns} beside each other")
+                self._columns = columns
+            case "chart-rows":
+                if self._most.rows == 1:
+                    return Say("there is room for one row of charts")
+                self._rows = shape.rows % self._most.rows + 1
+            case "whole":
+                if self._zoom is None:
+                    return Say("the whole run is shown")
+                self._zoom = None
+        return Redraw(from_top=key in ("charts-after", "charts-before"))
+
+    def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
+        """Show these steps in every chart."""
+        stream = moment.snapshot.stream
+        first, last = max(first, stream.first_step or 0), min(last, stream.last_step or 0)
+        if first > last:
+            return None
+        self._zoom = Zoom(first, last)
+        return Redraw()
+
+
+def _with_runs(plot: PlotData, one: Charted, others: Sequence[ComparedRun], width: int) -> PlotData:
+    name = one.signal.metric.name
+    found = overlays(others, (name, "" if name else one.signal.key), columns=width, zoom=plot.zoom)
+    return replace(plot, others=found)
+
+
+def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
+    """Level, title, value and change; all of it opens the metric."""
+    sign = glyphs.level(reading.level) if reading.level >= Level.INFO else " "
+    builder = RowBuilder(width, glyphs).add(f" {sign} ", LEVEL_ROLES[reading.level])
+    builder.add(Label.of(one.title).display, "strong")
+    value, unit = value_text(reading)
+    builder.add(f"  {value}", "crit" if reading.is_nonfinite_now else "value").add(f" {unit}" if unit else "", "unit")
+    change = change_text(reading)
+    if change != units.UNKNOWN and builder.room > len(change) + 2:
+        builder.add(f"  {change}", "note")
+    return builder.row(Target(TargetKind.METRIC, one.signal.key, stream=one.stream))
+
+
+def _beside(charts: Sequence[Sequence[Row]], cells: int, width: int, glyphs: Glyphs) -> list[Row]:
+    """Charts of the same height beside each other, each `cells` wide."""
+    rows = []
+    for y in range(max(len(chart) for chart in charts)):
+        builder, links = RowBuilder(width, glyphs), list[RowLink]()
+        for number, chart in enumerate(charts):
+            if y >= len(chart):
+                continue
+            builder.to(number * cells)
+            start = builder.column
+            builder.line(chart[y].line)
+            links += [
+                link._replace(start=link.start + start, stop=min(width, link.stop + start)) for link in chart[y].links
+            ]
+        rows.append(Row(builder.row().line, tuple(links)))
+    return rows
