@@ -83,7 +83,7 @@ _REASONS: Mapping[str, _Reasons] = MappingProxyType(
     }
 )
 _OTHER = _Reasons("no result of this run can be trusted until it is explained", "see what it should be", False)
-_NOT_MOVED = "nothing moved: check which parameters are trainable, and that groups have contrast"
+_NOT_MOVED = "nothing moved: check which parameters are trainable and, where groups are compared, their contrast"
 _NEVER_LEARNED = "nothing was learned: check the reward function, the chat template, and that groups have contrast"
 _BY_RULE: Mapping[str, _Reasons] = MappingProxyType(
     {

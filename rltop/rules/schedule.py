@@ -14,6 +14,8 @@ from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, F
 from rltop.units import number
 
 _STEADY = 1.5
+_STRAIGHT = 0.05
+"""A step of a straight line differs from the one before by no more than this share of it: rates are rounded."""
 _UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
 
 
@@ -23,7 +25,9 @@ class LearningRateChange(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.last: float | None = None
-        self.last_ratio = 1.0
+        self.last_ratio = inf
+        """Unknown: two records are no schedule yet, and those of a warm-up may be far apart."""
+        self.last_change = 0.0
         self.highest = 0.0
         self.settled = 0
         self.jumped: Finding | None = None
@@ -42,7 +46,7 @@ class LearningRateChange(Detector):
             self._look_for_consequences(context)
         if value == before and self.jumped is None:
             self.settled += value > 0.0
-            self.last_ratio = 1.0
+            self.last_ratio, self.last_change = 1.0, 0.0
             return QUIET
         finding = self._compare(value, before)
         if finding.level == INFO and finding.extra[0] > 1.0:
@@ -71,12 +75,13 @@ class LearningRateChange(Detector):
                 return self.jumped
             self.jumped, self.jumped_for = None, 0
         if before is None or before <= 0.0 or value <= 0.0:
-            self.last_ratio = 1.0
+            self.last_ratio, self.last_change = inf, 0.0 if before is None else value - before
             return QUIET
-        ratio = value / before
+        ratio, change = value / before, value - before
         was_steady = 1.0 / _STEADY <= self.last_ratio <= _STEADY
-        self.last_ratio = ratio
-        if not was_steady or 1.0 / self.thresholds["info"] <= ratio <= self.thresholds["info"]:
+        is_straight = abs(change - self.last_change) <= _STRAIGHT * abs(self.last_change)
+        self.last_ratio, self.last_change = ratio, change
+        if not was_steady or is_straight or 1.0 / self.thresholds["info"] <= ratio <= self.thresholds["info"]:
             return QUIET
         is_new_height = value >= self.thresholds["warn"] * self.highest and self.settled >= self.thresholds["settled"]
         finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))

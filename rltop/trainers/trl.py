@@ -33,6 +33,9 @@ FINGERPRINTS = (
     ),
     Fingerprint(Algorithm.GRPO, all_of=("reward", "reward_std", "completion_length"), weight=20),
     Fingerprint(Algorithm.GRPO, any_of=("clip_ratio/region_mean", "clip_ratio/low_mean"), weight=18),
+    # All that is left of it where the metrics are the user's own.
+    Fingerprint(Algorithm.GRPO, any_of=("profiling/Time taken: GRPOTrainer.*",), weight=6),
+    Fingerprint(Algorithm.RLOO, any_of=("profiling/Time taken: RLOOTrainer.*",), weight=6),
     Fingerprint(Algorithm.DPO, all_of=("rewards/accuracies",), weight=20),
     Fingerprint(
         Algorithm.KTO,

@@ -96,6 +96,15 @@ def test_l8_trap_smooth_schedules_say_nothing() -> None:
     warm_up = [1e-6 * i / 20 for i in range(21)]
     cosine = [0.5e-6 * (1 + math.cos(math.pi * i / 100)) for i in range(101)]
     assert play(120, lr=[*warm_up, *cosine]).events == []
+    every_tenth_step = [1e-5 * step / 200 for step in range(9, 200, 10)]
+    to_nothing = [1e-5 * (1 - i / 40) for i in range(40)]
+    assert play(60, lr=[*every_tenth_step, *to_nothing]).events == [], "both ends of a schedule in straight lines"
+    assert play(20, lr=[1.1e-7, 5.6e-7, *[1e-6 + 5e-7 * i for i in range(18)]]).events == [], "first logged at step 1"
+
+
+def test_l8_a_jump_from_a_rate_known_as_steady() -> None:
+    held = play(20, lr=[1e-5, 1e-5, *[3e-5] * 18])
+    assert [(e.rule, e.state, e.record) for e in held.events] == [("L8", EventState.FACT, 3)]
 
 
 def test_l8_trap_a_schedule_that_restarts_is_a_fact_only() -> None:

@@ -55,6 +55,8 @@ def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None
         (["val-core/gsm8k/acc/mean@1"], "veRL", Algorithm.UNKNOWN),
         (TRL_GRPO, "TRL", Algorithm.GRPO),
         (TRL_RLOO, "TRL", Algorithm.RLOO),
+        (["train/accuracy", "profiling/Time taken: GRPOTrainer.compute_loss"], "TRL", Algorithm.GRPO),
+        (["train/accuracy", "profiling/Time taken: RLOOTrainer._prepare_inputs"], "TRL", Algorithm.RLOO),
         (sorted(TRL_GRPO), "TRL", Algorithm.GRPO),
         (["loss", "kl", "entropy", "clip_ratio/region_mean", *TRL_LENGTHS, "reward"], "TRL", Algorithm.GRPO),
         (["loss", "completion_length", "rewards/f", "reward", "reward_std", "kl"], "TRL", Algorithm.GRPO),
