@@ -141,6 +141,8 @@ class NothingEnds(Detector):
         value = context.values.get(metric)
         if value is None:
             return None
+        # That none ever ended is refuted by one that does.
+        self.is_excused = value > 0.0 and not self.has_ended
         if value > 0.0:
             self.has_ended, self.since = True, None
             return QUIET

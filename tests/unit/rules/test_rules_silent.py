@@ -7,7 +7,7 @@ import random
 import pytest
 from observations import alarms, every, first, judged, noisy, play, step_up
 
-from rltop.model import Algorithm, Level, NonFinite
+from rltop.model import Algorithm, EventState, Level, NonFinite
 
 DEAD = {"reward_mean": 0.0, "lr": 1e-6, "response_len_mean": noisy(300.0)}
 
@@ -151,6 +151,13 @@ def test_t9_no_completion_has_ever_ended() -> None:
     assert first(never, "T9").record == 24
     differ = play(40, stop_count=0.0, response_len_min=noisy(20.0), response_len_max=noisy(90.0))
     assert first(differ, "T9").record == 24
+
+
+def test_t9_none_ever_is_refuted_by_the_first_that_ends() -> None:
+    engine = play(120, terminated_len_mean=lambda r: 360.0 if r in (33, 34, 41, 48) else 0.0, truncated_frac=0.98)
+    events = [(event.state, event.record) for event in engine.events if event.rule == "T9"]
+    assert events[:2] == [(EventState.FIRING, 24), (EventState.RECOVERED, 33)]
+    assert [verdict.since_record for verdict in engine.verdicts if verdict.rule == "T9"] == [49]
 
 
 def test_t9_trap_generation_of_a_fixed_length() -> None:
