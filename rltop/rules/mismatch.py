@@ -167,10 +167,11 @@ class FirstUpdate(Detector):
             # Under a generic name the KL may be a sum, or of another policy.
             is_bad = abs(reference) > self.thresholds["warn"] and not context.traits.is_generic
             level = WARN if is_bad else INFO
-            return Finding(level, reference, None, self.thresholds["reference"], words=("reference",))
+            unit = "nats" if context.traits.is_generic else "nats/token"
+            return Finding(level, reference, None, self.thresholds["reference"], words=("reference", unit))
         step = context.values.get("kl_old")
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
-            return Finding(INFO, step, None, self.thresholds["step"], words=("sampler",))
+            return Finding(INFO, step, None, self.thresholds["step"], words=("sampler", "nats/token"))
         return QUIET if reference is not None or step is not None else None
 
     def subject(self, finding: Finding) -> Subject:
@@ -180,7 +181,7 @@ class FirstUpdate(Detector):
     def headline(self, finding: Finding) -> str:
         """How far, and from what."""
         return (
-            f"{number(finding.value)} nats/token from the {finding.words[0]} at the first update, expected 0: "
+            f"{number(finding.value)} {finding.words[1]} from the {finding.words[0]} at the first update, expected 0: "
             "other weights, or log-probabilities computed differently"
         )
 

@@ -76,6 +76,9 @@ def test_m8_rollouts_at_the_limit_that_are_thrown_away_are_critical() -> None:
 
 def test_m9_a_policy_that_differs_from_itself_before_it_was_trained() -> None:
     assert first(play(5, kl_ref=2.5), "M9").record == 2
+    assert "nats/token from" in first(play(5, kl_ref=2.5), "M9").message
+    (of_a_loop,) = [event for event in play(5, traits={"is_generic": True}, kl_ref=2.5).events if event.rule == "M9"]
+    assert "2.50 nats from" in of_a_loop.message, "a generic name may be a sum"
 
 
 @pytest.mark.parametrize(
