@@ -26,7 +26,12 @@ _NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
 
 
 class RltopPalette(CommandPalette):
-    """The palette without signs that not every terminal can draw."""
+    """The palette without signs that not every terminal can draw.
+
+    Args:
+        provider: makes the entries.
+        is_ascii: draw borders with ASCII alone.
+    """
 
     DEFAULT_CSS = """
     RltopPalette.-ascii #--input, RltopPalette.-ascii #--input.--list-visible {

@@ -58,7 +58,12 @@ class LinkPing:
     """
 
     def __init__(self, clock: Clock, *, is_on: bool = True) -> None:
-        """Asks nothing before the terminal has answered once by itself."""
+        """Asks nothing before the terminal has answered once by itself.
+
+        Args:
+            clock: times the answers.
+            is_on: off behind a multiplexer, which answers for itself.
+        """
         self._clock = clock
         self._is_on = is_on
         self._is_able = False
@@ -110,7 +115,14 @@ class Pace:
     """When the next picture of new data may be drawn."""
 
     def __init__(self, clock: Clock, hz: float, ping: LinkPing, *, is_multiplexed: bool = False) -> None:
-        """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`."""
+        """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`.
+
+        Args:
+            clock: times the pictures.
+            hz: pictures a second at most.
+            ping: tells when a picture has arrived.
+            is_multiplexed: tmux or screen stands before the terminal.
+        """
         self._clock = clock
         self._ping = ping
         self._least_s = 1.0 / min(MULTIPLEXER_HZ if is_multiplexed else MOST_HZ, max(1.0, hz))

@@ -99,7 +99,12 @@ class PageScreen(Screen[None]):
     filter = query_one("#filter", Input)
 
     def __init__(self, page: Page, host: Host) -> None:
-        """A screen for `page`; what is beyond the page is done by `host`."""
+        """A screen for `page`; what is beyond the page is done by `host`.
+
+        Args:
+            page: what is shown.
+            host: the application.
+        """
         super().__init__()
         self.page = page
         self._host = host

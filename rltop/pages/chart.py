@@ -61,7 +61,13 @@ class Zoom(Struct):
         return Zoom(first, first + length - 1).within(whole)
 
     def centred(self, factor: float, whole: Zoom, middle: int) -> Zoom:
-        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`."""
+        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`.
+
+        Args:
+            factor: below 1 shows fewer steps.
+            whole: all steps there are.
+            middle: the step.
+        """
         length = max(8, min(whole.length, round(self.length * factor)))
         first = middle - length // 2
         return Zoom(first, first + length - 1).within(whole)

@@ -68,7 +68,12 @@ class Axes:
     x_labels: tuple[str, ...] = ()
 
     def cell(self, x: float, cells: int) -> int | None:
-        """The cell of a place on the x axis, of `cells` below it; None outside."""
+        """The cell of a place on the x axis, of `cells` below it; None outside.
+
+        Args:
+            x: in the unit of the axis.
+            cells: width of the chart.
+        """
         if not self.first <= x <= self.last:
             return None
         return round((x - self.first) * (cells - 1) / (self.last - self.first))

@@ -410,7 +410,12 @@ class CompletionsPage(RolloutPage):
     )
 
     def __init__(self, group: str, group_order: Sorting | None = None) -> None:
-        """A group of the step on the screen, among the others in an order."""
+        """A group of the step on the screen, among the others in an order.
+
+        Args:
+            group: its name.
+            group_order: of the list that it was chosen from.
+        """
         super().__init__()
         self._group = group
         self._group_order = group_order

@@ -20,7 +20,12 @@ class HelpPage(Page):
     help = "This page. {back} goes back."
 
     def __init__(self, about: str, keys: KeyNames) -> None:
-        """The help of a page: what it says of itself, and the keys as they are there."""
+        """The help of a page: what it says of itself, and the keys as they are there.
+
+        Args:
+            about: what the page says, with actions in braces.
+            keys: as they are bound there.
+        """
         super().__init__()
         self._about = keys.tell(about)
         self._names = keys

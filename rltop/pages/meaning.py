@@ -56,7 +56,12 @@ class MeaningPage(ListPage):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The choices for a trainer's own key."""
+        """The choices for a trainer's own key.
+
+        Args:
+            key: the trainer's.
+            stream: in which it stands; empty is the main one.
+        """
         super().__init__(stream)
         self.key = key
         self._query = ""

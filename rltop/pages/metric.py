@@ -290,7 +290,12 @@ class MetricPage(Page):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The page of a trainer's own key."""
+        """The page of a trainer's own key.
+
+        Args:
+            key: the trainer's.
+            stream: in which it stands; empty is the main one.
+        """
         super().__init__(stream)
         self.key = key
         self._zoom: Zoom | None = None

@@ -238,7 +238,13 @@ class VerdictPage(Page):
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
-        """The page of `rule`, at the step of the time cursor or else at `step`."""
+        """The page of `rule`, at the step of the time cursor or else at `step`.
+
+        Args:
+            rule: its id.
+            step: None is that of the time cursor.
+            stream: of which it speaks; empty is the main one.
+        """
         super().__init__(stream)
         self.rule = rule
         self._step = step

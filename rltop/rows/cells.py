@@ -90,7 +90,12 @@ def _parts_unit(text: str, blank: int) -> bool:
 
 
 class RowBuilder:
-    """Puts one row together from left to right; what does not fit is cut off."""
+    """Puts one row together from left to right; what does not fit is cut off.
+
+    Args:
+        width: cells.
+        glyphs: in ASCII the finished row is ASCII alone.
+    """
 
     __slots__ = ("_cells", "_glyphs", "_links", "_pieces", "width")
 

@@ -96,7 +96,15 @@ class EarlyPicture:
         palette: Palette,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """A picture of `rows` from the top, on a screen of `width` × `height` cells."""
+        """A picture of `rows` from the top, on a screen of `width` × `height` cells.
+
+        Args:
+            rows: of the body; those that do not fit are left out.
+            width: cells.
+            height: rows.
+            palette: the theme.
+            environment: says which colours the terminal has; None is that of the process.
+        """
         self._rows = rows[: body_height(height)]
         self._width, self._height = width, height
         self._palette = palette
