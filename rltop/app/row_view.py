@@ -190,7 +190,12 @@ class RowView(Widget, can_focus=True):
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """At the end of a row the sideways keys are the screen's: it may pan or fold."""
+        """At the end of a row the sideways keys are the screen's: it may pan or fold.
+
+        Args:
+            action: its name, without `action_`.
+            parameters: its own.
+        """
         if action in {"left", "right"}:
             return self._selection.can_move(-1 if action == "left" else 1)
         return True

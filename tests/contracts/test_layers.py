@@ -166,7 +166,7 @@ def test_a_function_of_several_parameters_says_what_each_of_them_is() -> None:
     }
     silent = []
     for place, owner, node in methods:
-        least = 5 if place.parts[0] in _ROOMS_OF_FIVE or (owner is not None and owner.name.startswith("_")) else 2
+        least = 5 if owner is not None and owner.name.startswith("_") else 2
         if len(_parameters(node)) < least or _says_args(node):
             continue
         is_left = owner is not None and (
@@ -176,10 +176,6 @@ def test_a_function_of_several_parameters_says_what_each_of_them_is() -> None:
         if not is_left:
             silent.append(f"{place}: {node.name}")
     assert not silent
-
-
-_ROOMS_OF_FIVE = frozenset({"app", "pages", "rows", "report", "cli", "terminal", "integrations"})
-"""Where only functions of five or more parameters are held to it; elsewhere it is two."""
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

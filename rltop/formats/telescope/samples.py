@@ -70,7 +70,12 @@ Row = tuple[Value, ...]
 
 
 def rows_of(table: ParquetTable, *names: str) -> Iterable[Row]:
-    """Rows of some columns; a column that the table does not have holds None."""
+    """Rows of some columns; a column that the table does not have holds None.
+
+    Args:
+        table: the file.
+        *names: the columns, in the order in which a row shall have them.
+    """
     columns = table.read(names)
     empty: Sequence[Value] = [None] * table.rows
     return zip(*(columns.get(name, empty) for name in names), strict=True)
