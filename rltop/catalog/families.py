@@ -185,10 +185,10 @@ def place_of(key: str) -> tuple[str, Statistic, str] | None:
 
 _LOSS_WORDS = frozenset({"loss", "grad", "norm", "kl", "logp"})
 _NO_LOSS_WORDS = frozenset({
-    "eval", "evaluation", "val", "valid", "validation", "test", "expert", "experts", "class", "classes", "layer",
-    "time", "timing", "perf", "p10", "p25", "p75", "p90", "p95", "p99", "max", "maximum", "min", "minimum", "std",
-    "stdev", "var", "variance", "dev",
+    "eval", "evaluation", "val", "valid", "validation", "test", "time", "timing", "perf", "p10", "p25", "p75", "p90",
+    "p95", "p99", "max", "maximum", "min", "minimum", "std", "stdev", "var", "variance", "dev",
 })  # fmt: skip
+_PARTS = frozenset({"expert", "experts", "class", "classes", "layer", "layers"})
 _WORD = re.compile(r"[^a-zA-Z0-9]+")
 
 
@@ -200,7 +200,13 @@ def is_loss_like(key: str) -> bool:
     none: they are undefined now and then on healthy runs.
     """
     words = set(_WORD.split(key.lower()))
-    return bool(words & _LOSS_WORDS) and not words & _NO_LOSS_WORDS
+    return bool(words & _LOSS_WORDS) and not words & (_NO_LOSS_WORDS | _PARTS)
+
+
+@lru_cache(maxsize=20_000)
+def is_of_a_part(key: str) -> bool:
+    """Whether a key is of one expert, class or layer, which a record may have nothing of."""
+    return not _PARTS.isdisjoint(_WORD.split(key.lower()))
 
 
 def families(keys: Iterable[str]) -> Iterator[Family]:

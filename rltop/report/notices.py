@@ -232,8 +232,8 @@ class Announcer:
 def _verdict_of(event: Event) -> Verdict:
     """A recovered alert, rebuilt from its event."""
     return Verdict(
-        event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "", event.step, event.record,
-        event.message, stream=event.stream,
+        event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "",
+        event.step if event.since_step is None else event.since_step, event.record, event.message, stream=event.stream,
     )  # fmt: skip
 
 

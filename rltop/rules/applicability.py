@@ -14,6 +14,9 @@ _NO_REWARD = _NO_ROLLOUTS | {Algorithm.DISTILL}
 _UNCLIPPED = frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN})
 """Classic RL without a trust region, and without groups."""
 
+OF_ACTIONS = frozenset({"action_entropy", "episode_len"})
+"""Logged by trainers of policies that take actions, not tokens."""
+
 
 def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:
     """The policy generates its own training data.

@@ -198,6 +198,8 @@ class NotLearning(Detector):
         level = median_of(list(self.recent))
         if level < line or level < _TINY:
             return QUIET
+        if explained is not None and self.explained.median >= self.thresholds["explained"]:
+            return QUIET
         reward = context.reward
         is_blind = self.explained.count == _MIN_SAMPLES and abs(self.explained.median) < self.thresholds["blind"]
         if explained is None or ((reward.has_gained or reward.is_high) and not is_blind):
@@ -356,8 +358,9 @@ RULES = (
         metrics=("value_loss",),
         detector=NotLearning,
         condition="After `wait` records: median of 20 at `share` of run start (records 4 to 23) or above, while the "
-        "explained variance is below `explained`, in 3 of 4 checks, one every five records: WARN; INFO where that is "
-        "not logged, or the reward has risen by a quarter of its range, unless its median of 20 is `blind` at most.",
+        "explained variance is below `explained` (in the median of 20 too), in 3 of 4 checks, one every five records: "
+        "WARN; INFO where that is not logged, or the reward has risen by a quarter of its range, unless its median of "
+        "20 is `blind` at most.",
         thresholds={"wait": 100, "share": 0.9, "explained": 0.2, "blind": 0.005},
         n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,

@@ -170,6 +170,9 @@ class FirstUpdate(Detector):
             unit = "nats" if context.traits.is_generic else "nats/token"
             return Finding(level, reference, None, self.thresholds["reference"], words=("reference", unit))
         step = context.values.get("kl_old")
+        if not applicability.OF_ACTIONS.isdisjoint(context.values):
+            # Classic loops log the mean over many updates of one rollout.
+            step = None
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
             return Finding(INFO, step, None, self.thresholds["step"], words=("sampler", "nats/token"))
         return QUIET if reference is not None or step is not None else None
@@ -346,8 +349,8 @@ RULES = (
         metrics=("kl_ref", "kl_old"),
         detector=FirstUpdate,
         condition="Both of the first two records of a run that starts at step 0 to 2: KL to the reference per token "
-        "above `reference`, or step KL above `step` (not in asynchronous training): INFO; the former above `warn`: "
-        "WARN (INFO under a generic name, which may be a sum).",
+        "above `reference`, or step KL above `step` (not in asynchronous training, nor of actions): INFO; the former "
+        "above `warn`: WARN (INFO under a generic name, which may be a sum).",
         thresholds={"reference": 0.05, "step": 0.01, "warn": 2.0},
         n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
         applies=applicability.has_rollouts,

@@ -20,6 +20,8 @@ from rltop.units import duration, measure_like, number
 
 _RECENT = 8
 _FITS = 1.02
+_EXPLAINS = 0.1
+"""A stage that grew by less than this part of what the step did explains nothing."""
 _CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
 """Least deviation assumed of a step time, and the most that one record may add, in deviations."""
 _EXTRA_STAGES = ("time_save", "time_eval")
@@ -278,13 +280,15 @@ class StepSlower(Detector):
         if not name:
             return text
         grown = after - before
+        if grown < _EXPLAINS * (finding.value - base):
+            return text
         share = f" ({grown / (finding.value - base) * 100:.0f} %)" if 0.0 < grown <= finding.value - base else ""
         return f"{text}; {name} accounts for +{duration(grown)}{share}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Now, baseline, threshold, and the stage."""
         name, after, before = self._blame() if finding.level is not INFO else ("", 0.0, 0.0)
-        if not name:
+        if not name or after - before < _EXPLAINS * (finding.value - (finding.baseline or 0.0)):
             return names.of(finding)
         return (
             *names.of(finding),

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from rltop.model import Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number
@@ -29,6 +29,8 @@ _GROWN_SINCE_START = 2.0
 _ALONE = 30
 """Records after which an awakened gradient has a baseline of its own."""
 _NO_CONTRAST = 0.99
+_NO_GRADIENT = 1e-8
+"""As in L3: below this a gradient norm is 0 up to rounding."""
 _ANY_NOISE = 100.0
 """A factor that no noise explains."""
 
@@ -240,6 +242,10 @@ class VanishingGradient(Detector):
         if reward.count == 0 and loss is not None and loss < self.thresholds["learned"] * (self.loss.value or 0.0):
             return QUIET
         return Finding(WARN, value, self.base, line)
+
+    def absolute_level(self, value: float, context: RuleContext) -> Level:
+        """No gradient at all, and the task not solved: the run no longer learns."""
+        return WARN if value < _NO_GRADIENT and not (context.reward.is_solved or context.reward.is_high) else OK
 
     def headline(self, finding: Finding) -> str:
         """Before and now."""

@@ -23,10 +23,6 @@ _MEDIAN_OF = 5
 _LATELY = 8
 
 
-_OF_ACTIONS = frozenset({"action_entropy", "episode_len"})
-"""Logged by trainers of policies that take actions, not tokens."""
-
-
 class StepKl(Detector):
     """O9: how far one batch of updates moved the policy, in nats per token.
 
@@ -47,7 +43,7 @@ class StepKl(Detector):
         if finding is None:
             return None
         thresholds = self.thresholds
-        if not _OF_ACTIONS.isdisjoint(context.values) or context.algorithm is Algorithm.EMBODIED:
+        if not applicability.OF_ACTIONS.isdisjoint(context.values) or context.algorithm is Algorithm.EMBODIED:
             self.per = "action"
         is_often = self.often.push(finding.level >= WARN)
         is_far = finding.value > thresholds["far"] * (finding.threshold or math.inf)

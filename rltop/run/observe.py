@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TypeAlias, cast
 
 from rltop.catalog.dialect import Identity
-from rltop.catalog.families import is_loss_like
+from rltop.catalog.families import is_loss_like, is_of_a_part
 from rltop.model import NonFinite, Observation
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream
@@ -181,7 +181,10 @@ class Observer:
                 if column is not None:
                     stages.append((stage, column, scale, 0.0))
         self._primary, self._stages = _Columns(primary), _Columns(stages)
-        guesses = {one.key: name for name, found in identity.guesses.items() for one in found}
+        guessed = {
+            name: [one.key for one in found if not is_of_a_part(one.key)] for name, found in identity.guesses.items()
+        }
+        guesses = {key: name for name, keys in guessed.items() for key in keys}
         self._loss_like = _Columns([
             (key, column, 1.0, 0.0)
             for key in self._stream.keys
@@ -192,8 +195,8 @@ class Observer:
 
         self._guessed = _Columns([
             (name, column, 1.0, 0.0)
-            for name, found in identity.guesses.items()
-            if name not in identity.signals and (column := self._stream.column(found[0].key)) is not None
+            for name, keys in guessed.items()
+            if name not in identity.signals and keys and (column := self._stream.column(keys[0])) is not None
         ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:

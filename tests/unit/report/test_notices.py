@@ -93,3 +93,16 @@ def test_a_notice_is_one_line_and_harmless() -> None:
     words = notice_words(notice)
     assert words.isprintable() and "before watching started" in words and "since step 3" in words
     assert notice_document(notice)["headline"] == "a\x1b[2J\nb"
+
+
+def test_what_was_over_before_it_was_told_began_where_its_event_says() -> None:
+    run = Run()
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert told(announcer) == []
+    run.events += [
+        event(5, EventState.FIRING)._replace(since_step=3),
+        event(9, EventState.RECOVERED)._replace(since_step=3),
+    ]
+    fires, recovered = announcer.news()
+    assert fires.since_step == recovered.since_step == 3
+    assert recovered.headline == "recovered; began at step 3"

@@ -417,3 +417,28 @@ def test_what_still_grows_by_the_same_amount_has_not_settled() -> None:
     engine = play(300, time_step=growing, **LEARNING)
     assert alarms(engine, "P1")
     assert "settled" not in [state for _, state, _ in said(engine, "P1")]
+
+
+def test_a_gradient_that_stays_at_nothing_is_no_harmless_level() -> None:
+    engine = play(200, grad_norm=lambda r: 0.3 if r < 80 else 0.0, zero_std_frac=0.85, **LEARNING)
+    assert (the(engine, "O4").state, the(engine, "O4").level) == (VerdictState.SETTLED, Level.WARN)
+
+
+def test_a_critic_that_explains_its_returns_is_learning() -> None:
+    metrics: dict[str, Any] = {"value_loss": noisy(30.0, 0.1), "reward_mean": lambda r: 20.0 + 0.8 * r}
+    metrics["traits"] = {"has_critic": True}
+    assert said(play(160, Algorithm.PPO, explained_var=noisy(0.6), **metrics), "C2") == []
+    assert said(play(160, Algorithm.PPO, explained_var=noisy(0.05), **metrics), "C2")
+
+
+def test_step_kl_of_actions_at_the_first_update_is_no_mismatch() -> None:
+    kl = noisy(0.0125)
+    assert said(play(20, Algorithm.PPO, kl_old=kl, episode_len=20.0, reward_mean=noisy(20.0)), "M9") == []
+    assert said(play(20, kl_old=kl, **LEARNING), "M9")
+
+
+def test_a_stage_that_explains_nothing_is_not_blamed() -> None:
+    stages = lambda record: {"time_gen": 5.0 + 0.01 * record}  # noqa: E731
+    engine = play(80, time_step=lambda r: 8.0 if r < 40 else 40.0, stages=stages, **LEARNING)
+    assert alarms(engine, "P1")
+    assert "accounts for" not in alarms(engine, "P1")[0].message

@@ -60,3 +60,9 @@ def test_no_loss(key: str) -> None:
 @pytest.mark.parametrize("key", ["rm/loss", "loss/dpo", "critic.loss", "actor-grad", "logp/chosen", "weight_norm"])
 def test_loss(key: str) -> None:
     assert is_loss_like(key)
+
+
+@pytest.mark.parametrize("key", ["experts/loss_3", "class/loss_2", "layers/kl_loss_7"])
+def test_a_key_of_one_part_is_no_loss_of_the_run_even_where_its_name_suggests_one(key: str) -> None:
+    found = judged(rows(60, key, set(range(40, 61))))
+    assert [(event.rule, event.level.word) for event in found if event.level.word in ("warn", "crit")] == []
