@@ -355,3 +355,42 @@ def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path:
     assert (run.name.raw, run.path.raw) == ("job", str(tmp_path / "trainer"))
     share = session.options.store.memory_bytes // 2
     assert {each.stream.options.memory_bytes for each in run.streams} == {share}
+
+
+def collapsing() -> bytes:
+    """A run that collapses at 60, comes back at 90, begins again at 110, and ends on a gradient of NaN."""
+    rows = []
+    for index, step in enumerate((*range(1, 121), *range(110, 171))):
+        noise, is_ill = index % 7 / 100, 60 <= step < 90
+        row = {
+            "step": step, "loss": noise, "reward": 0.0 if is_ill else 0.5 + noise, "kl": 0.01 + noise / 10,
+            "entropy": 0.005 if is_ill else 0.3 + noise, "grad_norm": 60.0 if is_ill else 0.5 + noise,
+            "completion_length": 60.0 if is_ill else 800.0 + step % 7,
+        }  # fmt: skip
+        rows.append(json.dumps(row if step < 170 else row | {"grad_norm": float("nan")}))
+    return ("\n".join(rows) + "\n").encode()
+
+
+def followed(path: Path, pieces: list[bytes]) -> list[tuple[object, ...]]:
+    """Events of a file that is written in pieces while it is followed."""
+    path.write_bytes(b"")
+    clock = FakeClock()
+    session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock)
+    for piece in pieces:
+        with path.open("ab") as file:
+            file.write(piece)
+        clock.advance(1.0)
+        session.step(1e9)
+    return [tuple(event)[:7] for event in session.runs[0].events]
+
+
+def test_a_file_that_is_followed_while_it_is_written_comes_to_what_it_says_at_once(tmp_path: Path) -> None:
+    """Cut inside rows too; and the last row's events are there although no later row closes it."""
+    data = collapsing()
+    whole = followed(tmp_path / "whole.jsonl", [data])
+    assert {"X1", "E1", "L6", "L1"} <= {event[2] for event in whole}
+    assert [(event[2], event[1]) for event in whole][-1] == ("L1", 170)
+    assert not [event for event in whole if event[4] >= 3 and event[5] == "firing" and 90 <= event[1] < 170]
+    for size in (97, 1_009, 10_007):
+        pieces = [data[start : start + size] for start in range(0, len(data), size)]
+        assert followed(tmp_path / f"{size}.jsonl", pieces) == whole
