@@ -17,7 +17,6 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from rltop.app.aids import Aids
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
 from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
@@ -29,6 +28,7 @@ from rltop.app.plot_pane import paint_chart
 from rltop.app.styles import textual_theme
 from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
+from rltop.app.visits import Visits
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
@@ -57,7 +57,7 @@ ASK_GAP = 300.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 
-class RltopApp(KeysInOrder, Aids, Themes, inherit_bindings=False):
+class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"

@@ -69,6 +69,10 @@ class Host(Protocol):
         """Go to the step or the window that was typed."""
         ...
 
+    def visited(self, page: Page) -> None:
+        """A page is shown, for the first time or again."""
+        ...
+
     def offer(self) -> None:
         """Bring the footer up to date."""
         ...
@@ -182,8 +186,9 @@ class PageScreen(Screen[None]):
             self.board.select(self.page.chosen)
 
     def draw_status(self) -> None:
-        """Paint the line above the footer."""
-        self.status.draw()
+        """Paint the line above the footer; a page that opens just now paints it itself."""
+        for status in self.query("#status").results(RowView):
+            status.draw()
 
     def set_palette(self) -> None:
         """Draw in the application's present theme."""
@@ -193,6 +198,7 @@ class PageScreen(Screen[None]):
     def show(self, page: Page) -> None:
         """Show another page of the same kind in the place of this one."""
         self.page = page
+        self._host.visited(page)
         self.draw()
 
     def carry_out(self, effect: Effect | None) -> None:
@@ -238,6 +244,7 @@ class PageScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was shown."""
+        self._host.visited(self.page)
         self.page.entered(self.moment)
         self.set_palette()
         self.draw()

@@ -79,6 +79,10 @@ class Routes(TimeTravel):
         """Go to the step or the window that was typed."""
 
     @abstractmethod
+    def visited(self, page: Page) -> None:
+        """A page is shown, for the first time or again."""
+
+    @abstractmethod
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
 

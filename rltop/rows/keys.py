@@ -88,6 +88,22 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("leap-back", "less_than_sign", "10 back", "Go back ten steps", action="travel(-10)"),
             Key("leap-on", "greater_than_sign", "10 forward", "Go forward ten steps", action="travel(10)"),
             Key("go", "colon", "Go to", "Go to a step, or a chart to a window: 1200, 300-350, +50, -50", shown_as=":"),
+            Key("event-after", "n", "Next event", "Go to the next event of WARN or worse", action="event(1)"),
+            Key("event-before", "N", "Previous event", "Go to the previous event of WARN or worse", action="event(-1)"),
+            Key(
+                "page-before",
+                "alt+left,ctrl+o",
+                "Page before",
+                "Show the page that was shown before",
+                action="visit(-1)",
+            ),
+            Key(
+                "page-after",
+                "alt+right",
+                "Page after",
+                "Show the page that was shown after this one",
+                action="visit(1)",
+            ),
             Key("pause", "space", "Pause", "Pause the display (reading continues)", is_shown=True, shown_as="Spc"),
             Key(
                 "find",
