@@ -99,7 +99,9 @@ class NoLearningSignal(Detector):
     def headline(self, finding: Finding) -> str:
         """The one reward, for how long, and what else is missing."""
         rest = f", {' and '.join(finding.words)}" if finding.words else ""
-        return f"reward {number(finding.value)} on each of the first {finding.extra[0]:.0f} records{rest}"
+        # Records with a learning rate of 0 do not count.
+        first = "the first " if self.since is None or self.since[0] <= 1 else ""
+        return f"reward {number(finding.value)} on each of {first}{finding.extra[0]:.0f} records{rest}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The reward, and how many records."""

@@ -355,3 +355,28 @@ def test_progress_is_drawn_on_a_terminal_and_wiped_away(
     shares = [int(re.fullmatch(r"reading a run [█░]{24} (\d+) %, \d+ s left", line)[1]) for line in lines[1:-1]]  # type: ignore[index]
     assert len(shares) > 3 and shares == sorted(shares)
     assert "reading" not in expected[2]
+
+
+def test_check_judges_group_lengths_from_rollout_dumps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Group lengths that only the dumps know: the same rule as for a logged ratio."""
+    metrics = rows(tmp_path / "metrics.jsonl", 40)
+    dumps = tmp_path / "rollouts"
+    dumps.mkdir()
+    for step in range(1, 41):
+        completions = [
+            {
+                "input": f"question {group}",
+                "output": "word " * (700 if each == 0 else 100),
+                "score": each % 2,
+                "step": step,
+            }
+            for group in range(4)
+            for each in range(8)
+        ]
+        (dumps / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in completions))
+    _, without, _ = run(["check", "--json", metrics], capsys)
+    assert "P5" not in {event["rule"] for event in json.loads(without)["events"]}
+    _, said, _ = run(["check", "--json", "--rollouts", dumps, metrics], capsys)
+    (found,) = [event for event in json.loads(said)["events"] if event["rule"] == "P5"]
+    assert (found["level"], found["since_step"]) == ("warn", 1)
+    assert "7.00× its group's median" in found["message"]

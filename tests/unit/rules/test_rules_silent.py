@@ -287,3 +287,11 @@ def test_l11_trap_what_is_logged_now_and_then_has_long_rows_by_chance() -> None:
     always = {name: lambda r, of=of: of(r) if r <= 60 else None for name, of in (("loss", noisy(0.3)),)}
     gone = play(90, lr=1e-5, reward_mean=noisy(0.4), response_len_mean=noisy(200.0), **always)
     assert first(gone, "L11").record == 63
+
+
+def test_a_dead_start_after_a_warm_up_counts_from_there() -> None:
+    warm = lambda record: 0.0 if record < 30 else 1e-6  # noqa: E731
+    found = first(play(60, reward_mean=0.0, grad_norm=0.0, response_len_mean=noisy(200.0), lr=warm), "R13")
+    assert (found.record, found.since_step) == (49, 30)
+    assert "on each of 20 records" in found.message
+    assert "the first" not in found.message
