@@ -150,7 +150,7 @@ class PageScreen(Screen[None]):
             yield filter_input
             yield LongRowView(palette, self._rows, self._move, id="board")
         else:
-            yield RowView(palette, self._rows, id="board")
+            yield RowView(palette, self._rows, id="board", point=self._point)
         status = RowView(palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
@@ -158,6 +158,12 @@ class PageScreen(Screen[None]):
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
         return self.page.rows(self.moment, width, height)
+
+    def _point(self, x: int, y: int, turn: int) -> bool:
+        """Have the page take a click or a turn of the wheel, where it wants to."""
+        effect = self.page.point(x, y, turn, self.moment)
+        self.carry_out(effect)
+        return effect is not None
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.page.tells_counts

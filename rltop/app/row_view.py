@@ -30,6 +30,15 @@ WHEEL_ROWS = 3
 
 _EMPTY = Row(())
 
+Pointed = Callable[[int, int, int], bool]
+"""Told of a cell and how far the wheel was turned, 0 for a click; whether anybody took it."""
+
+
+def _nobody(x: int, y: int, turn: int) -> bool:
+    del x, y, turn
+    return False
+
+
 Painter = Callable[[int, int], Sequence[Row]]
 """Makes rows for a width and a height in cells."""
 
@@ -39,11 +48,12 @@ class RowView(Widget, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
-    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
+    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None, point: Pointed = _nobody) -> None:
         """A view that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
         super().__init__(id=id)
         self._styles_of = RoleStyles(palette)
         self._paint = paint
+        self._point = point
         self._painted_for = Size(0, 0)
         self.rows: Sequence[Row] = ()
         self._top = 0
@@ -196,9 +206,7 @@ class RowView(Widget, can_focus=True):
             action: its name, without `action_`.
             parameters: its own.
         """
-        if action in {"left", "right"}:
-            return self._selection.can_move(-1 if action == "left" else 1)
-        return True
+        return action not in {"left", "right"} or self._selection.can_move(-1 if action == "left" else 1)
 
     def action_up(self) -> None:
         """Select the row above, or scroll where there is none."""
@@ -261,20 +269,22 @@ class RowView(Widget, can_focus=True):
             if target.kind is TargetKind.HEAD and start <= event.x < stop:
                 self.post_message(Opened(target))
                 return
-        if not self._move(lambda: self._selection.at(event.x, y)):
+        if self._point(event.x, y, 0) or not self._move(lambda: self._selection.at(event.x, y)):
             return
         if self._selection.spot == was:
             self.action_open()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down."""
+        """Scroll down, or zoom out where a chart is."""
         event.stop()
-        self._scroll(self._top + WHEEL_ROWS)
+        if not self._point(event.x, self._top + event.y, -1):
+            self._scroll(self._top + WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up."""
+        """Scroll up, or zoom in where a chart is."""
         event.stop()
-        self._scroll(self._top - WHEEL_ROWS)
+        if not self._point(event.x, self._top + event.y, 1):
+            self._scroll(self._top - WHEEL_ROWS)
 
     def on_focus(self) -> None:
         """Show the selection."""

@@ -1,4 +1,4 @@
-"""What the x axis of a chart counts: from a step to its place on the axis, and back.
+"""What the x axis of a chart counts: from a step to its place on the axis and the screen, and back.
 
 Owns where time, tokens and epochs of a run come from; what is drawn there is the chart's.
 """
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from rltop.model import Signal
 from rltop.pages.chart import Axis, Curve, Places, PlotData
 from rltop.pages.signals import signal_of
+from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
-from rltop.structs import replace
+from rltop.structs import Struct, replace
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
@@ -124,3 +125,40 @@ def step_at(plot: PlotData, share: float) -> int:
     x = plot.span[0] + share * (plot.span[1] - plot.span[0])
     step = plot.places.step_at(10.0**x if plot.is_log_x else x)
     return max(plot.zoom.first, min(plot.zoom.last, round(step)))
+
+
+class Canvas(Struct):
+    """Where a chart is on its page: rows from `top` on, and cells from `left` on between its axes."""
+
+    top: int
+    rows: int
+    left: int
+    cells: int
+
+    def share(self, x: int, y: int) -> float | None:
+        """How far to the right a cell of the page is, from 0 to 1; None beside the chart.
+
+        Args:
+            x: cell from the left.
+            y: row from the first one of the page.
+        """
+        if not (self.top <= y < self.top + self.rows and self.left <= x < self.left + self.cells):
+            return None
+        return (x - self.left) / max(1, self.cells - 1)
+
+
+def canvas_of(chart: Sequence[Row], top: int, left: int = 0) -> Canvas | None:
+    """Where there is something to point at in a chart that was drawn; None without axes.
+
+    Args:
+        chart: its rows.
+        top: the row of the page that it begins with.
+        left: the cell of the page that it begins with.
+    """
+    for y in range(len(chart) - 1, 0, -1):
+        text = "".join(piece.text for piece in chart[y].line).rstrip()
+        axis = text.lstrip()
+        if axis[:1] == "└" or axis[:2] in ("+-", "++"):
+            start = len(text) - len(axis) + 1
+            return Canvas(top + 1, y - 1, left + start, len(text) - start)
+    return None

@@ -33,6 +33,9 @@ LABEL_CELLS = 10
 SMOOTHING = 0.9
 """Weight of the past in the smoothed curve: about ten records long."""
 
+WHEEL = 1.5
+"""How much shorter or longer the stretch of steps gets with each turn of the wheel."""
+
 
 class Zoom(Struct):
     """The stretch of steps that a chart shows; both ends are inside."""

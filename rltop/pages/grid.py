@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot
+from rltop.pages.axes import Canvas, canvas_of, step_at
+from rltop.pages.chart import LABEL_CELLS, WHEEL, PlotData, Zoom, build_plot
 from rltop.pages.compare import ComparedRun, compared_runs, overlays
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw, Say
+from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -80,6 +81,7 @@ class GridPage(Page):
         self._at = 0
         self._number = 0
         self._zoom: Zoom | None = None
+        self._canvases: list[tuple[Canvas, PlotData]] = []
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """A title, then the charts of this page."""
@@ -95,12 +97,18 @@ class GridPage(Page):
         shown = metrics[self._at : self._at + room]
         others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
         rows = [self._title(moment, others, len(shown), width)]
+        self._canvases = []
         cells, lines = width // shape.columns, (height - 1) // shape.rows
         for first in range(0, len(shown), shape.columns):
             charts = [
                 self._chart(one, moment, others, cells - 1, lines) for one in shown[first : first + shape.columns]
             ]
-            rows += _beside(charts, cells, width, moment.glyphs)
+            top = len(rows)
+            for number, (chart, plot) in enumerate(charts):
+                canvas = canvas_of(chart, top, number * cells)
+                if canvas is not None and plot is not None and not shown[first + number].stream:
+                    self._canvases.append((canvas, plot))
+            rows += _beside([chart for chart, _ in charts], cells, width, moment.glyphs)
         return fill(rows, height)
 
     def _lay_out(self, width: int, height: int) -> None:
@@ -124,14 +132,14 @@ class GridPage(Page):
 
     def _chart(
         self, one: Charted, moment: Moment, others: Sequence[ComparedRun], width: int, height: int
-    ) -> Sequence[Row]:
-        """A chart under its title and value."""
+    ) -> tuple[Sequence[Row], PlotData | None]:
+        """A chart under its title and value, and what it was drawn from."""
         part = moment.snapshot.within(one.stream)
         verdicts = part.verdicts.standing
         reading = read_signal(part, one.signal, 2, verdicts=verdicts, cadence=cadence_of(part.stream))
         title = _head(one, reading, width, moment.glyphs)
         if moment.draw_chart is None:
-            return [title]
+            return [title], None
         plot = build_plot(part, reading, verdicts, columns=max(8, width - LABEL_CELLS), zoom=self._zoom)
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
         if others and not one.stream:
@@ -140,7 +148,7 @@ class GridPage(Page):
             plot, width, height, moment.glyphs, unit=reading.unit, has_smooth=True, has_band=False, markers=()
         )
         # The legend would be the same for all of them: its row is the title's.
-        return [title, *chart[1:]]
+        return [title, *chart[1:]], plot
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Other charts, or more or fewer of them."""
@@ -169,6 +177,20 @@ class GridPage(Page):
                     return Say("the whole run is shown")
                 self._zoom = None
         return Redraw(from_top=key in ("charts-after", "charts-before"))
+
+    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
+        """Go to the step that was clicked; zoom all charts around the one under the pointer."""
+        for canvas, plot in self._canvases:
+            share = canvas.share(x, y)
+            if share is None:
+                continue
+            step = step_at(plot, share)
+            if not turn:
+                return ShowStep(step)
+            zoom = plot.zoom.scaled(WHEEL**-turn, plot.whole, step)
+            self._zoom = None if zoom.length >= plot.whole.length else zoom
+            return Redraw()
+        return None
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Show these steps in every chart."""

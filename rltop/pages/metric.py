@@ -13,13 +13,23 @@ from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
-from rltop.pages.axes import axes_logged, placed, places
+from rltop.pages.axes import Canvas, axes_logged, canvas_of, placed, places, step_at
 from rltop.pages.bands import band_around, families_of
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot, read_markers, value_range
+from rltop.pages.chart import (
+    LABEL_CELLS,
+    SMOOTHING,
+    WHEEL,
+    Axis,
+    PlotData,
+    Zoom,
+    build_plot,
+    read_markers,
+    value_range,
+)
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw, Say
+from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.signals import SignalReading, cadence_of, formula, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -309,6 +319,7 @@ class MetricPage(Page):
         self._smoothing = SMOOTHING
         self._locked: tuple[float, float] | None = None
         self._plot: PlotData | None = None
+        self._canvas: Canvas | None = None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say."""
@@ -322,6 +333,7 @@ class MetricPage(Page):
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
+        self._canvas = canvas_of(chart, 1)
         title = paint_metric_title(view, width, moment.glyphs)
         if self._plot is not None and (self._plot.axis is not Axis.STEP or self._plot.is_log_x):
             builder = RowBuilder(width, moment.glyphs).line(title.line)
@@ -421,6 +433,18 @@ class MetricPage(Page):
                 if not 0 <= at < len(_SMOOTHINGS):
                     return Say("that is the least smoothing" if at < 0 else "that is the most smoothing")
                 self._smoothing, self._has_smooth = _SMOOTHINGS[at], True
+        return Redraw()
+
+    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
+        """Go to the step that was clicked; zoom around the one under the pointer."""
+        share = None if self._canvas is None else self._canvas.share(x, y)
+        if share is None or self._plot is None:
+            return None
+        step = step_at(self._plot, share)
+        if not turn:
+            return ShowStep(step) if not self.stream else Say("the cursor counts the steps of the main stream")
+        whole = _whole_run(moment)
+        self._show((self._shown(moment) or whole).scaled(WHEEL**-turn, whole, step), whole)
         return Redraw()
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:

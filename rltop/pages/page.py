@@ -143,6 +143,18 @@ class Page(ABC):
         self.sorting = sorting
         return Redraw()
 
+    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
+        """A cell was clicked, or the wheel turned over it; None where the page has nothing to point at there.
+
+        Args:
+            x: cell from the left.
+            y: row from the first one of the page.
+            turn: 0 for a click, 1 for the wheel turned up, -1 for down.
+            moment: what is shown.
+        """
+        del x, y, turn, moment
+        return None
+
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Show a stretch of steps, both ends inside; None where the page has no chart.
 
