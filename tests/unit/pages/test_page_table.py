@@ -13,6 +13,7 @@ from rltop.pages.changes import ChangePage
 from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.directory import FIRST, OPENED, STANDING
+from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
 from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
@@ -27,8 +28,8 @@ from rltop.rows.rows import Target, TargetKind
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
-    ChangePage, ComparePage, CompletionPage, CompletionsPage, HelpPage, MeaningPage, MetricPage, RanksPage,
-    RolloutsPage, VerdictPage,
+    ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, MeaningPage, MetricPage,
+    RanksPage, RolloutsPage, VerdictPage,
 }  # fmt: skip
 
 
