@@ -156,7 +156,8 @@ class FirstUpdate(Detector):
         """The first two records, and both must show it."""
         if context.record > _FIRST_RECORDS:
             return None
-        if context.observation.step > _FIRST_RECORDS or context.observation.segment:
+        seen = context.observation
+        if seen.step > _FIRST_RECORDS or (seen.segment and not seen.other_run):
             return None
         reference = context.values.get("kl_ref")
         if (
@@ -348,9 +349,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("kl_ref", "kl_old"),
         detector=FirstUpdate,
-        condition="Both of the first two records of a run that starts at step 0 to 2: KL to the reference per token "
-        "above `reference`, or step KL above `step` (not in asynchronous training, nor of actions): INFO; the former "
-        "above `warn`: WARN (INFO under a generic name, which may be a sum).",
+        condition="Both of the first two records of a run that starts at step 0 to 2, be it the second of a file: "
+        "KL to the reference per token above `reference`, or step KL above `step` (not in asynchronous training, nor "
+        "of actions): INFO; the former above `warn`: WARN (INFO under a generic name, which may be a sum).",
         thresholds={"reference": 0.05, "step": 0.01, "warn": 2.0},
         n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
         applies=applicability.has_rollouts,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from observations import alarms, identity, judged, noisy, observation, play, series, step_up
 
-from rltop.model import Action, Algorithm, Level, Verdict, VerdictState
+from rltop.model import Action, Algorithm, EventState, Level, Verdict, VerdictState
 from rltop.rules.advice import review
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
@@ -360,6 +360,18 @@ def test_a_column_that_names_another_run_is_no_restart() -> None:
     assert said_of == ["another run begins at step 0: algo GRPO (was at 29)"]
     changing = [{"note": f"row {step}", "step": step % 30, "reward_mean": reward(step)} for step in range(60)]
     assert ["restarted" in one.message for one in judged(changing) if one.rule == "L6"] == [True]
+
+
+def test_m9_the_second_run_of_a_file_has_a_first_update_too() -> None:
+    rows = [
+        {"algo": name, "step": step, "reward_mean": noisy(0.5)(step), "kl": 3.6 + wave + step / 1e3}
+        for name, wave in (("PPO", 0.0), ("GRPO", 0.4))
+        for step in range(30)
+    ]
+    raised = [one.step for one in judged(rows) if one.rule == "M9" and one.state is EventState.FIRING]
+    assert raised == [1, 1]
+    resumed = [{key: value for key, value in row.items() if key != "algo"} for row in rows]
+    assert len([one for one in judged(resumed) if one.rule == "M9" and one.state is EventState.FIRING]) == 1
 
 
 def test_the_lowest_reward_is_no_level_to_come_back_to() -> None:
