@@ -145,6 +145,8 @@ async def test_the_mouse_selects_then_opens_and_the_wheel_scrolls() -> None:
 
 
 class _Wheel:
+    x = y = 1
+
     def stop(self) -> None: ...
 
 
