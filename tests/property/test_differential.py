@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,17 @@ def lives(draw):
     return found
 
 
+def reaches_back(found):
+    """Is there an evaluation of a step before the newest one of its time?"""
+    newest = -1
+    for line in b"\n".join(data for data, _ in found).split(b"\n"):
+        match = re.match(rb'{"step": (\d+), "(val-core)?', line)
+        if match and match[2] and int(match[1]) < newest:
+            return True
+        newest = int(match[1]) if match else newest
+    return False
+
+
 def followed(found, seed, options, *, is_looked_at=False):
     session = Session([Found("m.jsonl", name_of("m.jsonl"))], lambda *_: LivesFeed(found, seed), FakeClock(), options)
     run = session.runs[0]
@@ -262,5 +274,8 @@ def test_any_lives_of_a_file_are_the_same_run_however_they_arrive(found, seed, m
     options = IngestOptions(has_preview=False, store=StoreOptions(memory_bytes, head_rows=8))
     expected = followed(found, None, options)
     assert followed(found, seed, options, is_looked_at=True) == expected
+    if memory_bytes < 20_000 and reaches_back(found):
+        # What comes late for a step that memory has downsampled already is not judged, see docs/limits.md.
+        return
     roomy = followed(found, None, IngestOptions(has_preview=False))
     assert [roomy[name] for name in ("events", "records")] == [expected[name] for name in ("events", "records")]
