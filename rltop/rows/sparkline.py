@@ -476,5 +476,7 @@ def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None
         elif ceiling <= 0:
             out.append(signs[0])
         else:
-            out.append(signs[min(len(signs) - 1, max(0, int(value / ceiling * len(signs) - 0.5)))])
+            # What lies far above the ceiling is a full block, however far: the quotient may be infinite.
+            share = min(1.0, max(0.0, value / ceiling))
+            out.append(signs[min(len(signs) - 1, max(0, int(share * len(signs) - 0.5)))])
     return "".join(out)

@@ -135,3 +135,4 @@ def test_block_bars_stand_on_zero() -> None:
     assert block_bars([0.0, 4.0, 8.0, NAN], UNICODE) == "▁▄█ "
     assert block_bars([], UNICODE) == ""
     assert block_bars([0.0, 0.0], ASCII) == "__"
+    assert block_bars([1e308, 1.0], UNICODE, top=5e-324) == "██"
