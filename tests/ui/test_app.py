@@ -43,6 +43,8 @@ def rows(count: int, start: int = 1, **more: float) -> list[dict[str, object]]:
 async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=size) as pilot:
+        # The first picture stands before the screen knows that it is low.
+        await pilot.pause()
         for keys in ((), ("t",), ("m",), ("escape", "a"), ("escape", "question_mark")):
             await press(pilot, *keys)
             assert isinstance(app.screen, PageScreen)
