@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rltop.model import Counts, Record, TimedSpan
 
@@ -133,3 +133,52 @@ class SpanSource(Protocol):
     def take_spans(self) -> list[TimedSpan]:
         """What has been read of them since the last call, step by step."""
         ...
+
+
+class Framer(Protocol):
+    """Cuts the bytes of a file into the records that its format frames."""
+
+    stopped: str
+    """Why the rest of the file cannot be read; empty while all is well."""
+
+    bad_bytes: int
+    """Bytes that belong to no record."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a record, or of a region of zeros, whose rest has not come."""
+        ...
+
+    @property
+    def resume_offset(self) -> int:
+        """From here on bytes may be given again, where they were zeros or torn before."""
+        ...
+
+
+F = TypeVar("F", bound=Framer)
+
+
+class FramedDecoder(Generic[F]):
+    """What a decoder of framed records knows by its framer."""
+
+    _framer: F
+
+    @property
+    def stopped(self) -> str:
+        """Why the rest of the file cannot be read; empty while all is well."""
+        return self._framer.stopped
+
+    @property
+    def bad_bytes(self) -> int:
+        """Bytes that belong to no record."""
+        return self._framer.bad_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a record, or of a region of zeros, whose rest has not come."""
+        return self._framer.held_bytes
+
+    @property
+    def resume_offset(self) -> int:
+        """From here on bytes may be given again, where they were zeros or torn before."""
+        return self._framer.resume_offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import FIXED64, SPAN, VARINT, MalformedMessageError, fields, signed
 from rltop.formats.rows import MAX_STEP, Gatherer, RecordBuilder, clipped_key
 from rltop.formats.wandb.framing import BlockLogFramer
@@ -29,7 +29,7 @@ _LONGEST_ERROR = 200
 _DOUBLE = struct.Struct("<d")
 
 
-class SwanLabDecoder:
+class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
     """Values of a `.swanlab` file as rows, with samples of the machine and the end of the run.
 
     Attributes:
@@ -62,26 +62,6 @@ class SwanLabDecoder:
     def failure(self) -> str:
         """How the run ended, if not well: the last line of its error."""
         return self._error if self._error and self._state in _FAILURES else _FAILURES.get(self._state, "")
-
-    @property
-    def stopped(self) -> str:
-        """Why the file cannot be read; empty while all is well."""
-        return self._framer.stopped
-
-    @property
-    def bad_bytes(self) -> int:
-        """Bytes that belong to no record."""
-        return self._framer.bad_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a record whose rest has not come."""
-        return self._framer.held_bytes
-
-    @property
-    def resume_offset(self) -> int:
-        """From here on bytes may be given again, where they were zeros or torn before."""
-        return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every record that `data` completes; rows whose step is over are given out.

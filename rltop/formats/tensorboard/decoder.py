@@ -16,7 +16,7 @@ import struct
 from itertools import chain
 from typing import NamedTuple
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import (
     FIXED32,
     FIXED64,
@@ -49,7 +49,7 @@ class _Event(NamedTuple):
     summary: tuple[int, int] | None
 
 
-class TensorBoardDecoder:
+class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
     """Scalars of an event file as rows, one per step.
 
     Simple values and tensors of one number are values; histograms, pictures, sound,
@@ -80,26 +80,6 @@ class TensorBoardDecoder:
         self._time_s: float | None = None
         self._position = FilePosition(0, 0)
         self._generation = 0
-
-    @property
-    def stopped(self) -> str:
-        """Why the rest of the file cannot be read; empty while all is well."""
-        return self._framer.stopped
-
-    @property
-    def bad_bytes(self) -> int:
-        """Bytes that belong to no record."""
-        return self._framer.bad_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a record, or of a region of zeros, whose rest has not come."""
-        return self._framer.held_bytes
-
-    @property
-    def resume_offset(self) -> int:
-        """From here on bytes may be given again, where they were zeros or torn before."""
-        return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every event that `data` completes; rows whose step is over are given out."""

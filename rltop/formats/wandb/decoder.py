@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
 from rltop.formats.rows import (
     ROWS_AT_ZERO,
@@ -130,7 +130,7 @@ class _Row(NamedTuple):
     position: FilePosition
 
 
-class WandbDecoder:
+class WandbDecoder(FramedDecoder[BlockLogFramer]):
     """History of a `.wandb` file as rows, with system samples and the end of the run.
 
     The step is the trainer's own where a row holds one under a known key; a row
@@ -186,26 +186,6 @@ class WandbDecoder:
         if self._last_error:
             return f"{self._last_error} (exit code {self.exit_code})"
         return f"the process ended with exit code {self.exit_code}"
-
-    @property
-    def stopped(self) -> str:
-        """Why the file cannot be read; empty while all is well."""
-        return self._framer.stopped
-
-    @property
-    def bad_bytes(self) -> int:
-        """Bytes that belong to no record."""
-        return self._framer.bad_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a record whose rest has not come."""
-        return self._framer.held_bytes
-
-    @property
-    def resume_offset(self) -> int:
-        """From here on bytes may be given again, where they were zeros or torn before."""
-        return self._framer.resume_offset
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every record that `data` completes."""
