@@ -95,11 +95,16 @@ class Advice(NamedTuple):
     checkpoint: int | None = None
 
     @property
+    def words(self) -> str:
+        """What to do, without the reason: `go back to checkpoint 120`."""
+        if self.action is Action.GO_BACK and self.checkpoint is not None:
+            return f"{self.action.value} to checkpoint {self.checkpoint:,}"
+        return self.action.value
+
+    @property
     def text(self) -> str:
         """The advice as one sentence."""
-        if self.action is Action.GO_BACK and self.checkpoint is not None:
-            return f"go back to checkpoint {self.checkpoint:,}: {self.reason}"
-        return f"{self.action.value}: {self.reason}"
+        return f"{self.words}: {self.reason}"
 
 
 POISON_FAMILY = "nonfinite"

@@ -14,13 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
-from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict
+from rltop.model import Action, Counts, Event, Label, Level, RunState, SpanKind, Verdict
 from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.bands import text_around
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
-from rltop.pages.past_alerts import action_words, alert_target, first_mover_words, worse_before, worst_words
+from rltop.pages.past_alerts import alert_target, first_mover_words, worse_before, worst_words
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
@@ -150,7 +150,8 @@ def build_sentence(
             worst.headline.rstrip("."),
             _value_then(snapshot, worst),
             first_mover_words(worst),
-            "" if worst.advice is None else action_words(worst.advice),
+            # That a run which is over wants reviewing says nothing without the reason.
+            "" if worst.advice is None or worst.advice.action is Action.REVIEW else worst.advice.words,
         ]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
         is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)

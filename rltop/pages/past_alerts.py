@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.model import Action, Advice, Level, Verdict
+from rltop.model import Level, Verdict
 from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.worst import Alert, History
@@ -98,13 +98,6 @@ def worst_words(history: History, level: Level) -> str:
     if found.is_earlier:
         return f"earlier attempt: {alert_name(found)} @{units.step(found.since_step)}{muted}"
     return f"worst so far: {alert_words(found)}{muted}"
-
-
-def action_words(advice: Advice) -> str:
-    """What to do, without the reason: `go back to checkpoint 120`."""
-    if advice.action is not Action.GO_BACK or advice.checkpoint is None:
-        return advice.action.value
-    return f"{advice.action.value} to checkpoint {units.step(advice.checkpoint)}"
 
 
 def first_mover(verdict: Verdict) -> str:

@@ -437,7 +437,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     shorten = clip if entry.state is RunState.DIED else clip_middle
     text = shorten(now, max(0, cells - len(more) - cell_width(past))) if now else ""
     role = "text" if entry.worst is None else alert_role(entry.worst)
-    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip(past, cells), role)
+    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip_middle(past, cells), role)
 
 
 class RunsPage(ListPage):

@@ -196,5 +196,7 @@ def test_a_narrow_list_says_what_was_an_alert_before_what_is_none():
     assert "plateau · was COLLAPSE @122" in row_of(plateau)
     narrow = row_of(plateau, 76)
     assert "was COLLAPSE" in narrow and "plateau" not in narrow
+    # However narrow: the step is whole.
+    assert "@122" in row_of(plateau, 60)
     firing = replace(entry("run", Level.WARN, verdict="truncation"), worst=past())
     assert "truncation" in row_of(firing, 76)
