@@ -27,17 +27,17 @@ class TextPlace(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """One answer to a prompt, without its text.
+    """One completion of a prompt, without its text.
 
     Attributes:
-        group: what the answers to one prompt share.
-        number: which answer of its group it is, as the dump says; empty where it does not.
+        group: what the completions of one prompt share.
+        number: which completion of its group it is, as the dump says; empty where it does not.
         reward: None where there is none, or it is no finite number.
         tokens: length in tokens, over all turns; None where the dump does not say.
         characters: length of the text, over all turns; None where the dump holds no text that can be read.
         advantage: as used in the update.
         stop: why it ended, in the dump's own word.
-        is_truncated: it was cut off at a limit; None where nothing tells.
+        is_truncated: it was truncated at the length limit; None where nothing tells.
         turns: generations that it is made of.
         tool_calls: made in it.
         off_policy_steps: how many updates the policy was ahead of the one that wrote it.

@@ -110,7 +110,7 @@ class Traits(NamedTuple):
 
     Attributes:
         has_critic: a value function is trained.
-        is_group_relative: advantages come from the other answers to the prompt.
+        is_group_relative: advantages come from the other completions of the prompt.
         has_reference: KL to a reference policy is part of the objective.
         is_single_update: one optimiser update per rollout: ratio is 1, clip is 0.
         is_preference: DPO, KTO or reward model: no rollouts.

@@ -56,7 +56,7 @@ _REASONS: Mapping[str, _Reasons] = MappingProxyType(
         "advantage": _Reasons("such advantages make the update arbitrary", "stop if the gradient follows", False),
         "length": _Reasons("completions of this length no longer solve the task", "stop if reward or evaluation falls"),
         "truncation": _Reasons(
-            "completions that are cut off are scored unfinished", "raise the length limit if it goes on", False
+            "truncated completions are scored unfinished", "raise the length limit if it goes on", False
         ),
         "agentic": _Reasons(
             "failing rollouts or tools are learned as failures of the policy", "check tools and environment", False
@@ -92,7 +92,7 @@ _BY_RULE: Mapping[str, _Reasons] = MappingProxyType(
     }
 )
 """Nothing has been harmed here, so that no checkpoint is better."""
-_CUT = "completions have been cut off from the first record on: raise the length limit, or check EOS and stop tokens"
+_CUT = "completions have been truncated from the first record on: raise the length limit, or check EOS and stop tokens"
 _FROM_START = _Reasons(_CUT, _CUT, False)
 _FIRST_RECORDS = 2
 _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})

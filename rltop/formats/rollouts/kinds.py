@@ -80,7 +80,7 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
 
 
 def holds_answers(path: Path) -> bool:
-    """Does a file that nobody named hold answers, step by step? Of lines the first is asked, other kinds tell later."""
+    """Does a file that nobody named hold completions, step by step? Of lines the first is asked; others tell later."""
     if path.suffix not in _LINES:
         return True
     try:

@@ -93,7 +93,7 @@ def text_of(value: object) -> str:
 
 
 def texts_of(row: Row) -> tuple[str, str]:
-    """The prompt and the answer of a row, whole."""
+    """The prompt and the completion of a row, whole."""
     completion = _first(row, TEXT)
     if completion is None:
         completion = row.get("messages")
@@ -184,7 +184,7 @@ def _group_of(row: Row, prompt: str) -> tuple[str, str]:
 
 
 def by_prompt(prompt: str) -> str:
-    """A short name for the answers to one prompt, where the dump gives them none: a digest of its text."""
+    """A short name for the completions of one prompt, where the dump gives them none: a digest of its text."""
     if not prompt:
         return ""
     return "#" + hashlib.blake2s(prompt.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
@@ -195,7 +195,7 @@ def _name(value: object) -> str:
 
 
 def _trinity(row: Row, eid: Row, place: TextPlace) -> PlacedRow:
-    """Trinity: (batch, task) is the group, run the answer, and every step of a run a row of its own."""
+    """Trinity: (batch, task) is the group, run the completion, and every step of a run a row of its own."""
     texts = texts_of(row)
     group = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}"
     completion = _completion(row, texts, group, _name(eid.get("run")), place)
@@ -247,7 +247,7 @@ def _is_truncated(row: Row, stop: str) -> bool | None:
 
 
 def has_answer(row: Row) -> bool:
-    """Does a row look like an answer to a prompt: is there a text, or a group with a length or a reward?"""
+    """Does a row look like a completion of a prompt: is there a text, or a group with a length or a reward?"""
     if isinstance(row.get("eid"), Mapping) or _first(row, TEXT) is not None:
         return True
     return _first(row, GROUP) is not None and (_first(row, TOKENS) is not None or _first(row, REWARD) is not None)

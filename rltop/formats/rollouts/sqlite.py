@@ -213,7 +213,7 @@ def _holds_experiences(table: Table) -> bool:
 
 
 def _texts(row: TableRow) -> tuple[str, str, dict[str, str | int]]:
-    """Prompt and answer of an experience, and what else its pickle tells."""
+    """Prompt and completion of an experience, and what else its pickle tells."""
     blob = row.value("experience_bytes", MAX_BLOB_BYTES)
     known = look_inside(blob) if isinstance(blob, bytes) else {}
     prompt = text_of(row.value("prompt")) or str(known.get("prompt_text", ""))

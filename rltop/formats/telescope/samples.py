@@ -53,7 +53,7 @@ def mean_over_groups(values: Iterable[float | None]) -> float | None:
 
 
 def of_groups(groups: Mapping[object, Sequence[float]]) -> dict[str, float]:
-    """The three readings of how uneven the answers of a group are, averaged over the groups of a step."""
+    """The three readings of how uneven the completions of a group are, averaged over the groups of a step."""
     lengths = list(groups.values())
     found = {
         "group_length_cv_mean": mean_over_groups(map(variation, lengths)),

@@ -314,7 +314,7 @@ def test_what_was_cut_off_from_the_first_record_needs_a_limit_and_no_checkpoint(
         assert "raise the length limit" in advice_of(engine, rule)
         after = review(the(engine, rule)).advice
         assert after is not None
-        assert after.text.startswith("review: completions have been cut off")
+        assert after.text.startswith("review: completions have been truncated")
         assert the(engine, rule).since_record == 1
 
 
