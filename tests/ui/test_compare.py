@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, write_rows
+from screens import app_over, page_text, press, screen_of, session_over, write_rows
 
-from rltop.pages.compare import ComparePage, compared_metrics, compared_runs
+from rltop.pages.compare import ComparePage, compare, compared_metrics, compared_runs
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
 from rltop.pages.runs import RunsPage
+from rltop.run.snapshot import Snapshot
 
 SIZE = (140, 44)
 
@@ -147,3 +148,16 @@ async def test_metrics_are_matched_by_meaning_and_runs_keep_their_signs(runs: li
         board = screen_of(app).board
         assert not any(line.endswith("…") for line in page_text(app).splitlines() if "reward" in line)
         assert board.size.width == SIZE[0]
+
+
+def test_where_long_runs_part_is_found_among_a_part_of_their_records(tmp_path: Path) -> None:
+    long = [
+        write_run(tmp_path, name, seed, part_at=at, length=6000) for name, seed, at in (("a", 1, 0), ("b", 2, 3000))
+    ]
+    session = session_over(*long)
+    session.drain()
+    ours, theirs = sorted((Snapshot(run) for run in session.runs), key=lambda one: one.name.raw, reverse=True)
+    found = compare(ours, theirs, [("grad_norm", ""), ("reward_mean", "")])
+    assert 2_000 <= found.common <= 4_000
+    (parted,) = found.parted
+    assert abs(parted.step - 3000) <= 60
