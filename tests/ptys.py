@@ -161,7 +161,9 @@ class Terminal:
     def wait(self, timeout_s: float = 15.0) -> int:
         """Read until the program has ended; its exit code, negative for a signal."""
         self.until(lambda: self.process.poll() is not None, timeout_s, "the end of the program")
-        self.read()
+        # The kernel hands on what was written last behind the writer's back, perhaps after its end.
+        while select.select([self.master], [], [], 0.05)[0] and self.read():
+            pass
         return self.process.returncode
 
     @property
@@ -192,7 +194,7 @@ class Terminal:
     def assert_untouched(self) -> None:
         """Settings and modes are what they were before the program ran."""
         assert self.settings == self.before
-        assert self.modes == {}
+        assert self.modes == {}, self.modes
 
     def close(self) -> None:
         """End the program if it is still there, and give the terminal back."""

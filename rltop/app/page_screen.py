@@ -144,6 +144,8 @@ class PageScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The filter where there is one, the rows over everything that is left, status line and footer."""
         palette = self._host.palette
+        # Textual finds out after the first layout, which would show a page of two rows less for a moment.
+        self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
             filter_input.display = False
