@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Curve, Marker, PlotData, add_rail, paint_marker_legend
+from rltop.pages.chart import LABEL_CELLS, Curve, PlotData
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
+from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import ROLES, Line, Piece, Row

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Label, Signal, Verdict
-from rltop.pages.chart import Marker, read_markers
+from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import catalogue_title
 from rltop.pages.signals import cadence_of, generic_signal, signal_of, whole_of
 from rltop.rows.cells import RowBuilder

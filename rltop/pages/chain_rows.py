@@ -13,7 +13,7 @@ from rltop import units
 from rltop.model import Label
 from rltop.pages.chain import LEAST_CELLS, MOST_CELLS, ChainLink, ChainView, Frame, aligned_line, axis_line
 from rltop.pages.changes import sigma_text
-from rltop.pages.chart import add_rail, paint_marker_legend
+from rltop.pages.markers import add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind

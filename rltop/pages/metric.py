@@ -23,10 +23,10 @@ from rltop.pages.chart import (
     PlotData,
     Zoom,
     build_plot,
-    read_markers,
     value_range,
 )
 from rltop.pages.key_metrics import change_text, value_text
+from rltop.pages.markers import read_markers
 from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep

@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeVar
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
 from rltop.pages.chain_rows import chain_table
-from rltop.pages.chart import Marker, PlotData, read_markers
+from rltop.pages.chart import PlotData
 from rltop.pages.events import event_table
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
+from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import OverviewView, build_overview
 from rltop.pages.past_alerts import alert_words

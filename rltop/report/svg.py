@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label, Unit
-from rltop.pages.chart import Curve, Marker, PlotData, Zoom, add_rail, paint_marker_legend
+from rltop.pages.chart import Curve, PlotData, Zoom
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
+from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.pages.stages import STRIP_STEPS, Stage, StripStep, TimingView, share_text
 from rltop.report.run_report import Figure
 from rltop.report.stylesheet import SERIES

@@ -8,7 +8,7 @@ import pytest
 
 from rltop.model import Event, EventState, Level
 from rltop.pages.chain import frame_around
-from rltop.pages.chart import Marker, MarkerKind, add_rail, paint_marker_legend, read_markers
+from rltop.pages.markers import Marker, MarkerKind, add_rail, paint_marker_legend, read_markers
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.widths import cell_width

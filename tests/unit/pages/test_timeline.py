@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import Event, EventState, Label, Level
-from rltop.pages.chart import read_markers
 from rltop.pages.events import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
+from rltop.pages.markers import read_markers
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
