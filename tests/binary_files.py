@@ -57,6 +57,10 @@ def stats(**samples: float) -> bytes:
     return integer(1, 1) + span(7, stamp + b"".join(span(3, item(key, n)) for key, n in samples.items()))
 
 
+def alert(title: str, text: str, level: str) -> bytes:
+    return integer(1, 3) + span(10, span(1, title.encode()) + span(2, text.encode()) + span(3, level.encode()))
+
+
 def exit_record(code: int) -> bytes:
     return integer(1, 9) + span(18, integer(1, code) if code else b"")
 

@@ -25,6 +25,7 @@ Step = int | tuple[int, int]
 
 MAX_DEPTH = 8
 MAX_KEY_CHARS = 512
+_ALERT_WORDS = 200
 _MAX_NUMBER_CHARS = 40
 _LONG_NUMBER = re.compile(r"[-+]?[0-9.]{30}[0-9.]*(?:[eE][-+]?[0-9]{1,4})?$")
 """Digits without end are a number all the same."""
@@ -61,6 +62,18 @@ def number_of(value: object) -> float | NonFinite | None:
 def clipped_key(key: str) -> str:
     """The key, cut where no trainer's key is that long."""
     return key if len(key) <= MAX_KEY_CHARS else key[:MAX_KEY_CHARS] + "…"
+
+
+def alert_line(level: str, title: str, text: str) -> str:
+    """An alert of a training script in one line, cut where it is long.
+
+    Args:
+        level: as the tracker calls it.
+        title: what it is about.
+        text: the rest; may be empty.
+    """
+    words = " ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":")
+    return words if len(words) <= MAX_KEY_CHARS else words[:MAX_KEY_CHARS] + "…"
 
 
 def _number_in(text: str) -> float | NonFinite | None:

@@ -16,7 +16,17 @@ import orjson
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import Gatherer, RecordBuilder, Row, clipped_key, number_of, step_of, time_of, total_of
+from rltop.formats.rows import (
+    Gatherer,
+    RecordBuilder,
+    Row,
+    alert_line,
+    clipped_key,
+    number_of,
+    step_of,
+    time_of,
+    total_of,
+)
 from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
@@ -47,12 +57,14 @@ class _Held(NamedTuple):
     number: int | None
     time_s: float | None
     position: FilePosition
+    said: tuple[str, ...] = ()
 
 
 class _Alert(NamedTuple):
     """An alert whose step has not been written yet: Trackio may write it before the row it was raised at."""
 
     level: str
+    said: str
     number: int
     time_s: float | None
     position: FilePosition
@@ -231,43 +243,52 @@ class TableDecoder:
         if step is None:
             self.counts.no_step_lines += 1
             return
-        cells = row.cells
+        cells, said = row.cells, row.said
         self._last_step = step
         if row.number is not None:
             self._last_number = max(self._last_number, row.number)
             if self._alerts:
-                self._add_alerts(cells, row.number)
+                said = self._add_alerts(cells, row.number)
         total = total or total_of(cells) or self._run.total_steps
-        self._keep(self._builder.of_cells(step, row.time_s, cells, row.position, total), records)
+        record = self._builder.of_cells(step, row.time_s, cells, row.position, total)
+        self._keep(record._replace(said=said) if said else record, records)
 
     def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         """An alert that the training script raised: counted in the row of its step, or the newest one."""
         level = values.get("level", b"warn").decode("utf-8", "replace")
         number = _whole(values.get("step"))
+        title, text = (values.get(name, b"").decode("utf-8", "replace") for name in ("title", "text"))
         alert = _Alert(
-            level, self._last_number if number is None else number, _seconds(values.get("timestamp")), position
+            level,
+            alert_line(level, title, text),
+            max(0, self._last_number) if number is None else number,
+            _seconds(values.get("timestamp")),
+            position,
         )
         if self._last_step is None or alert.number > self._last_number:
             self._alerts.append(alert)
         else:
-            self._give_out(_Held({ALERTS + level: 1.0}, None, alert.time_s, position), self._last_step, records)
+            self._give_out_alert(alert, self._last_step, records)
 
-    def _add_alerts(self, cells: Row, number: int) -> None:
-        """Count the alerts of a row whose number is `number`, the tracker's."""
+    def _give_out_alert(self, alert: _Alert, step: int, records: list[Record]) -> None:
+        cells: Row = {ALERTS + alert.level: 1.0}
+        self._give_out(_Held(cells, None, alert.time_s, alert.position, (alert.said,)), step, records)
+
+    def _add_alerts(self, cells: Row, number: int) -> tuple[str, ...]:
+        """Count the alerts of a row whose number is `number`, the tracker's; what they say."""
         due = [alert for alert in self._alerts if alert.number <= number]
         for alert in due:
             count = cells.get(ALERTS + alert.level, 0.0)
             cells[ALERTS + alert.level] = count + 1.0 if isinstance(count, float) else 1.0
         if due:
             self._alerts = [alert for alert in self._alerts if alert.number > number]
+        return tuple(alert.said for alert in due)
 
     def _give_out_alerts(self, records: list[Record]) -> None:
         """Alerts behind the last row."""
         alerts, self._alerts = self._alerts, []
         for alert in alerts:
-            step = alert.number if self._last_step is None else self._last_step
-            cells: Row = {ALERTS + alert.level: 1.0}
-            self._give_out(_Held(cells, None, alert.time_s, alert.position), step, records)
+            self._give_out_alert(alert, alert.number if self._last_step is None else self._last_step, records)
 
     def _sample(self, values: Values) -> None:
         """Samples of the machine, kept until a row comes."""

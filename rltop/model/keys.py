@@ -117,6 +117,7 @@ _BOOKKEEPING = re.compile(
     | wandb_step $
     | (?: step | _step | _runtime | _timestamp | total_steps | max_steps | current_steps | percentage | progress
         | global_step/max_steps | elapsed_time | remaining_time | rollout/step | eval/step ) $
+    | alerts/ [^/]* $
     | fully_async/count/current_param_version $
     """,
     re.VERBOSE,

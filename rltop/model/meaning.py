@@ -148,6 +148,7 @@ class Observation(NamedTuple):
         loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
         other_run: what names the run of this segment, where a column says that it is another one than before.
         guessed: canonical name → value, for keys that may be that metric by their names.
+        said: alerts that the training script raised through its tracker, one line each.
     """
 
     record: int
@@ -163,6 +164,7 @@ class Observation(NamedTuple):
     loss_like: Mapping[str, float] = MappingProxyType({})
     other_run: str = ""
     guessed: Mapping[str, float] = MappingProxyType({})
+    said: tuple[str, ...] = ()
 
 
 class SpanKind(enum.StrEnum):

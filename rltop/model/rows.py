@@ -111,6 +111,7 @@ class Record(NamedTuple):
         position: where the row stood.
         total_steps: how many steps the run wants to make, where the row says so.
         other_run: key and text by which a row that goes back names another run than those before; else empty.
+        said: alerts that the training script raised through its tracker, one line each, as `Label.raw` is: unescaped.
     """
 
     step: int
@@ -121,6 +122,7 @@ class Record(NamedTuple):
     position: FilePosition
     total_steps: int | None = None
     other_run: str = ""
+    said: tuple[str, ...] = ()
 
 
 RECENT_LINES = 100

@@ -86,14 +86,14 @@ class Selection:
 
 
 class _Announcer:
-    """Says once which profiles' thresholds apply, and which guesses were given up: neither changes silently."""
+    """Says once which profiles' thresholds apply, which guesses were given up, and what the training script says."""
 
     def __init__(self) -> None:
-        self.has_told, self._dropped = False, 0
+        self.has_told, self._dropped, self._repeated = False, 0, 0
 
-    def is_due(self, rules: Selection) -> bool:
+    def is_due(self, observation: Observation, rules: Selection) -> bool:
         """Is there something that has not been told?"""
-        return not self.has_told or len(rules.identity.refused) > self._dropped
+        return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
 
     def tell(self, observation: Observation, rules: Selection) -> list[Event]:
         """The facts that have not been told.
@@ -109,13 +109,18 @@ class _Announcer:
         if rules.is_enabled(facts.IMPOSSIBLE):
             sentences = (facts.not_that(one.key, one.metric, one.value) for one in refused[self._dropped :])
             told += [_fact(observation, facts.IMPOSSIBLE, sentence) for sentence in sentences]
+        if observation.said and rules.is_enabled(facts.SAID):
+            left = int(rules.thresholds(facts.SAID)["most"]) - self._repeated
+            said = observation.said[: max(0, left)]
+            self._repeated += len(said)
+            told += [_fact(observation, facts.SAID, facts.said(text)) for text in said]
         self.has_told, self._dropped = True, len(refused)
         return told
 
     def clone(self) -> _Announcer:
-        """One that has told the profiles, and the guesses that this one has."""
+        """One that has told the profiles, and the rest that this one has."""
         twin = _Announcer()
-        twin.has_told, twin._dropped = True, self._dropped
+        twin.has_told, twin._dropped, twin._repeated = True, self._dropped, self._repeated
         return twin
 
 
@@ -218,7 +223,7 @@ class Engine:
         return happened
 
     def _told(self, observation: Observation) -> list[Event]:
-        told = self._announcer.tell(observation, self.rules) if self._announcer.is_due(self.rules) else []
+        told = self._announcer.tell(observation, self.rules) if self._announcer.is_due(observation, self.rules) else []
         self.events += told
         return told
 

@@ -16,6 +16,7 @@ from rltop.stats.persistence import NOfMCounter
 from rltop.units import duration, measure, number
 
 IMPOSSIBLE = "F6"
+SAID = "F7"
 _STRIDE = 16
 _WORDS = {
     "response_len_mean": "completion length",
@@ -158,6 +159,15 @@ def not_that(key: str, metric: str, value: float) -> str:
     return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"
 
 
+def said(alert: str) -> str:
+    """An alert that is not this program's.
+
+    Args:
+        alert: its level, title and text in one line, as the training script wrote them.
+    """
+    return f"script alert, {Label.of(alert).display}"
+
+
 RULES = (
     RuleSpec(
         id="F1",
@@ -238,5 +248,22 @@ RULES = (
         why="What looks like a share and is none would be drawn to a wrong scale and judged by wrong thresholds.",
         causes=("a name that means something else here", "a percentage under the name of a share"),
         sources="the bounds of the catalogue, which hold by definition.",
+    ),
+    RuleSpec(
+        id=SAID,
+        title="alert of the script",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=(),
+        detector=None,
+        condition="The training script raised an alert of its own through its tracker (`trackio.alert`, `run.alert` of "
+        "W&B): repeated as it was written, the first `most` of a run. How many there were of each level is the "
+        "metric `alerts/<level>`.",
+        thresholds={"most": 200},
+        is_fact=True,
+        why="Whoever wrote the script knows what it watches for; no rule judges it.",
+        causes=("a condition in the training script",),
+        next=("reward_mean", "loss", "grad_norm"),
+        sources="the tracker's own rows.",
     ),
 )

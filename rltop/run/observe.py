@@ -222,6 +222,7 @@ class Observer:
             loss_like=_Asked(self._loss_like, cells) if only is None else {},
             other_run=self._stream.other_runs.get(row.segment, ""),
             guessed=self._guessed.read(cells) if only is None else {},
+            said=row.said,
         )
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:

@@ -21,6 +21,7 @@ from rltop.store.segment import Segment
 from rltop.store.series import Mark, MarkRegister, StoreOptions
 
 _RECALLED_KEPT = 64
+_SAID_KEPT = 256
 _SEGMENTS_KEPT = 64
 """Segments kept apart; the oldest ones are joined: two writers in one file make a restart of every row."""
 
@@ -32,11 +33,13 @@ class ClosedRow(NamedTuple):
         segment: number of the segment, from 0.
         step: the trainer's step.
         columns: for a late row, the columns that came late; else None (all).
+        said: alerts of the training script that came with it.
     """
 
     segment: int
     step: int
     columns: tuple[int, ...] | None = None
+    said: tuple[str, ...] = ()
 
 
 class RawRow(NamedTuple):
@@ -72,10 +75,9 @@ class Stream(StreamQueries):
         self.options = options or StoreOptions()
         self.segments: list[Segment] = []
         self.other_runs: dict[int, str] = {}
-        self.version = self.rows = 0
+        self.version = self.rows = self.overwritten_rows = 0
         self.last_time_s: float | None = None
         self.total_steps: int | None = None
-        self.overwritten_rows = 0
         self.counts = Counts()
         self.closed: deque[ClosedRow] = deque()
         self._space = Columns(self.options.max_keys, self.counts)
@@ -84,11 +86,11 @@ class Stream(StreamQueries):
         self._marks = MarkRegister(self.counts)
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
-        self._must_restart = False
+        self._must_restart = self._is_open = False
         self._crossing = Crossing()
         self._rows_at_return = 0
         self._open_step: int | None = None
-        self._is_open = False
+        self._open_said: tuple[str, ...] = ()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Stream(StreamQueries):
         elif record.step == last:
             self.overwritten_rows += _is_overwriting(segment, record, layout)
             self._merge(segment, record, layout, is_late=False)
+            self._open_said = (*self._open_said, *record.said)[:_SAID_KEPT]
         else:
             self._go_back(segment, record, layout)
 
@@ -125,7 +128,7 @@ class Stream(StreamQueries):
     def finish(self) -> None:
         """Close the open step: nothing more will come of it."""
         if self._is_open and self._open_step is not None:
-            self.closed.append(ClosedRow(self.segments[-1].number, self._open_step))
+            self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said))
             self._is_open = False
 
     def _start_segment(self) -> None:
@@ -165,7 +168,7 @@ class Stream(StreamQueries):
         cells = layout.arrange(record.values, block.width)
         block.append(record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
-        self._open_step, self._is_open = record.step, True
+        self._open_step, self._is_open, self._open_said = record.step, True, record.said
         self._note_cells(block, record, layout)
         if len(block) == 1:
             self._keep_budget()
@@ -251,7 +254,7 @@ class Stream(StreamQueries):
             block.times[row] = record.time_s
         self._note_cells(block, record, layout)
         if is_late:
-            self._close_late(segment, record.step, layout)
+            self._close_late(segment, record, layout)
 
     def _insert_late(self, segment: Segment, record: Record, layout: Layout) -> None:
         first_raw = segment.first_raw_step
@@ -264,14 +267,14 @@ class Stream(StreamQueries):
         self.rows += layout.is_training
         if record.marks:
             self._note_cells(block, record, layout)
-        self._close_late(segment, record.step, layout)
+        self._close_late(segment, record, layout)
 
-    def _close_late(self, segment: Segment, step: int, layout: Layout) -> None:
+    def _close_late(self, segment: Segment, record: Record, layout: Layout) -> None:
         self.counts.late_rows += 1
-        self._recalled.pop(step, None)
+        self._recalled.pop(record.step, None)
         # A queued row is evaluated with the values that came late.
-        if ClosedRow(segment.number, step) not in self.closed:
-            self.closed.append(ClosedRow(segment.number, step, layout.columns))
+        if record.said or all(row[:3] != (segment.number, record.step, None) for row in self.closed):
+            self.closed.append(ClosedRow(segment.number, record.step, layout.columns, record.said))
 
     # -- for the rules and the reader of the file --------------------------------------------------------------
 
@@ -304,7 +307,7 @@ class Stream(StreamQueries):
         """The newest row, which may still change."""
         if not self._is_open or self._open_step is None:
             return None
-        return ClosedRow(self.segments[-1].number, self._open_step)
+        return ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said)
 
 
 def _is_overwriting(segment: Segment, record: Record, layout: Layout) -> bool:

@@ -20,6 +20,7 @@ from rltop.formats.rows import (
     ROWS_AT_ZERO,
     RecordBuilder,
     Row,
+    alert_line,
     clipped_key,
     count_other,
     flat_items,
@@ -106,8 +107,9 @@ class ItemReader:
 
 
 SYSTEM = "system/"
+ALERTS = "alerts/"
 
-_HISTORY, _CONFIG, _STATS, _OUTPUT, _RUN, _EXIT = 2, 5, 7, 13, 17, 18
+_HISTORY, _CONFIG, _STATS, _ALERT, _OUTPUT, _RUN, _EXIT = 2, 5, 7, 10, 13, 17, 18
 _HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
 
 _OUTPUT_TEXT = 3
@@ -160,6 +162,7 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         self._step_key = ""
         self._last_step: int | None = None
         self._held: list[_Row] = []
+        self._alerts: list[tuple[str, str]] = []
         self._logged_at_zero: dict[str, int] = {}
         self._generation = 0
 
@@ -204,6 +207,7 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         self.feed(data, 0, 0)
         self._framer.reset()
         self._held.clear()
+        self._alerts.clear()
         self._samples.clear()
         self._last_step = None
 
@@ -223,6 +227,7 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         del is_restart
         self._framer.reset()
         self._held.clear()
+        self._alerts.clear()
         self._samples.clear()
         self.run, self.exit_code = RunInfo(), None
         self._outputs.clear()
@@ -240,6 +245,8 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
                 self._place_row(self._history(payload, a, b, FilePosition(self._generation, at)), records)
             elif number == _STATS:
                 self._sample(payload, a, b)
+            elif number == _ALERT:
+                self._take_alert(payload, a, b, FilePosition(self._generation, at), records)
             elif number == _OUTPUT:
                 self._outputs.append(payload[a:b])
             elif number == _RUN:
@@ -299,6 +306,15 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
                     sample[0] += value
                     sample[1] += 1.0
 
+    def _take_alert(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
+        """An alert that the training script raised: part of the newest row, or of the first one where there is none."""
+        texts = {number: payload[a:b] for number, wire, a, b in fields(payload, start, stop) if wire == SPAN}
+        title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
+        level = clipped_key(level.lower() or "info")
+        self._alerts.append((level, alert_line(level, title, text)))
+        if self._last_step is not None:
+            self._give_out(_Row({}, None, position), self._last_step, records)
+
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def _place_row(self, row: _Row, records: list[Record]) -> None:
@@ -347,7 +363,12 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         cells = row.cells
         time_s = time_of(cells.pop(_ROW_TIME, None))
         self._last_step = step
-        records.append(self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps))
+        said = tuple(line for _, line in self._alerts)
+        for level, _ in self._alerts:
+            cells[ALERTS + level] = cells.get(ALERTS + level, 0.0) + 1.0
+        self._alerts.clear()
+        record = self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps)
+        records.append(record._replace(said=said) if said else record)
         self.envelope = "flat"
 
     def _in_order(self, cells: Row) -> Row:

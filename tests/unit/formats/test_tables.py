@@ -15,7 +15,9 @@ from rltop.config import Config
 from rltop.errors import SourceError
 from rltop.formats.tables import IS_DATABASE, TableDecoder
 from rltop.model.table_rows import ROWS_MAGIC, line_of, member_path, row_of, split_member
+from rltop.rules.facts import SAID
 from rltop.run.discover import discover
+from rltop.run.snapshot import Snapshot
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
@@ -136,9 +138,24 @@ def test_a_row_of_metrics_without_a_step_is_not_held_back() -> None:
 
 def test_an_alert_waits_for_the_row_of_its_step() -> None:
     decoder = TableDecoder()
-    alert = ("alerts", {"level": "error", "step": 2, "title": "x"})
-    records = decoder.feed(lines(alert, *(trackio(i, {"a": 1.0}) for i in range(4))), 0, 0)
+    alert = ("alerts", {"level": "error", "step": 2, "title": "x", "text": "a\nb"})
+    last = ("alerts", {"level": "warn", "title": "y" * 3000})
+    records = decoder.feed(lines(alert, *(trackio(i, {"a": 1.0}) for i in range(4)), last), 0, 0)
     assert [record.step for record in records if "alerts/error" in record.schema.keys] == [2]
+    assert [(record.step, record.said[0][:12]) for record in records if record.said] == [
+        (2, "error: x: a b"[:12]),
+        (3, "warn: yyyyyy"),
+    ]
+    assert len(records[-1].said[0]) < 600
+
+
+def test_what_the_script_alerted_is_an_event_and_no_verdict_of_a_rule(stores: Path) -> None:
+    run = opened(stores, "trackio.db", "own-step")
+    told = [event for event in Snapshot(run).events if event.rule == SAID]
+    assert [(event.step, event.message) for event in told] == [
+        (120, "script alert, warn: Reward is flat: 0.2 for 10 steps")
+    ]
+    assert not any(event.is_alarm for event in told)
 
 
 def test_bad_rows_are_counted_and_the_others_read() -> None:

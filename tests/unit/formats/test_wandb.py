@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from binary_files import BLOCK, block_log, exit_record, history, integer, run_record, span, stats
+from binary_files import BLOCK, alert, block_log, exit_record, history, integer, run_record, span, stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
@@ -44,7 +44,10 @@ def cells(record):
 
 
 def plain(records):
-    return [(r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps) for r in records]
+    return [
+        (r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps, r.said)
+        for r in records
+    ]
 
 
 def rows_of(*rows):
@@ -421,3 +424,15 @@ def test_samples_before_a_row_that_waits_for_its_step_are_of_that_row():
     rows = [history({"loss": n}, num=n) for n in range(3)]
     records, _ = decode(block_log(rows[0], rows[1], stats(gpu=5.0), rows[2]))
     assert [cells(record).get("system/gpu") for record in records] == [None, None, 5.0]
+
+
+def test_alerts_of_the_script_stand_on_the_newest_row_or_on_the_first():
+    rows = [history({"_step": step, "a": 1.0}) for step in range(5)]
+    data = block_log(
+        alert("Early", "before any row", "INFO"), *rows, alert("Low", "reward\n 0.1", "WARN"), alert("Low", "x", "WARN")
+    )
+    for piece in (1 << 20, 7):
+        records, _ = decode(data, piece)
+        said = [(record.step, line) for record in records for line in record.said]
+        assert said == [(0, "info: Early: before any row"), (4, "warn: Low: reward 0.1"), (4, "warn: Low: x")]
+        assert cells(records[0]) == {"a": 1.0, "alerts/info": 1.0}
