@@ -38,8 +38,7 @@ class MoreTurns(Detector):
         window, start, thresholds = self.window, self.start, self.thresholds
         usual, known = window.median, window.count
         window.push(value)
-        if not start.is_final:
-            start.push(value)
+        start.push(value)
         if known >= _MIN_SAMPLES and value > max(thresholds["floor"], thresholds["warn"] * usual):
             return Finding(WARN, value, usual, thresholds["warn"] * usual)
         longest = context.values.get("num_turns_max", 0.0)
@@ -78,9 +77,7 @@ class ToolFailures(Detector):
         if value is None:
             return None
         window, start, thresholds = self.window, self.start, self.thresholds
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = start.push(value)
         if value <= self.lowest:
             window.push(value)
             return QUIET

@@ -64,7 +64,7 @@ class _Consequences:
         values = context.values
         norm, step_kl = values.get("grad_norm"), values.get("kl_old")
         base = self.start.value
-        if norm is not None and not self.start.is_final:
+        if norm is not None:
             self.start.push(norm)
         is_steep = norm is not None and base is not None and norm > self.gradient * base > 0.0
         line = self.kl * (_ASYNC if context.traits.is_async else 1.0)
@@ -167,8 +167,7 @@ class SequenceClip(_Clipped):
         value = context.values.get("clip_frac")
         if value is None:
             return None
-        if not self.start.is_final:
-            self.start.push(value)
+        self.start.push(value)
         if not _is_sequence_level(value, context.values):
             return QUIET
         base, warn = self.start.value, self.thresholds["warn"]

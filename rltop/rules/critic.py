@@ -36,7 +36,7 @@ class Returns:
             reward: the rewards of the segment so far; its newest stands in where returns are not logged.
         """
         loss = values.get("value_loss")
-        if loss is not None and not self._first.is_final:
+        if loss is not None:
             self._first.push(loss)
             self.start = self._first.value
         returned = values.get("return_mean", reward.value)
@@ -188,8 +188,7 @@ class NotLearning(Detector):
             self.explained.push(explained)
         if value is None:
             return None
-        if not self.start.is_final:
-            self.start.push(value)
+        self.start.push(value)
         self.recent.append(value)
         base = self.start.value
         if context.record < self.thresholds["wait"] or context.record % _EVERY or base is None:

@@ -149,10 +149,7 @@ class EarlyCollapse(Detector):
         spread = context.values.get("reward_std")
         if spread is not None:
             self.spread_start.push(spread)
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         if base is None or base < self.thresholds["floor"]:
             return QUIET
         line = self.thresholds["warn"] * base
@@ -286,10 +283,7 @@ class HighEntropy(Detector):
         value = context.values.get("entropy")
         if value is None:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         factor = RELEASE if self.is_firing else 1.0
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
             return QUIET
@@ -315,7 +309,7 @@ class SpentForNothing(Detector):
             return None
         start = self.start
         distance = context.values.get("kl_teacher")
-        if distance is not None and not self.teacher.is_final:
+        if distance is not None:
             self.teacher.push(distance)
         if not start.is_final:
             start.push(value)

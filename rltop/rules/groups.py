@@ -152,9 +152,7 @@ class StaleDiscards(Detector):
         share = values.get("discarded_stale_frac")
         if share is None:
             return None
-        usual = self.start.value
-        if not self.start.is_final:
-            self.start.push(share)
+        usual = self.start.push(share)
         if share <= thresholds["stale"] or values.get("discarded_count", 1.0) < thresholds["count"]:
             return QUIET
         lost = self._lost(values, share)

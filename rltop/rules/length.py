@@ -45,10 +45,7 @@ class Truncation(Detector):
         value = context.values.get("truncated_frac")
         if value is None:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         if self.before is not None:
             self.moves.push(abs(value - self.before))
         self.before = value
@@ -94,8 +91,7 @@ class LengthExplosion(Detector):
         if value is None:
             return None
         window, start = self.window, self.start
-        if not start.is_final:
-            start.push(value)
+        start.push(value)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
@@ -185,10 +181,7 @@ class LengthCollapse(Detector):
         value = context.values.get("response_len_mean")
         if value is None:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
             return QUIET
         is_nothing = value < self.thresholds["crit"] * base

@@ -58,8 +58,7 @@ class MismatchKl(Detector):
             return None
         window, start, thresholds = self.window, self.start, self.thresholds
         window.push(value)
-        if not start.is_final:
-            start.push(abs(value))
+        start.push(abs(value))
         self.small = self.small + 1 if abs(value) <= thresholds["warn"] * RELEASE else 0
         if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET

@@ -141,9 +141,7 @@ class ScoreScale(Detector):
         if low is None or high is None or mean is None:
             return None
         reach = high - low
-        base = self.start.value
-        if not self.start.is_final:
-            self.start.push(reach)
+        base = self.start.push(reach)
         if base is not None and base > 0.0 and reach > thresholds["spread"] * base:
             return Finding(INFO, reach, base, thresholds["spread"] * base, words=("score range",))
         if reach > 0.0 and abs(mean) > thresholds["level"] * reach / 2.0:

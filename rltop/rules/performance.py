@@ -310,13 +310,10 @@ class ThroughputDrop(Detector):
         value = values.get("throughput", values.get("throughput_per_gpu"))
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         if base is None or value >= base * self.thresholds["warn"]:
             return QUIET
-        line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
+        line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * self.start.log_spread))
         return QUIET if value >= line else Finding(WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
@@ -341,10 +338,8 @@ class Utilisation(Detector):
         if value is None or value <= 0.0:
             return None
         start, tokens = self.start, context.values.get("total_tokens")
-        base = start.value
-        if not start.is_final:
-            start.push(value)
-        if tokens is not None and not self.tokens.is_final:
+        base = start.push(value)
+        if tokens is not None:
             self.tokens.push(tokens)
         if base is None or value >= base * self.thresholds["warn"]:
             return QUIET

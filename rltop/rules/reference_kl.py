@@ -158,8 +158,7 @@ class FarWithoutReward(Detector):
             base.push(value)
             if base.is_final and context.reward.count:
                 self.reward_then = context.reward.usual
-        if not self.later.is_final:
-            self.later.push(value)
+        self.later.push(value)
         if value <= self.floor or len(lately) < _MEDIAN_OF:
             return QUIET
         level = median_of(list(lately))
@@ -262,8 +261,7 @@ class CoefficientRunaway(Detector):
         value = context.values.get("kl_coef")
         if value is None:
             return None
-        if not self.start.is_final:
-            self.start.push(value)
+        self.start.push(value)
         self.risen = 0 if value < self.last else self.risen + 1
         self.last = value
         base = self.start.value

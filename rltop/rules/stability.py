@@ -76,8 +76,7 @@ class GradientSpike(Detector):
         if has_contrast:
             # A zero-variance batch has no gradient: it does not count for the baseline.
             window.push(value)
-            if not start.is_final:
-                start.push(value)
+            start.push(value)
         loss = context.values.get("loss")
         if loss is not None:
             self.losses.append(loss)
@@ -220,7 +219,7 @@ class VanishingGradient(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """Against run start; silent on a saturated task, at the end of a schedule, and where the loss is near 0."""
         value, loss = context.values.get("grad_norm"), context.values.get("loss")
-        if loss is not None and not self.loss.is_final:
+        if loss is not None:
             self.loss.push(loss)
         if value is None:
             return None
@@ -375,8 +374,7 @@ class LossDiverging(Detector):
             return None
         level = self.level
         level.push(value)
-        if not self.start.is_final:
-            self.start.push(value)
+        self.start.push(value)
         start = self.start.value
         if start is None or start <= 0.0 or value <= self.thresholds["warn"] * start:
             self._note_best()

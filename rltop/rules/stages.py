@@ -68,9 +68,7 @@ class IdleShare(Detector):
                 return None
             value = waited / step
         start, thresholds = self.start, self.thresholds
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = start.push(value)
         if value <= thresholds["info"] * (RELEASE if self.is_firing else 1.0):
             return QUIET
         has_risen = base is not None and value > thresholds["rise"] * base
@@ -99,8 +97,7 @@ class WeightSync(Detector):
             return None
         thresholds, start, window = self.thresholds, self.start, self.seconds
         share, base = seconds / step, start.value
-        if not start.is_final:
-            start.push(share)
+        start.push(share)
         usual, known = window.median, window.count
         window.push(seconds)
         if known >= _MIN_SAMPLES and seconds > max(thresholds["floor_s"], thresholds["jump"] * usual):
@@ -152,9 +149,7 @@ class AuxiliaryStage(Detector):
             start = self.start.get(name)
             if start is None:
                 start = self.start[name] = Frozen()
-            base = start.value
-            if not start.is_final:
-                start.push(seconds)
+            base = start.push(seconds)
             share = seconds / step
             line = thresholds["light" if name in _LIGHT else "heavy"]
             if share <= line or share > 1.0:

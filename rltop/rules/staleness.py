@@ -34,10 +34,7 @@ class Staleness(Detector):
             return Finding(CRIT, worst, None, thresholds["limit"], (dropped,))
         if mean is None:
             return QUIET
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(mean)
+        base = self.start.push(mean)
         line = thresholds["warn"] * (RELEASE if self.is_firing else 1.0)
         if mean <= line:
             return QUIET

@@ -37,10 +37,7 @@ class GroupStraggler(Detector):
         value = context.values.get("group_len_ratio")
         if value is None:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         line = self._usual(context.group_size)
         # A run that starts beyond what is typical has no healthy baseline.
         if base is not None and base <= line:
@@ -82,10 +79,7 @@ class GroupInequality(Detector):
         value = context.values.get("group_len_gini")
         if value is None:
             return None
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         line = self.thresholds["info"] if base is None else min(self.thresholds["info"], base + self.thresholds["rise"])
         if value > line:
             return Finding(INFO, value, base, line)
@@ -116,10 +110,7 @@ class BatchTail(Detector):
             return None
         slowest, mean, tool = times.slowest_s, times.mean_s, times.tool_s or 0.0
         ratio = slowest / mean
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(ratio)
+        base = self.start.push(ratio)
         line = max(self.thresholds["warn"], self.thresholds["rise"] * base) if base is not None else None
         if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
             return QUIET
@@ -167,10 +158,7 @@ class LengthTail(Detector):
         if longest is None or not mean or "group_len_ratio" in values:
             return None
         ratio = longest / mean
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(ratio)
+        base = self.start.push(ratio)
         if base is None or values.get("truncated_frac", 0.0) > 0.0:
             return QUIET
         line = max(self.thresholds["info"], self.thresholds["rise"] * base)

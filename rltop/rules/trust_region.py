@@ -106,10 +106,7 @@ class ImportanceRatio(Detector):
             line = thresholds["low" if value < 1.0 else "high"]
             level = CRIT if value > thresholds["extreme"] or self._is_far(value) else WARN
             return Finding(level, value, None, line)
-        start = self.start
-        base = start.value
-        if not start.is_final:
-            start.push(value)
+        base = self.start.push(value)
         if base is None or base <= 0.0:
             return QUIET
         relative = value / base

@@ -152,18 +152,24 @@ class Frozen:
         self._held: list[float] = []
         self._log_spread: float | None = None
 
-    def push(self, value: float) -> None:
-        """Take a finite value in; free of charge once the baseline is final."""
+    def push(self, value: float) -> float | None:
+        """Take a finite value in; nothing once the baseline is final.
+
+        Returns:
+            The baseline before it, which is what the value is to be compared with.
+        """
+        before = self.value
         if self.is_final:
-            return
+            return before
         if self._left:
             self._left -= 1
-            return
+            return before
         held = self._held
         insort(held, value)
         if len(held) >= self.minimum:
             self.value = _middle(held)
             self.is_final = len(held) >= self.size
+        return before
 
     def pass_over(self) -> None:
         """Count a value without learning from it: a bad value must not move the baseline."""
