@@ -15,11 +15,11 @@ from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.bands import families_of
 from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart
-from rltop.rows.cells import clip
+from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.sparkline import SparkData, fitted, sparkline
+from rltop.rows.sparkline import SparkData, fitted, sparkline, tall_sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
@@ -225,7 +225,7 @@ class _Heads(NamedTuple):
     title: int = 0
     key: int = 1
     line: int = 4
-    note: int = 5
+    note: int = 6
 
 
 def metric_columns(
@@ -258,6 +258,7 @@ def metric_columns(
         Column(
             head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
         ),
+        Column("range", lambda row: (row.band, "note"), is_right=False, priority=4, gap=1),
         Column(
             "", lambda row, cells: note_line(row, cells, glyphs, has_name=width >= _WITH_KEYS), Kind.DRAWN,
             _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
@@ -318,7 +319,7 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     Args:
         row: the metric.
         glyphs: the signs to draw with.
-        has_name: `SignalReading.name` has a column of its own.
+        has_name: `SignalReading.name` has a column of its own, and the band too.
     """
     reading = row.reading
     notes = []
@@ -334,7 +335,7 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     if reading.is_older and reading.point is not None and not reading.is_nonfinite_now:
         notes.append((f"@{units.step(reading.point.step)}", "note"))
     notes += [(remark, "note") for remark in row.remark.split("; ") if remark]
-    if row.band:
+    if row.band and not has_name:
         notes.append((row.band, "note"))
     if reading.others:
         notes.append((f"+{reading.others} more", "dim"))
@@ -463,6 +464,7 @@ class MetricTable:
         """
         self._rows, self._glyphs, self._span = rows, glyphs, span
         self._lines: dict[int, SparkData] = {}
+        self._width, self._is_tall = width, False
         columns = metric_columns(width, glyphs, self._line, self._line_head)
         table = Table(
             columns,
@@ -472,18 +474,31 @@ class MetricTable:
         )
         self._painter = TablePainter(table, width, glyphs)
 
-    def paint(self, height: int, *, has_head: bool = True) -> list[Row]:
+    def paint(self, height: int, *, has_head: bool = True, is_tall: bool = False) -> list[Row]:
         """The key metrics in at most `height` rows; rows with an alert are never left out.
 
         Args:
             height: rows.
             has_head: name the columns.
+            is_tall: every metric has a second row, for its line, which `height` does not count.
         """
         if height <= 0 or not self._rows:
             return []
         head = [self._painter.head()] if has_head and height > 1 else []
         kept = {id(row) for row in keep_loud(self._rows, height - len(head))}
-        return head + [self._painter.row(number) for number, row in enumerate(self._rows) if id(row) in kept]
+        painted = [number for number, row in enumerate(self._rows) if id(row) in kept]
+        if not is_tall:
+            return head + [self._painter.row(number) for number in painted]
+        return head + [row for number in painted for row in self._two_rows(number)]
+
+    def _two_rows(self, number: int) -> tuple[Row, Row]:
+        """A metric in two rows, its line in both."""
+        self._is_tall = True
+        upper = self._painter.row(number)
+        self._is_tall = False
+        start, cells = self._painter.place(_Heads().line)
+        lower = tall_sparkline(self._fitted(self._rows[number], cells), self._glyphs)[1] if cells else ()
+        return upper, RowBuilder(self._width, self._glyphs).to(start).line(lower).row()
 
     def paint_more(self, count: int) -> list[Row]:
         """The first `count` of the further metrics."""
@@ -496,7 +511,8 @@ class MetricTable:
         return self._lines[id(row)]
 
     def _line(self, row: MetricRow, cells: int) -> Line:
-        return sparkline(self._fitted(row, cells), self._glyphs)
+        data = self._fitted(row, cells)
+        return tall_sparkline(data, self._glyphs)[0] if self._is_tall else sparkline(data, self._glyphs)
 
     def _line_head(self, cells: int) -> Line:
         """What the lines cover: from its beginning as far as there are any yet."""

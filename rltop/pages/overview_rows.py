@@ -63,6 +63,10 @@ _PLANS = (
 )
 
 
+_BELOW_TALL = 8
+"""Rows that must be left for events and further metrics where each metric gets a second row for its line."""
+
+
 def paint_overview(
     view: OverviewView, width: int, height: int | None, glyphs: Glyphs, *, has_counts: bool = True
 ) -> list[Row]:
@@ -113,6 +117,9 @@ class _Painter:
 
     def paint(self, height: int | None) -> list[Row]:
         plan, spare = self._choose(height)
+        is_tall = spare is not None and 0 < plan.metrics <= spare - _BELOW_TALL
+        if spare is not None:
+            spare -= plan.metrics * is_tall
         events = self._events(spare) if spare is None or spare > 3 else []
         if spare is not None:
             spare -= len(events)
@@ -125,7 +132,7 @@ class _Painter:
             *self.badges,
         ]
         room = plan.metrics + plan.has_head
-        table = self._metrics.paint(room, has_head=plan.has_head)
+        table = self._metrics.paint(room, has_head=plan.has_head, is_tall=is_tall)
         blocks = [top, table, self._timing(plan), self._stragglers(plan), events, more]
         rows: list[Row] = []
         for block in blocks:

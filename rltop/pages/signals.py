@@ -224,6 +224,7 @@ def read_signal(
     if point is not None and baseline is not None and not _is_after_start(snapshot, signal, point):
         baseline = None
     threshold = verdict.threshold if verdict is not None and own else None
+    judged = None if verdict is None or not own else _judged(snapshot, signal, verdict, point)
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
     return SignalReading(
         signal=signal,
@@ -244,12 +245,19 @@ def read_signal(
             columns,
             reference=threshold if threshold is not None else baseline,
             is_threshold=threshold is not None,
+            is_floor=_is_floor(threshold, judged or point),
+            since=None if verdict is None else verdict.since_step,
             cadence=cadence,
         ),
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
-        judged=None if verdict is None or not own else _judged(snapshot, signal, verdict, point),
+        judged=judged,
     )
+
+
+def _is_floor(threshold: float | None, judged: Point | None) -> bool:
+    """Does what was judged lie below its threshold?"""
+    return threshold is not None and judged is not None and judged.value < threshold
 
 
 def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point | None) -> Point | None:
@@ -298,7 +306,14 @@ def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence
     is_threshold = reading.threshold is not None
     reference = reading.threshold if is_threshold else reading.baseline
     return read_spark(
-        snapshot, reading.signal, columns, reference=reference, is_threshold=is_threshold, cadence=cadence
+        snapshot,
+        reading.signal,
+        columns,
+        reference=reference,
+        is_threshold=is_threshold,
+        is_floor=_is_floor(reading.threshold, reading.judged or reading.point),
+        since=None if reading.verdict is None else reading.verdict.since_step,
+        cadence=cadence,
     )
 
 
@@ -332,6 +347,8 @@ def read_spark(
     *,
     reference: float | None = None,
     is_threshold: bool = False,
+    is_floor: bool = False,
+    since: int | None = None,
     cadence: int | None = None,
 ) -> SparkData:
     """The line of a signal over the whole run, up to the cursor if there is one.
@@ -342,6 +359,8 @@ def read_spark(
         columns: points of the line; 0: none.
         reference: a value to draw as a level, in the unit of the metric.
         is_threshold: that value is a threshold, not a baseline.
+        is_floor: what is past the threshold lies below it.
+        since: the step from which on the threshold counts.
         cadence: steps between two values; None: that of the rows.
     """
     stream, at = snapshot.stream, snapshot.at_step
@@ -360,6 +379,8 @@ def read_spark(
         is_threshold=is_threshold,
         last=last,
         scale=declared_range(snapshot, signal),
+        is_floor=is_floor,
+        since=since,
     )
 
 

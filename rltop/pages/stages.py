@@ -21,7 +21,7 @@ HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
 
 STRIP_STEPS = 60
-"""How many of them the strip under the waterfall shows."""
+"""How many of them the strip of a report shows, and how many say which stages are large."""
 
 _MIN_FOR_MEDIAN = 5
 _RISE_FACTOR = 1.5
@@ -120,7 +120,6 @@ class TimingView(NamedTuple):
         is_overlapping: stages run beside each other; shares do not add up.
         strip: the last steps, oldest first; the last one is this step.
         colors: stage name → number, stable over the strip.
-        outlier: the slowest step of the strip and the stage that explains it.
         is_older: the newest step has no timing; this is an earlier one.
     """
 
@@ -132,7 +131,6 @@ class TimingView(NamedTuple):
     is_overlapping: bool
     strip: tuple[StripStep, ...]
     colors: Mapping[str, int] = MappingProxyType({})
-    outlier: tuple[StripStep, str] | None = None
     is_older: bool = False
     is_measured: bool = False
     stream: Label = Label("", "")
@@ -205,7 +203,6 @@ def build_timing(
         is_overlapping=timing.is_overlapping,
         strip=strip,
         colors=colors,
-        outlier=_outlier(strip[-STRIP_STEPS:]),
         is_older=timing.step != measured.step,
         is_measured=any(span.parts for span in timing.spans),
         stream=Label.of(measured.role),
@@ -358,8 +355,8 @@ def _strip_step(timing: StepTiming) -> StripStep:
     return StripStep(timing.step, timing.total_s, tuple(parts), is_whole)
 
 
-def _outlier(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
-    """The slowest step, if it stands out, and the stage that grew most against its median."""
+def outlier_of(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
+    """The slowest of some steps, if it stands out, and the stage that grew most against its median."""
     if len(strip) < _MIN_FOR_MEDIAN:
         return None
     usual = median(step.total_s for step in strip)

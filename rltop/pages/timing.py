@@ -17,7 +17,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.overview import longer_words
 from rltop.pages.page import Effect, Open, Page, ShowStep
 from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
-from rltop.pages.waterfall import paint_stages, paint_strip
+from rltop.pages.waterfall import NAMED, paint_stages, paint_strip, stage_fills
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
@@ -266,6 +266,7 @@ def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sort
         return Target(TargetKind.TIMING, "" if one.name.raw == _STEP else _key_of(timing, one.name.raw), step)
 
     columns = stage_columns(view, width, glyphs)
+    fills = {} if timing is None else stage_fills(timing, glyphs)
     table = Table(
         columns,
         # The step itself stands above its stages in any order.
@@ -273,7 +274,7 @@ def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sort
         target=target,
         sorting=sorting,
         is_sortable=True,
-        sign=lambda one: ("" if one.name.raw == _STEP else glyphs.bar, one.role),
+        sign=lambda one: ("" if one.name.raw == _STEP else fills.get(one.name.raw, glyphs.fills[NAMED]), one.role),
     )
     return paint_table(table, width, glyphs)
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rltop import units
 from rltop.model import Label, SpanKind, Unit
-from rltop.pages.stages import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, share_text
+from rltop.pages.stages import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.names import told_apart
@@ -39,10 +39,9 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
     room = max(8, width - STRIP_LABEL - 2)
     if len(view.top) < 2:
         height = 1
-    notes, target = _outlier_notes(view)
     least = min(len(view.strip), room * 2 // 3)
-    fitting = [text for text in notes if cell_width(text) + 4 + least <= room and _is_drawn(view, room, text)]
-    note = fitting[0] if fitting else ""
+    notes, target = _outlier_notes(view.strip[-least:], has_stages=len(view.top) > 1)
+    note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
     steps = view.strip[-_bars_beside(room, note) :]
     label = f"last {len(steps)} steps"
     grid = _stacked(steps, view, height, glyphs) if height > 1 else [_heights(steps, glyphs)]
@@ -80,20 +79,16 @@ def strip_height(view: TimingView, width: int, height: int) -> int:
 
 def _bars_beside(room: int, note: str) -> int:
     """How many steps have a bar when `note` stands on their right."""
-    return min(room - (cell_width(note) + 4 if note else 0), STRIP_STEPS)
+    return room - (cell_width(note) + 4 if note else 0)
 
 
-def _is_drawn(view: TimingView, room: int, note: str) -> bool:
-    """Whether the slowest step has a bar beside the note that speaks of it."""
-    return view.outlier is not None and view.outlier[0] in view.strip[-_bars_beside(room, note) :]
-
-
-def _outlier_notes(view: TimingView) -> tuple[list[str], Target | None]:
-    """What there is to say about the slowest step, the long form first."""
-    if view.outlier is None:
+def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[list[str], Target | None]:
+    """What there is to say about the slowest of these steps, the long form first."""
+    outlier = outlier_of(steps)
+    if outlier is None:
         return [], None
-    step, stage = view.outlier
-    why = f" ({Label.of(stage)})" if stage and stage != OTHER and len(view.top) > 1 else ""
+    step, stage = outlier
+    why = f" ({Label.of(stage)})" if stage and stage != OTHER and has_stages else ""
     number, took = units.step(step.step), units.duration(step.total_s)
     texts = [f"slowest: step {number}, {took}{why}", f"step {number}, {took}{why}", f"step {number}{why}"]
     texts += [f"step {number}, {took}", f"@{number}, {took}"]
@@ -116,11 +111,7 @@ def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: 
     top = _top(steps)
     if not top > 0 or not math.isfinite(top):
         return [_heights(steps, glyphs)]
-    sums: dict[str, float] = {}
-    for step in steps:
-        for name, seconds in step.parts:
-            sums[name] = sums.get(name, 0.0) + seconds
-    fills = stage_fills(sorted(sums, key=lambda name: -sums[name]), glyphs)
+    fills = stage_fills(view, glyphs)
     grid: list[list[Piece]] = [[] for _ in range(height)]
     known = _columns_known(height, top, tuple(view.colors.items()), tuple(fills.items()), glyphs.name)
     for step in steps:
@@ -329,13 +320,14 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
         columns.append((bar_at + bar_width + 1 + (10 if has_delta else 0) + 1, "ms/token"))
     rows = [paint_title(view, width, glyphs, columns or [(width, "")])]
     axis = max([view.total_s, *(s.start_s + s.duration_s for s in view.stages if not s.is_outside)])
+    fills = _fills_within(view, glyphs)
     for stage, shown in zip(stages, _names(stages, name - 1), strict=True):
         builder = RowBuilder(width, glyphs)
         _paint_name(builder, stage, shown, name, glyphs)
         if stage.is_outside:
             builder.to(bar_at).add(clip("between steps", bar_width), "dim")
         else:
-            _paint_bar(builder.to(bar_at), stage, axis, bar_width, glyphs)
+            _paint_bar(builder.to(bar_at), stage, axis, bar_width, fills[stage], glyphs)
         builder.to(bar_at + bar_width)
         if has_delta:
             text = "" if stage.median_s is None else units.difference(stage.duration_s, stage.median_s, Unit.SECONDS)
@@ -388,11 +380,20 @@ def _paint_name(builder: RowBuilder, stage: Stage, name: str, width: int, glyphs
     builder.right("" if stage.is_outside else share_text(stage.share), 6, "unit")
 
 
-def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
+def _fills_within(view: TimingView, glyphs: Glyphs) -> dict[Stage, str]:
+    """The fill of every span: that of the stage it is inside."""
+    fills, found, own = stage_fills(view, glyphs), dict[Stage, str](), glyphs.bar
+    for stage in view.stages:
+        own = own if stage.depth else fills[_name(stage)]
+        found[stage] = own
+    return found
+
+
+def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
     if axis <= 0:
         return
     if stage.parts:
-        _paint_parts(builder, stage, axis, width, glyphs)
+        _paint_parts(builder, stage, axis, width, fill, glyphs)
         return
     start = min(width - 1, max(0, int(stage.start_s / axis * width + 1e-6)))
     stop = min(float(width), (stage.start_s + stage.duration_s) / axis * width)
@@ -402,13 +403,13 @@ def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyph
     part = int((length - whole) * len(ends) + 0.5)
     if part >= len(ends):
         whole, part = whole + 1, 0
-    text = glyphs.bar * whole + (ends[part - 1] if part else "")
+    text = fill * whole + (ends[part - 1] if part else "")
     if not text and stage.duration_s > 0:
         text = ends[0]
     builder.add(" " * start).add(text[: width - start], stage.role)
 
 
-def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
+def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
     """A bar with its gaps: a cell is filled where the stage runs for half of it, and marked where it runs at all."""
     covered = [0.0] * width
     for start_s, end_s in stage.parts:
@@ -418,7 +419,7 @@ def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, gly
     if stage.duration_s > 0 and not any(covered):
         covered[min(width - 1, int(stage.start_s / axis * width))] = 1.0
     little = glyphs.bar_ends[0]
-    text = "".join(glyphs.bar if part >= 0.5 else little if part > 0.0 else " " for part in covered).rstrip()
+    text = "".join(fill if part >= 0.5 else little if part > 0.0 else " " for part in covered).rstrip()
     builder.add(text, stage.role)
 
 
@@ -438,8 +439,7 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
         width: cells.
         glyphs: the signs to draw with.
     """
-    ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
-    fills = stage_fills([stage.name.raw for stage in ranked], glyphs)
+    fills = stage_fills(view, glyphs)
     bar = RowBuilder(width, glyphs).add(" ")
     room = width - 2
     at = 0.0
@@ -448,19 +448,32 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
         begin = round(at / total * room) if total > 0 else 0
         at += stage.duration_s
         stop = round(at / total * room) if total > 0 else 0
-        bar.add(fills[stage.name.raw] * (stop - begin), stage.role)
+        bar.add(fills[_name(stage)] * (stop - begin), stage.role)
     target = Target(TargetKind.TIMING, "", view.step)
     return [paint_title(view, width, glyphs), bar.row(target), paint_legend(view, width, glyphs)]
 
 
-def stage_fills(ranked: Sequence[str], glyphs: Glyphs) -> dict[str, str]:
-    """A fill for each stage: the largest ones have one of their own.
+def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
+    """A fill for each stage, the same wherever it is drawn, so that stages differ without colour too.
+
+    The stages that took most of the last steps have one of their own; the others share one.
 
     Args:
-        ranked: names of stages, largest first.
+        view: the timing of a step and of those before it.
         glyphs: the signs to draw with.
     """
-    return {name: glyphs.fills[min(rank, NAMED)] for rank, name in enumerate(ranked)}
+    sums: dict[str, float] = {}
+    for step in view.strip[-STRIP_STEPS:]:
+        for name, seconds in step.parts:
+            sums[name] = sums.get(name, 0.0) + seconds
+    ranked = sorted(sums, key=lambda name: -sums[name])
+    fills = {name: glyphs.fills[min(rank, NAMED)] for rank, name in enumerate(ranked)}
+    return {**{_name(stage): glyphs.fills[NAMED] for stage in view.stages if not stage.depth}, **fills}
+
+
+def _name(stage: Stage) -> str:
+    """What a stage is called in the strip."""
+    return OTHER if stage.kind is SpanKind.OTHER else stage.name.raw
 
 
 def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
@@ -472,7 +485,7 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
         glyphs: the signs to draw with.
     """
     ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
-    fills = stage_fills([stage.name.raw for stage in ranked], glyphs)
+    fills = stage_fills(view, glyphs)
     builder = RowBuilder(width, glyphs).add(" ")
     shown = 0
     for stage in ranked[:NAMED]:
@@ -483,13 +496,13 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
             if builder.room < cell_width(text) + 3:
                 break
         target = _target(stage, view)
-        builder.add("  " if shown else "").add(fills[stage.name.raw], stage.role, target).add(text, "text")
+        builder.add("  " if shown else "").add(fills[_name(stage)], stage.role, target).add(text, "text")
         if stage.is_risen:
             builder.add(f" {glyphs.rise}", "warn")
         shown += 1
     rest = len(ranked) - shown
     if rest > 0 and builder.room > 12:
-        builder.add(f"  {fills[ranked[shown].name.raw]} {rest} more", "dim")
+        builder.add(f"  {fills[_name(ranked[shown])]} {rest} more", "dim")
     note = _assumption(view, builder.room - 3)
     if note:
         builder.add(f"  {note}", "dim")

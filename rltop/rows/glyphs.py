@@ -37,7 +37,7 @@ class Glyphs(Struct):
         selected, folded, unfolded: in lists and trees.
         branch, last_branch, trunk: lines of a tree of spans.
         arrow: from one thing to the next.
-        is_ascii: draw sparklines without braille, and to_ascii ASCII only.
+        is_ascii: draw without blocks and braille, and to_ascii ASCII only.
     """
 
     name: str

@@ -94,10 +94,12 @@ class SparkData(NamedTuple):
         window: which steps the columns are.
         nonfinite: columns that hold a value that was not finite.
         restarts: columns in which the run restarted.
-        reference: a threshold or baseline to be drawn as a dotted line, or None.
+        reference: a threshold or baseline to be drawn behind the line, or None.
         is_threshold: what the reference is.
         newest: column of the newest step; the reference ends there.
         scale: the least that the line's height stands for, where a range was declared.
+        is_floor: what is past the threshold lies below it.
+        onset: column of the step from which on the threshold counts.
     """
 
     lows: Sequence[float]
@@ -109,6 +111,8 @@ class SparkData(NamedTuple):
     is_threshold: bool = False
     newest: int = 1 << 30
     scale: tuple[float, float] | None = None
+    is_floor: bool = False
+    onset: int = 0
 
 
 def spark_data(
@@ -122,6 +126,8 @@ def spark_data(
     is_threshold: bool = False,
     last: int | None = None,
     scale: tuple[float, float] | None = None,
+    is_floor: bool = False,
+    since: int | None = None,
 ) -> SparkData:
     """Put buckets into the columns of a window, in the unit of the signal.
 
@@ -135,6 +141,8 @@ def spark_data(
         is_threshold: the reference is a threshold, not a baseline.
         last: the newest step of the run.
         scale: the declared range of the values, in the metric's own unit.
+        is_floor: what is past the threshold lies below it.
+        since: the step from which on the threshold counts; None is the first.
     """
     nan = math.nan
     lows, means, highs = [nan] * window.columns, [nan] * window.columns, [nan] * window.columns
@@ -156,7 +164,10 @@ def spark_data(
     lows, highs = _calm(lows, means, highs)
     again = frozenset(window.column(step) for step in restarts)
     newest = window.columns if last is None else window.column(last)
-    return SparkData(lows, highs, window, frozenset(bad), again, reference, is_threshold, newest, scale)
+    onset = 0 if since is None else max(0, window.column(since))
+    return SparkData(
+        lows, highs, window, frozenset(bad), again, reference, is_threshold, newest, scale, is_floor, onset
+    )
 
 
 def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[list[float], list[float]]:
@@ -236,6 +247,7 @@ def _merged(data: SparkData, columns: int) -> SparkData:
         nonfinite=frozenset((i + shift) // merge for i in data.nonfinite),
         restarts=frozenset((i + shift) // merge for i in data.restarts),
         newest=(data.newest + shift) // merge,
+        onset=(data.onset + shift) // merge,
     )
 
 
@@ -257,6 +269,7 @@ def _stretched(data: SparkData) -> SparkData:
         nonfinite=frozenset(i * up // down for i in data.nonfinite),
         restarts=frozenset(i * up // down for i in data.restarts),
         newest=data.newest * up // down,
+        onset=data.onset * up // down,
     )
 
 
@@ -277,33 +290,41 @@ def _cut(data: SparkData, columns: int) -> SparkData:
     return data._replace(lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
 
 
-_DOTS = 4
-_TOP = _DOTS - 1
+LEVELS = 8
+"""Heights that a line of one row has, by eighth blocks; two rows of braille have as many dots above each other."""
+
+_TOP = LEVELS - 1
+_DOTS = LEVELS // 2
 _LEFT_BITS = (0x40, 0x04, 0x02, 0x01)
 _RIGHT_BITS = (0x80, 0x20, 0x10, 0x08)
-_ASCII_LEVELS = "_.-'"
+_ASCII_LEVELS = "__..--''"
+_FLAT_LEVEL = 2
+_CLOSE = 2
+"""Levels by which the two columns of a cell may differ for it to show their middle, and not an extreme."""
 _FLAT = 1e-9
 _SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
+_EMPTY = LEVELS * LEVELS
 
 
-def _masks(bits: tuple[int, ...]) -> tuple[int, ...]:
-    """The mask of every code of a column; the last one, `_EMPTY`, is no dot."""
-    return (*(sum(bits[low : high + 1]) for low in range(_DOTS) for high in range(_DOTS)), 0)
+class _Heights(NamedTuple):
+    """A line as levels: a code per column, `low * LEVELS + high`, `_EMPTY` without a value.
+
+    Attributes:
+        codes: of the columns, not yet joined to their neighbours.
+        reference: level of the reference; None where it is outside.
+        past: per column, whether its value is past the threshold; empty without one.
+    """
+
+    codes: bytes
+    reference: int | None = None
+    past: bytes = b""
 
 
-_EMPTY = _DOTS * _DOTS
-_PAIRS = tuple(
-    tuple(chr(0x2800 | left | right) if left | right else " " for right in _masks(_RIGHT_BITS))
-    for left in _masks(_LEFT_BITS)
-)
-"""The cell for the codes of its left and right column."""
-
-
-def _heights(data: SparkData) -> tuple[bytes, int | None]:
-    """A code per column (see `_code`), not yet joined to its neighbours, and the dot row of the reference."""
+def _heights(data: SparkData) -> _Heights:
+    """The levels of a line between its lowest and its highest value, or the range that was declared."""
     highs = list(filterfalse(math.isnan, data.highs))
     if not highs:
-        return bytes([_EMPTY]) * len(data.highs), None
+        return _Heights(bytes([_EMPTY]) * len(data.highs))
     low, high = min(filterfalse(math.isnan, data.lows)), max(highs)
     if data.scale is not None:
         low, high = min(low, data.scale[0]), max(high, data.scale[1])
@@ -315,17 +336,22 @@ def _heights(data: SparkData) -> tuple[bytes, int | None]:
         return _heights(_rescaled(data, size))
     spread = high - low
     if spread <= _FLAT * size:
-        low, spread, reference = low - 1.0, float(_TOP), None
+        low, spread, reference = low - _FLAT_LEVEL, float(_TOP), None
     factor = _TOP / spread
     codes = bytes(
         [
-            _EMPTY if b != b else int((a - low) * factor + 0.5) * _DOTS + int((b - low) * factor + 0.5)
+            _EMPTY if b != b else int((a - low) * factor + 0.5) * LEVELS + int((b - low) * factor + 0.5)
             for a, b in zip(data.lows, data.highs, strict=True)
         ]
     )
     if reference is None or not low <= reference <= high:
-        return codes, None
-    return codes, int((reference - low) * factor + 0.5)
+        return _Heights(codes)
+    past = b""
+    if data.is_threshold and data.is_floor:
+        past = bytes([at >= data.onset and value <= reference for at, value in enumerate(data.lows)])
+    elif data.is_threshold:
+        past = bytes([at >= data.onset and value >= reference for at, value in enumerate(data.highs)])
+    return _Heights(codes, int((reference - low) * factor + 0.5), past)
 
 
 def _rescaled(data: SparkData, size: float) -> SparkData:
@@ -338,54 +364,28 @@ def _rescaled(data: SparkData, size: float) -> SparkData:
     )
 
 
-def _code(low: int, high: int) -> int:
-    """Dots from row `low` to row `high` of one column as one number."""
-    return low * _DOTS + high
-
-
-def _joined(dots: bytes, breaks: frozenset[int]) -> list[int]:
-    """Stretch columns to touch their neighbours, bridge the empty ones.
-
-    One loop with nothing but arithmetic: this runs for every cell of a sparkline.
-    """
-    codes = [_EMPTY] * len(dots)
-    before_low = before_high = before_at = -1
-    for at, code in enumerate(dots):
+def _bridged(codes: bytes, breaks: frozenset[int]) -> list[int]:
+    """The codes with a straight line over the columns without a value; never over a restart."""
+    filled = list(codes)
+    if _EMPTY not in codes:
+        return filled
+    before = -1
+    for at, code in enumerate(codes):
         if code == _EMPTY:
             continue
-        low, high = divmod(code, _DOTS)
-        shown_low, shown_high = low, high
-        if before_at >= 0 and not (breaks and any(before_at < cut <= at for cut in breaks)):
-            if at - before_at > 1:
-                before_low, before_high = _bridge(codes, before_at, before_low + before_high, at, low + high)
-            if low > before_high + 1:
-                shown_low = before_high + 1
-            elif high < before_low - 1:
-                shown_high = before_low - 1
-        codes[at] = shown_low * _DOTS + shown_high
-        before_low, before_high, before_at = low, high, at
-    return codes
-
-
-def _bridge(codes: list[int], start: int, begin: int, stop: int, end: int) -> tuple[int, int]:
-    """Fill the columns between two logged ones with a straight line.
-
-    `begin` and `end` are twice the middle dot row of the columns `start` and
-    `stop`. Returns the lowest and highest dot row of the last column filled.
-    """
-    slope = (end - begin) / 2 / (stop - start)
-    before = (begin + 1) // 2
-    low = high = before
-    for at in range(start + 1, stop):
-        level = int(begin / 2 + slope * (at - start) + 0.5)
-        low, high = min(level, before + 1), max(level, before - 1)
-        codes[at] = _code(low, high)
-        before = level
-    return before, before
+        if before >= 0 and at - before > 1 and not any(before < cut <= at for cut in breaks):
+            begin, end = sum(divmod(codes[before], LEVELS)), sum(divmod(code, LEVELS))
+            for between in range(before + 1, at):
+                level = int((begin + (end - begin) * (between - before) / (at - before)) / 2 + 0.5)
+                filled[between] = level * LEVELS + level
+        before = at
+    return filled
 
 
 def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
-    """Draw one row of len(columns) / 2 cells; in ASCII every cell shows its extreme.
+    """Draw one row of len(columns) / 2 cells: in eighth blocks, in ASCII in signs of four heights.
+
+    A baseline is drawn by the colour of what lies below it, a threshold by that of what is past it since the alert.
 
     Args:
         data: a line.
@@ -395,67 +395,134 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
         len(data.lows) // 2 cells wide.
     """
-    dots, reference = _heights(data)
-    newest = 0 if reference is None else data.newest
-    return _drawn(dots, reference, data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
+    heights = _heights(data)
+    return _drawn(heights, data.restarts, data.nonfinite, glyphs.is_ascii)
 
 
 @lru_cache(maxsize=512)
-def _drawn(
-    dots: bytes,
-    reference: int | None,
+def _drawn(heights: _Heights, restarts: frozenset[int], nonfinite: frozenset[int], is_ascii: bool) -> Line:
+    """The line of a sparkline; a new value that moves no level is the same line."""
+    glyphs = glyph_set(is_ascii=is_ascii)
+    signs = _ASCII_LEVELS if is_ascii else glyphs.columns
+    codes, (_, reference, past) = _bridged(heights.codes, restarts), heights
+    marked = {column // 2 for column in nonfinite}
+    again = {column // 2 for column in restarts}
+    pieces: list[Piece] = []
+    for at, level in enumerate(_levels(codes)):
+        char, role = " " if level is None else signs[level], "spark"
+        if at in marked:
+            char, role = glyphs.nonfinite, "spark-mark"
+        elif at in again:
+            char, role = glyphs.restart, "restart"
+        elif level is None or reference is None:
+            pass
+        elif past:
+            role = "threshold" if past[2 * at] or past[2 * at + 1] else role
+        elif level < reference:
+            role = "baseline"
+        _add(pieces, char, role)
+    return tuple(pieces)
+
+
+def _add(pieces: list[Piece], char: str, role: str) -> None:
+    if pieces and pieces[-1].role == role:
+        pieces[-1] = Piece(pieces[-1].text + char, role)
+    else:
+        pieces.append(Piece(char, role))
+
+
+def _levels(codes: Sequence[int]) -> Iterator[int | None]:
+    """A level per cell: the middle of its two columns, or what lies farthest from where the line was before."""
+    before: float | None = None
+    for pair in zip(codes[0::2], codes[1::2], strict=False):
+        found = [level for code in pair if code != _EMPTY for level in divmod(code, LEVELS)]
+        if not found:
+            yield None
+            continue
+        low, high, middle = min(found), max(found), sum(found) / len(found)
+        start = before if before is not None else middle
+        if high - low <= _CLOSE:
+            # Halves go away from the middle, so that a line reaches its top and its bottom.
+            yield int(middle + (0.5 if middle > _TOP / 2 else 0.49))
+        else:
+            yield high if high - start >= start - low else low
+        before = found[-1]
+
+
+def tall_sparkline(data: SparkData, glyphs: Glyphs) -> tuple[Line, Line]:
+    """Draw two rows of len(columns) / 2 cells: in braille, the reference dotted where the line leaves cells free.
+
+    Args:
+        data: a line.
+        glyphs: the signs to draw with.
+
+    Returns:
+        The upper and the lower row, in the roles and of the width of `sparkline`.
+    """
+    newest = 0 if data.reference is None else data.newest
+    return _drawn_tall(_heights(data), data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
+
+
+@lru_cache(maxsize=256)
+def _drawn_tall(
+    heights: _Heights,
     restarts: frozenset[int],
     nonfinite: frozenset[int],
     newest: int,
     is_threshold: bool,
     is_ascii: bool,
-) -> Line:
-    """The line of a sparkline; a new value that moves no dot is the same line."""
-    glyphs = glyph_set(is_ascii=is_ascii)
-    codes = _joined(dots, restarts)
-    cells = len(codes) // 2
-    if glyphs.is_ascii:
-        chars = _ascii_cells(codes)
-    else:
-        pairs = _PAIRS
-        chars = [pairs[a][b] for a, b in zip(codes[0::2], codes[1::2], strict=False)]
+) -> tuple[Line, Line]:
+    glyphs, codes = glyph_set(is_ascii=is_ascii), _joined(_bridged(heights.codes, restarts), restarts)
     marked = {column // 2 for column in nonfinite}
     again = {column // 2 for column in restarts}
-    if not marked and not again and reference is None:
-        return (Piece("".join(chars), "spark"),)
-    line_role = "threshold" if is_threshold else "baseline"
-    empty = (glyphs.threshold if is_threshold else glyphs.baseline) if glyphs.is_ascii else ""
-    pieces: list[Piece] = []
-    for at in range(cells):
-        char, role = chars[at], "spark"
-        if at in marked:
-            char, role = glyphs.nonfinite, "spark-mark"
-        elif at in again:
-            char, role = glyphs.restart, "restart"
-        elif reference is not None and at <= newest // 2 and not (glyphs.is_ascii and char != " "):
-            role = line_role if char == " " else "spark"
-            char = empty or chr((ord(char) if char != " " else 0x2800) | _LEFT_BITS[reference])
-        if pieces and pieces[-1].role == role:
-            pieces[-1] = Piece(pieces[-1].text + char, role)
-        else:
-            pieces.append(Piece(char, role))
-    return tuple(pieces)
+    role_behind = "threshold" if is_threshold else "baseline"
+    rows = []
+    for lowest in (_DOTS, 0):
+        pieces: list[Piece] = []
+        behind = ""
+        if heights.reference is not None and lowest <= heights.reference < lowest + _DOTS:
+            dotted = glyphs.threshold if is_threshold else glyphs.baseline
+            behind = dotted if is_ascii else chr(0x2800 | _LEFT_BITS[heights.reference - lowest])
+        for at, (left, right) in enumerate(zip(codes[0::2], codes[1::2], strict=False)):
+            char, role = _tall_cell(left, right, lowest, is_ascii=is_ascii), "spark"
+            if at in marked or at in again:
+                char = (glyphs.nonfinite if at in marked else glyphs.restart) if not lowest else " "
+                role = "spark-mark" if at in marked else "restart"
+            elif char == " " and behind and at <= newest // 2:
+                char, role = behind, role_behind
+            _add(pieces, char, role)
+        rows.append(tuple(pieces))
+    return rows[0], rows[1]
 
 
-def _ascii_cells(codes: list[int]) -> list[str]:
-    """One sign per cell: the height farthest from where the line was before."""
-    chars = []
-    before: float | None = None
-    for pair in zip(codes[0::2], codes[1::2], strict=False):
-        heights = [height for code in pair if code != _EMPTY for height in divmod(code, _DOTS)]
-        if not heights:
-            chars.append(" ")
+def _tall_cell(left: int, right: int, lowest: int, *, is_ascii: bool) -> str:
+    """The part of two columns that lies in the row whose lowest dot is `lowest`."""
+    dots = highest = 0
+    for code, bits in ((left, _LEFT_BITS), (right, _RIGHT_BITS)):
+        if code == _EMPTY:
             continue
-        middle = before if before is not None else sum(heights) / len(heights)
-        low, high = min(heights), max(heights)
-        chars.append(_ASCII_LEVELS[high if high - middle >= middle - low else low])
-        before = heights[-1]
-    return chars
+        low, high = divmod(code, LEVELS)
+        for dot in range(max(low, lowest), min(high, lowest + _TOP // 2) + 1):
+            dots, highest = dots | bits[dot - lowest], max(highest, dot - lowest)
+    if is_ascii:
+        return _ASCII_LEVELS[2 * highest] if dots else " "
+    return chr(0x2800 | dots) if dots else " "
+
+
+def _joined(codes: Sequence[int], breaks: frozenset[int]) -> list[int]:
+    """Columns stretched to touch their neighbours on the left, but for those behind a gap or a restart."""
+    joined = list(codes)
+    for at in range(1, len(codes)):
+        before, code = codes[at - 1], codes[at]
+        if _EMPTY in (before, code) or at in breaks:
+            continue
+        before_low, before_high = divmod(before, LEVELS)
+        low, high = divmod(code, LEVELS)
+        if low > before_high + 1:
+            joined[at] = (before_high + 1) * LEVELS + high
+        elif high < before_low - 1:
+            joined[at] = low * LEVELS + before_low - 1
+    return joined
 
 
 def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None) -> str:

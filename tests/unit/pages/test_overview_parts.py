@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rltop.pages.metric_tree import index_tree
 from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
 from rltop.pages.signals import names_apart
+from rltop.pages.timing import build_timing_page, paint_timing
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
 from tests.fake_run import run_of, verl_lines
 
@@ -51,3 +57,43 @@ def test_many_keys_without_a_section_are_listed_by_what_they_are() -> None:
     assert section["timing_step_total"] == "timing"
     assert section["length_prompt_mean"] == "length"
     assert section["of_my_own"] == "General"
+
+
+def texts(rows: list[Row]) -> list[str]:
+    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_stages_can_be_told_apart_without_colour_wherever_they_are_drawn(glyphs: Glyphs) -> None:
+    times = {"timing_s/gen": 30.0, "timing_s/update_actor": 12.0, "timing_s/old_log_prob": 6.0, "timing_s/adv": 2.0}
+    run = run_of(verl_lines((step, {**BASE, **times}) for step in range(1, 31)))
+    lines = texts(paint_timing(build_timing_page(Snapshot(run)), 120, 50, glyphs))
+    gen, update, old, adv = glyphs.fills[:4]
+    for name, fill in (("gen", gen), ("update_actor", update), ("old_log_prob", old), ("adv", adv)):
+        bar, sign = [line for line in lines if name in line.split()[:2] and "%" in line][:2]
+        assert fill * 2 in bar, name
+        assert sign.lstrip().startswith(f"{fill} {name}"), name
+    strip = next(number for number, line in enumerate(lines) if "last 30 steps" in line)
+    assert lines[strip].count(gen) == 30
+    assert update * 20 in "".join(lines[strip - 4 : strip])
+
+
+def test_the_strip_takes_the_width_of_the_screen() -> None:
+    times = {"timing_s/gen": 30.0, "timing_s/update_actor": 20.0}
+    run = run_of(verl_lines((step, {**BASE, **times}) for step in range(1, 301)))
+    for width, steps in ((80, 61), (120, 101), (200, 181)):
+        lines = texts(paint_overview(build_overview(Snapshot(run), width=width), width, 60, UNICODE))
+        assert any(f"last {steps} steps" in line for line in lines), width
+
+
+def test_a_tall_screen_has_lines_of_two_rows_and_a_range_under_its_head() -> None:
+    grown = ((step, {**BASE, "critic/score/max": 1.0, "critic/score/min": 0.0}) for step in range(1, 61))
+    run = run_of(verl_lines(grown))
+    lines = texts(paint_overview(build_overview(Snapshot(run), width=200), 200, 60, UNICODE))
+    head = next(line for line in lines if "vs base" in line)
+    number = next(number for number, line in enumerate(lines) if "critic/score/mean" in line)
+    assert lines[number][head.index("range") :].startswith("0…1.00")
+    assert not lines[number + 1][: head.index("whole run")].strip()
+    assert set(lines[number + 1].strip()) <= {chr(0x2800 + dots) for dots in range(256)}
+    low = texts(paint_overview(build_overview(Snapshot(run), width=120, height=24), 120, 24, UNICODE))
+    assert not any(0x2800 <= ord(char) < 0x2900 for line in low for char in line)

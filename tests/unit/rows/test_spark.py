@@ -15,7 +15,16 @@ from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
 from rltop.pages.signals import generic_signal, read_spark
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
-from rltop.rows.sparkline import SparkData, Window, anchored_window, block_bars, fitted, spark_data, sparkline
+from rltop.rows.sparkline import (
+    SparkData,
+    Window,
+    anchored_window,
+    block_bars,
+    fitted,
+    spark_data,
+    sparkline,
+    tall_sparkline,
+)
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
 
@@ -33,49 +42,67 @@ def test_any_values_give_exactly_the_width(values: list[float], glyphs: Glyphs, 
     low = [min(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
     high = [max(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
     data = SparkData(low, high, Window(0, 1, len(values)), reference=None if reference != reference else reference)
-    text = "".join(piece.text for piece in sparkline(data, glyphs))
-    assert len(text) == len(values) // 2
-    assert text.isascii() or not glyphs.is_ascii
+    for line in (sparkline(data, glyphs), *tall_sparkline(data, glyphs)):
+        text = "".join(piece.text for piece in line)
+        assert len(text) == len(values) // 2
+        assert text.isascii() or not glyphs.is_ascii
 
 
 def test_a_ramp_climbs_and_a_level_line_is_level() -> None:
-    assert draw(range(8)) == "⣀⠤⠒⠉"
-    assert draw([0.7] * 8) == "⠤⠤⠤⠤"
+    assert draw([level for level in range(8) for _ in range(2)]) == "▁▂▃▄▅▆▇█"
+    assert draw(range(8)) == "▁▃▆█"
+    assert draw([0.7] * 8) == "▃▃▃▃"
     assert draw(range(8), ASCII) == "_.-'"
     assert draw([NAN] * 8) == "    "
 
 
 def test_steps_without_a_value_are_bridged() -> None:
-    assert draw([0, NAN, NAN, NAN, NAN, NAN, NAN, 3]) == "⣀⠤⠒⠉"
+    assert draw([0, NAN, NAN, NAN, NAN, NAN, NAN, 3]) == "▁▃▆█"
     assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[0] == " "
     assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[-1] == " "
 
 
 def test_a_line_is_not_bridged_over_a_restart() -> None:
     text = draw([0, 0, NAN, NAN, NAN, NAN, 3, 3], restarts=frozenset({6}))
-    assert text == "⣀  ⟲"
+    assert text == "▁  ⟲"
 
 
 def test_a_value_that_was_not_finite_is_marked() -> None:
     data = SparkData([1.0] * 8, [1.0] * 8, Window(0, 1, 8), nonfinite=frozenset({4}))
     pieces = sparkline(data, UNICODE)
-    assert [(piece.text, piece.role) for piece in pieces] == [("⠤⠤", "spark"), ("✕", "spark-mark"), ("⠤", "spark")]
+    assert [(piece.text, piece.role) for piece in pieces] == [("▃▃", "spark"), ("✕", "spark-mark"), ("▃", "spark")]
 
 
-def test_the_threshold_is_visible_and_ends_at_the_newest_step() -> None:
-    data = SparkData(
-        [0.0] * 4 + [NAN] * 6, [0.0] * 4 + [NAN] * 6, Window(0, 1, 10), reference=1.0, is_threshold=True, newest=7
-    )
-    pieces = sparkline(data, UNICODE)
-    assert [(piece.text, piece.role) for piece in pieces] == [("⣁⣁", "spark"), ("⠁⠁", "threshold"), (" ", "spark")]
+def test_what_is_past_a_threshold_since_the_alert_has_its_colour() -> None:
+    values = [9.0, 9.0, 0.0, 0.0, 6.0, 6.0, 9.0, 9.0]
+    data = SparkData(values, values, Window(0, 1, 8), reference=5.0, is_threshold=True, onset=4)
+    assert [tuple(piece) for piece in sparkline(data, UNICODE)] == [("█▁", "spark"), ("▆█", "threshold")]
+    below = data._replace(is_floor=True, onset=0)
+    assert [tuple(piece) for piece in sparkline(below, UNICODE)] == [
+        ("█", "spark"), ("▁", "threshold"), ("▆█", "spark"),
+    ]  # fmt: skip
+
+
+def test_what_is_below_the_baseline_has_its_colour() -> None:
+    values = [9.0, 9.0, 0.0, 0.0, 6.0, 6.0]
+    data = SparkData(values, values, Window(0, 1, 6), reference=5.0)
+    assert [tuple(piece) for piece in sparkline(data, UNICODE)] == [("█", "spark"), ("▁", "baseline"), ("▆", "spark")]
+
+
+def test_two_rows_have_eight_dots_and_the_reference_where_the_line_is_not() -> None:
+    values = [float(level) for level in range(8)]
+    data = SparkData(values, values, Window(0, 1, 8))
+    assert ["".join(piece.text for piece in line) for line in tall_sparkline(data, UNICODE)] == ["  ⡠⠊", "⡠⠊  "]
+    assert ["".join(piece.text for piece in line) for line in tall_sparkline(data, ASCII)] == ["  .'", ".'  "]
+    level = data._replace(lows=[0.0] * 8, highs=[0.0] * 8, reference=7.0, is_threshold=True, newest=5)
+    upper, lower = tall_sparkline(level, UNICODE)
+    assert [tuple(piece) for piece in upper] == [("⠁⠁⠁", "threshold"), (" ", "spark")]
+    assert [tuple(piece) for piece in lower] == [("⣀⣀⣀⣀", "spark")]
 
 
 @pytest.mark.parametrize("values", [[1e308, -1e308] * 4, [5e-324, 0.0] * 4, [1e300, 1.1e300] * 4, [1e-310, 2e-310] * 4])
 def test_extreme_numbers_are_drawn_from_bottom_to_top(values: list[float]) -> None:
-    text = draw(values)
-    dots = {bit for char in text for bit in range(8) if ord(char) >> bit & 1}
-    assert dots & {0, 3}
-    assert dots & {6, 7}
+    assert draw([value for value in values[:2] for _ in range(2)]) in ("▁█", "█▁")
 
 
 @given(st.integers(0, 10_000), st.integers(0, 200_000), st.integers(1, 50), st.integers(2, 300))
@@ -102,9 +129,11 @@ def test_one_record_changes_one_cell() -> None:
     texts = []
     for stop in range(380, 399):
         data = read_spark(Snapshot(run_of(verl_lines(rows[:stop]))), signal, 120)
-        texts.append("".join(piece.text for piece in sparkline(data, UNICODE)))
+        lines = (sparkline(data, UNICODE), *tall_sparkline(data, UNICODE))
+        texts.append(["".join(piece.text for piece in line) for line in lines])
     for before, after in pairwise(texts):
-        assert sum(a != b for a, b in zip(before, after, strict=True)) <= 1
+        for old, new in zip(before, after, strict=True):
+            assert sum(a != b for a, b in zip(old, new, strict=True)) <= 1
 
 
 def test_no_spike_is_lost_in_a_long_noisy_run() -> None:
