@@ -4,16 +4,20 @@
 
 SOURCES is a folder that holds the loggers at their paths inside their packages:
 `verl/utils/tracking.py`, `openrlhf/utils/logging_utils.py`, `trinity/utils/monitor.py`,
-`rlinf/utils/metric_logger.py` and `telescope/orchestrator/loggers/wandb_logger.py`,
+`rlinf/utils/metric_logger.py`, `telescope/orchestrator/loggers/wandb_logger.py`,
+`rllm/utils/tracking.py`, and of EasyR1, whose package is called verl too,
+`easyr1/verl/utils/logger/logger.py` and `easyr1/verl/utils/py_functional.py`;
 from checkouts or unpacked wheels. The loggers are what they are; what they import
 beside the standard library is either installed (`pip install tensorboardX omegaconf
-wandb orjson packaging numpy pandas`) or stood in for, and torch's SummaryWriter is tensorboardX's,
+wandb orjson packaging numpy pandas pyyaml`) or stood in for, and torch's SummaryWriter is tensorboardX's,
 from which it descends. The values come from seeded generators, on a clock of their own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import math
 import os
 import random
@@ -316,6 +320,101 @@ def telescope_scalars(dice: Dice, steps: int) -> Iterator[tuple[int, Row, float]
         yield step, row, dice.around(rise(done, 0.2, 0.58), 0.012)
 
 
+def easyr1_grpo(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """GRPO on problems with pictures: accuracy and format, validation every ten steps."""
+    for step in range(steps + 1):
+        done = step / steps
+        accuracy, form = rise(done, 0.3, 0.62), rise(done, 0.5, 0.97, 6.0)
+        row: Row = {}
+        if step:
+            row |= _easyr1_step(dice, done, dice.around(accuracy, 0.015), dice.around(form, 0.004))
+        if step % 10 == 0:
+            score = dice.around(accuracy - 0.03, 0.006)
+            row["val/reward_score"] = row["val/overall_reward"] = 0.9 * score + 0.1 * form
+            row |= {"val/format_reward": form, "val/accuracy_reward": score}
+            row |= _lengths(dice, "val_response_length", 330, 2048, 0.01)
+            row |= _lengths(dice, "val_prompt_length", 410, 900, 0.0)
+        if step and step % 10 == 0:
+            row["timing_s/validation"] = dice.noisy(30)
+            row["timing_s/step"] += row["timing_s/validation"]
+            row["perf/time_per_step"] = row["timing_s/step"]
+        yield step, row
+
+
+def _lengths(dice: Dice, name: str, mean: float, longest: float, clipped: float) -> Row:
+    row = {f"{name}/mean": dice.noisy(mean), f"{name}/max": longest, f"{name}/min": dice.noisy(mean / 6)}
+    return row | {f"{name}/clip_ratio": clipped and dice.noisy(clipped, 0.2)}
+
+
+def _extremes(name: str, mean: float, high: float, low: float) -> Row:
+    return {f"{name}/mean": mean, f"{name}/max": high, f"{name}/min": low}
+
+
+def _easyr1_step(dice: Dice, done: float, accuracy: float, form: float) -> Row:
+    overall, tokens = 0.9 * accuracy + 0.1 * form, dice.noisy(150_000)
+    stages = {"gen": dice.noisy(50), "reward": dice.noisy(2), "old": dice.noisy(9), "ref": dice.noisy(8),
+              "adv": dice.noisy(0.3), "update_actor": dice.noisy(40)}  # fmt: skip
+    row: Row = {f"timing_s/{name}": seconds for name, seconds in stages.items()}
+    row["timing_s/step"] = row["perf/time_per_step"] = sum(stages.values()) + dice.noisy(0.4)
+    row |= {f"timing_per_token_ms/{name}": seconds / tokens * 125 for name, seconds in stages.items()}
+    row |= {"reward/overall": overall, "reward/format": form, "reward/accuracy": accuracy}
+    row |= _extremes("critic/score", overall, 1.0, 0.0) | _extremes("critic/rewards", overall, 1.0, 0.0)
+    for name in ("critic/advantages", "critic/returns"):
+        row |= _extremes(name, dice.around(0, 0.008), dice.noisy(1.72, 0.01), -dice.noisy(1.7, 0.01))
+    row |= {"actor/kl_loss": dice.noisy(rise(done, 0.0004, 0.012, 2.0)), "actor/kl_coef": 0.01}
+    row |= {"actor/ppo_kl": dice.around(0, 1e-4), "actor/entropy_loss": dice.noisy(rise(done, 0.5, 0.34, 1.2), 0.015)}
+    row |= {"actor/pg_clipfrac_higher": dice.noisy(0.002, 0.2), "actor/pg_clipfrac_lower": dice.noisy(1e-4, 0.3)}
+    row |= {"actor/pg_loss": dice.around(0, 0.008), "actor/grad_norm": dice.noisy(0.8, 0.1), "actor/lr": 1e-6}
+    row |= {"perf/mfu_actor": dice.noisy(0.21), "perf/max_memory_allocated_gb": 51.2}
+    row |= {"perf/max_memory_reserved_gb": 60.1, "perf/cpu_memory_used_gb": dice.noisy(240, 0.002)}
+    row |= {"perf/total_num_tokens": 8 * tokens, "perf/throughput": tokens / row["timing_s/step"]}
+    row |= {"global_seqlen/min": 0.93 * tokens, "global_seqlen/max": 1.07 * tokens, "global_seqlen/mean": tokens}
+    row |= {"global_seqlen/minmax_diff": 0.14 * tokens, "global_seqlen/balanced_min": tokens - 4}
+    row |= {"global_seqlen/balanced_max": tokens + 4}
+    row |= _lengths(dice, "response_length", rise(done, 280, 350), 2048, 0.008)
+    return row | _lengths(dice, "prompt_length", 400, 900, 0.0)
+
+
+def rllm_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """An agent on the tinker backend, rollouts beside the training; validation on rows of its own."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        yield step, _rllm_step(dice, step, done, dice.around(rise(done, 0.2, 0.6), 0.015))
+        if step % 10 == 0:
+            score = dice.around(rise(done, 0.18, 0.55), 0.008)
+            row = {"val/math/pass@1": score, "val/math/pass@4": score + 0.14, "time/testing": dice.noisy(30)}
+            yield step, row | {f"val/{key}": value for key, value in _spread("reward/default", score, 0.48).items()}
+
+
+def _spread(name: str, mean: float, std: float) -> Row:
+    return _extremes(name, mean, 1.0, 0.0) | {f"{name}/std": std}
+
+
+def _rllm_step(dice: Dice, step: int, done: float, reward: float) -> Row:
+    effective = dice.around(0.55, 0.02)
+    easy = 0.45 * reward
+    row = {f"batch/solve_{name}": value for name, value in (("all", easy), ("partial", effective))}
+    row |= {"batch/solve_none": 1.0 - effective - easy, "batch/num_tasks": 64.0, "batch/default/total": 64.0}
+    row |= {"batch/default/fractions/effective": effective, "batch/default/fractions/too_easy": easy}
+    row |= {"batch/default/fractions/too_hard": 1.0 - effective - easy, "groups/num_trajs_after_filter": 512.0}
+    row |= {"groups/num_groups": 64.0, "groups/avg_group_size": 8.0, "groups/dropped_zero_adv": dice.noisy(20, 0.1)}
+    row |= _spread("reward/default", reward, 0.48)
+    row |= _extremes("advantage/default", dice.around(0, 0.004), 2.4, -2.4) | {"advantage/default/std": 0.7}
+    row |= {"advantage/default/fraction_zero": 1.0 - effective}
+    row |= {f"batch/steps_per_traj/{name}": value for name, value in (("mean", dice.noisy(3)), ("min", 1.0))}
+    row |= {"batch/steps_per_traj/max": 8.0} | _extremes("batch/step_response_length", dice.noisy(420), 2048.0, 30.0)
+    row |= {"train/kl_sample_train_v1": dice.noisy(0.01), "train/kl_sample_train_v2": dice.noisy(5e-4)}
+    row |= {"train/entropy": dice.noisy(rise(done, 0.6, 0.48)), "progress/lr": 2e-5, "progress/batch": float(step)}
+    row |= {"progress/done_frac": done, "time/fused_forward_backward_and_optim_step": dice.noisy(30)}
+    row |= {"time/buffer_wait": dice.noisy(14), "time/weight_sync": dice.noisy(3)}
+    row["time/step"] = sum(value for key, value in row.items() if key.startswith("time/")) + dice.noisy(0.4)
+    row["async/trainer_idle_ratio"] = row["time/buffer_wait"] / row["time/step"]
+    row |= {"async/staleness_mean": dice.noisy(0.5), "async/staleness_min": 0.0, "async/staleness_max": 2.0}
+    row |= {"async/buffer_qsize": 5.0, "async/weight_version": float(step), "episode/num_turns": dice.noisy(3)}
+    row |= {"episode/correct": reward, "episode/time/rollout_s": dice.noisy(31), "episode/time/agentflow_s": 27.0}
+    return row | {"episode/prompt_tokens": dice.noisy(900), "episode/response_tokens": dice.noisy(1300)}
+
+
 # -- writers -----------------------------------------------------------------------------------------------------
 
 
@@ -328,6 +427,41 @@ def write_verl(sources: Path, fixtures: Path, clock: Clock) -> None:
     logger = module.FileLogger("project", "experiment")
     for step, row in verl_ppo(Dice(11), 60):
         logger.log({key: float(value) for key, value in row.items()}, step)
+    logger.finish()
+
+
+def write_easyr1(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By EasyR1's FileLogger, and the first steps by its ConsoleLogger."""
+    folder = fixtures / "easyr1" / "grpo"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("torch", "codetiming", "packaging", "easyr1.verl.utils.logger.gen_logger")
+    load(sources / "easyr1/verl/utils/py_functional.py", "easyr1.verl.utils.py_functional", stand_ins=names)
+    module = load(sources / "easyr1/verl/utils/logger/logger.py", "easyr1.verl.utils.logger.logger")
+    rows = list(easyr1_grpo(Dice(16), 60))
+    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        config = {"trainer": {"save_checkpoint_path": scratch, "n_gpus_per_node": 8}}
+        loggers = [module.FileLogger(config), module.ConsoleLogger(config)]
+        for step, row in rows:
+            for logger in loggers[: 2 if step <= 12 else 1]:
+                logger.log(row, step)
+        shutil.copyfile(Path(scratch, "experiment_log.jsonl"), folder / "experiment_log.jsonl")
+        lines = printed.getvalue().replace(scratch, "checkpoints/easy_r1/math").splitlines()
+    # What Ray puts in front of the lines of an actor, and a line of another actor between them.
+    text = "".join(f"\x1b[36m(Runner pid=2712)\x1b[0m {line}\n" for line in lines)
+    other = "\x1b[36m(WorkerDict pid=2890)\x1b[0m Update policy:  50%|#####     | 2/4 [00:20<00:20]\n"
+    text = text.replace("actor:\n", f"actor:\n{other}", 3)
+    (fixtures / "console" / "easyr1.log").write_text(text)
+
+
+def write_rllm(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By rLLM's FileLogger."""
+    folder = fixtures / "rllm" / "async"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / "metrics.jsonl")
+    module = load(sources / "rllm/utils/tracking.py", "rllm_tracking", stand_ins=("rllm.env",))
+    logger = module.FileLogger("project", "experiment")
+    for step, row in rllm_async(Dice(17), 60):
+        logger.log(row, step)
     logger.finish()
 
 
@@ -416,6 +550,8 @@ def write_telescope(sources: Path, fixtures: Path, clock: Clock) -> None:
 
 WRITERS = {
     "verl": write_verl,
+    "easyr1": write_easyr1,
+    "rllm": write_rllm,
     "openrlhf": write_openrlhf,
     "rlinf": write_rlinf,
     "trinity": write_trinity,

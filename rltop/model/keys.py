@@ -97,9 +97,11 @@ _EVALUATION = re.compile(
     r"""
     (?: eval | test ) [_/]
     | (?: val-core | val-aux | validation | bench | evaluation ) /
-    | val/ (?: test_score/ | (?: loss | reward | accuracy | acc | score ) (?: $ | / ) )
-    | val_ (?: loss | acc | reward | score )
+    | val/ (?: test_score/ | (?: loss | reward | accuracy | acc | score ) (?: $ | / )
+        | .+ /pass@\d+ $ | \w+_ (?: reward | score ) $ )
+    | val_ (?: loss | acc | reward | score ) | val_ (?: response | prompt ) _length/
     | (?: train/ | explorer/ )? eval [_/]
+    | time/testing $
     """,
     re.VERBOSE,
 )

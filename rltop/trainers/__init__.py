@@ -7,6 +7,7 @@ from rltop.trainers import (
     areal,
     art,
     classic,
+    easyr1,
     generic,
     llama_factory,
     ms_swift,
@@ -15,6 +16,7 @@ from rltop.trainers import (
     openrlhf,
     prime_rl,
     rlinf,
+    rllm,
     roll,
     setup_hints,
     skyrl,
@@ -36,6 +38,8 @@ BASE: Dialect = transformers.DIALECT
 ALL: tuple[Dialect, ...] = (
     verl.DIALECT,
     verl.V1,
+    easyr1.DIALECT,
+    rllm.DIALECT,
     openrlhf.DIALECT,
     trl.DIALECT,
     trl.ASYNC,
@@ -66,6 +70,8 @@ ALL: tuple[Dialect, ...] = (
 
 SETUP_HINTS: tuple[setup_hints.SetupHint, ...] = (
     verl.SETUP_HINT,
+    easyr1.SETUP_HINT,
+    rllm.SETUP_HINT,
     trl.SETUP_HINT,
     setup_hints.TRANSFORMERS,
     setup_hints.UNSLOTH,

@@ -12,7 +12,7 @@ from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
-_CRITIC = (
+CRITIC = (
     *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
     *("critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
 )
@@ -29,12 +29,12 @@ def _fingerprints(weight: int, extra: tuple[str, ...] = ()) -> tuple[Fingerprint
     own = ("actor/*", *extra[:1])
     return (
         Fingerprint(Algorithm.DISTILL, all_of=own, any_of=("actor/distillation/loss",), weight=weight + 4),
-        Fingerprint(Algorithm.PPO, all_of=own, any_of=_CRITIC, weight=weight + 3),
+        Fingerprint(Algorithm.PPO, all_of=own, any_of=CRITIC, weight=weight + 3),
         *(Fingerprint(Algorithm.PPO, (*own, key), any_of=_OWN, weight=weight + 3) for key in _CRITIC_ANYWHERE),
         Fingerprint(
             Algorithm.DPO, all_of=own, any_of=("actor/rewards_accuracies", "actor/dpo_loss"), weight=weight + 2
         ),
-        Fingerprint(Algorithm.GRPO, all_of=own, any_of=_UPDATE, none_of=_CRITIC, weight=weight + 1),
+        Fingerprint(Algorithm.GRPO, all_of=own, any_of=_UPDATE, none_of=CRITIC, weight=weight + 1),
     )
 
 
@@ -148,7 +148,7 @@ _ROLLOUT = (
     *_both("rollout_failures", "training/rollout_failure/evicted_samples"),
 )
 
-_CORRECTION = {
+CORRECTION = {
     "off_policy_kl": ("k3_kl", "kl"),
     "is_ratio_mean": ("rollout_is_mean",),
     "is_ratio_min": ("rollout_is_min",),
@@ -165,7 +165,7 @@ _CORRECTION = {
 _MISMATCH = (
     *(
         Alias(f"{prefix}{name}", metric)
-        for metric, names in _CORRECTION.items()
+        for metric, names in CORRECTION.items()
         for name in names
         for prefix in ("rollout_corr/", "actor/rollout_corr/", "mismatch/", "mismatch/mismatch_")
     ),
@@ -272,7 +272,7 @@ _OLD = tuple(
 )
 """Spelling of 2024, which logs no step time."""
 
-_TIMING = TimingPlan(
+TIMING = TimingPlan(
     step_keys=("timing_s/step", "perf/time_per_step"),
     stages=(
         _stage("start_profile", is_outside=True),
@@ -315,11 +315,11 @@ DIALECT = Dialect(
     name="veRL",
     fingerprints=_FINGERPRINTS,
     aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM),
-    timing=_TIMING,
+    timing=TIMING,
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
     traits=(
-        TraitEvidence("has_critic", (*_CRITIC, *_CRITIC_ANYWHERE)),
+        TraitEvidence("has_critic", (*CRITIC, *_CRITIC_ANYWHERE)),
         TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),
         TraitEvidence("is_async", ("timing_s/generate_async",)),
         TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),

@@ -23,6 +23,15 @@ MEANINGS = {
         "reward_mean": "critic/score/mean", "value_loss": "critic/vf_loss", "explained_var": "critic/vf_explained_var",
         "val_score": "val-core/openai/gsm8k/acc/mean@4", "time_step": "timing_s/step",
     },
+    "easyr1/grpo": {
+        "reward_mean": "critic/score/mean", "val_score": "val/reward_score", "clip_frac": "actor/pg_clipfrac_higher",
+        "truncated_frac": "response_length/clip_ratio", "time_old_log_prob": "timing_s/old", "mfu": "perf/mfu_actor",
+    },
+    "rllm/async": {
+        "reward_mean": "reward/default/mean", "val_score": "val/math/pass@1",
+        "off_policy_kl": "train/kl_sample_train_v2", "zero_std_frac": "batch/default/fractions/effective",
+        "staleness_mean": "async/staleness_mean", "time_step": "time/step",
+    },
     "openrlhf/ppo": {
         "reward_mean": "train/rollout/reward_mean", "kl_old": "train/ppo_kl", "clip_frac": "train/ppo_clip_ratio",
         "value_loss": "train/critic_loss", "truncated_frac": "train/rollout/truncated_rate",
@@ -45,7 +54,15 @@ MEANINGS = {
         "reward_mean": "rollout/reward_mean", "off_policy_kl": "kl_divergence_inference", "lr": "learning_rate",
     },
 }  # fmt: skip
-ADDING_UP = ("verl/ppo_critic", "openrlhf/ppo", "rlinf/embodied", "trinity/trainer", "trinity/explorer")
+ADDING_UP = (
+    "verl/ppo_critic",
+    "easyr1/grpo",
+    "rllm/async",
+    "openrlhf/ppo",
+    "rlinf/embodied",
+    "trinity/trainer",
+    "trinity/explorer",
+)
 
 
 def run_of_case(name: str) -> Run:

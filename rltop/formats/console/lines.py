@@ -35,7 +35,8 @@ _SCALAR = rf"(?:{_WRAPPED}|{_TENSOR}|{_BARE})"
 
 _STEP_LINE = re.compile(r"(?<![A-Za-z_./@-])step:(\d{1,15}) - ")
 _PAIR = re.compile(
-    rf"(?P<key>[^\s:=(){{}}\[\]'\"%|<>][^:=(){{}}\[\]'\"%|<>]*?(?::[^:\s]*?)??):\s?{_SCALAR}(?P<after>.?)"
+    r"(?P<key>[^\s:=(){}\[\]'\"%|<>][^:=(){}\[\]'\"%|<>]*?(?:\((?:1e-\d|B)\)|(?::[^:\s]*?)??)):\s?"
+    rf"{_SCALAR}(?P<after>.?)"
 )
 _GLUED_DATE = re.compile(r"(?:19|20)\d\d-\d\d-\d\d[ T]")
 _UNSURE_AFTER = frozenset("0123456789.,%:-+/_")

@@ -137,6 +137,12 @@ def test_a_rotated_log_goes_on_counting():
     assert [record.step for record in decoder.feed(hf(0.1).encode(), 0, 2)] == [1]
 
 
+def test_a_key_may_end_in_the_unit_of_its_value():
+    (record,), decoder = decode("step:1 - actor/lr(1e-4):0.010 - train/total_tokens(B):0.25 - critic/lr(1e-4):0.100\n")
+    assert row(record) == {"actor/lr(1e-4)": 0.01, "train/total_tokens(B)": 0.25, "critic/lr(1e-4)": 0.1}
+    assert decoder.counts.bad_lines == 0
+
+
 def test_the_named_bar_of_verl_tells_the_total():
     records, _ = decode(
         f"step:0 - val-core/x/acc:0.5\n\rTraining Progress:   0%|          | 1/400 [00:10<1:00:00]\nstep:1 - {PAIRS}\n"

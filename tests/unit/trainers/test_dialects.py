@@ -40,6 +40,21 @@ EMBODIED = [
     "time/step", "time/generate_rollouts", "time/actor_training", "time/env/interact",
     "train/actor/policy_loss", "train/actor/approx_kl", "train/actor/clip_fraction",
 ]  # fmt: skip
+EASYR1 = [
+    "reward/overall", "reward/format", "reward/accuracy", "actor/kl_loss", "actor/ppo_kl", "actor/entropy_loss",
+    "actor/pg_clipfrac_higher", "actor/pg_clipfrac_lower", "actor/pg_loss", "actor/grad_norm", "perf/mfu_actor",
+    "critic/score/mean", "critic/rewards/mean", "critic/advantages/mean", "response_length/mean",
+    "response_length/clip_ratio", "timing_s/gen", "timing_s/old", "timing_s/ref", "timing_s/update_actor",
+    "timing_s/step", "perf/throughput",
+]  # fmt: skip
+RLLM = [
+    "batch/solve_none", "batch/solve_all", "batch/solve_partial", "groups/num_trajs_after_filter",
+    "groups/avg_group_size", "reward/solver/mean", "advantage/solver/mean", "advantage/solver/fraction_zero",
+    "batch/solver/fractions/effective", "batch/termination_reason/max_response_length_exceeded",
+    "batch/steps_per_traj/mean",
+]  # fmt: skip
+RLLM_VERL = [*RLLM, "actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step", "timing_s/update_actor"]
+RLLM_TINKER = [*RLLM, "train/kl_sample_train_v1", "train/kl_sample_train_v2", "progress/lr", "time/step"]
 CRITIC = ["train/critic/value_loss", "train/critic/explained_variance"]
 
 
@@ -79,6 +94,11 @@ def found(keys: list[str]) -> Identity:
         (["objective/verifiable_reward", "objective/kl", "loss/value_avg"], "open-instruct", Algorithm.PPO),
         (["objective/verifiable_reward"], "open-instruct", Algorithm.UNKNOWN),
         (["train/reward", "train/reward_std_dev", "loss/train"], "ART", Algorithm.GRPO),
+        (EASYR1, "EasyR1", Algorithm.GRPO),
+        ([*EASYR1, "critic/values/mean", "critic/vf_loss", "perf/mfu_critic"], "EasyR1", Algorithm.PPO),
+        (RLLM_VERL, "rLLM", Algorithm.GRPO),
+        ([*RLLM_VERL, "critic/values/mean"], "rLLM", Algorithm.PPO),
+        (RLLM_TINKER, "rLLM", Algorithm.GRPO),
     ],
 )
 def test_keys_tell_trainer_and_algorithm(keys: list[str], dialect: str, algorithm: Algorithm) -> None:
@@ -128,6 +148,18 @@ def metric_of(keys: list[str], key: str) -> set[str]:
         (REASONING, "actor/training/actor/dual_cliped_ratio", set()),
         (REASONING, "actor/training/actor/clip_fraction", {"clip_frac"}),
         (TRINITY_TRAINER, "response_length/clip_ratio", set()),
+        # The score of an evaluation in the unit of the reward, its parts, and shares beside it.
+        (["scores", "val/stop_rate", "eval/scores", "eval/pass_at_1"], "eval/scores", {"val_score"}),
+        (["scores", "val/stop_rate", "eval/scores", "eval/pass_at_1"], "eval/pass_at_1", {"val_passk"}),
+        ([*EASYR1, "val/reward_score"], "val/reward_score", {"val_score"}),
+        ([*EASYR1, "val/accuracy_reward"], "val/accuracy_reward", {"val_aux"}),
+        (EASYR1, "response_length/clip_ratio", {"truncated_frac"}),
+        (EASYR1, "actor/pg_clipfrac_higher", {"clip_frac"}),
+        ([*RLLM_VERL, "val/math/pass@1"], "val/math/pass@1", {"val_score"}),
+        ([*RLLM_VERL, "val/math/pass@8"], "val/math/pass@8", {"val_passk"}),
+        # A mean absolute difference by the name of a KL.
+        (RLLM_TINKER, "train/kl_sample_train_v1", {"rollout_logp_diff_mean"}),
+        (["scores", "val/stop_rate", "loss/kl_avg"], "loss/kl_avg", set()),
         # An entropy by the name of a loss.
         ([*OPENRLHF, "entropy_loss"], "entropy_loss", {"entropy"}),
         ([*REASONING, "actor/training/actor/entropy_loss"], "actor/training/actor/entropy_loss", {"entropy"}),
@@ -149,6 +181,8 @@ def test_one_name_several_meanings(keys: list[str], key: str, metrics: set[str])
         (["scores", "val/stop_rate", "learner_mfu"], "truncated_frac", 0.75, 0.25),
         (["scores", "val/stop_rate", "learner_mfu"], "mfu", 31.0, 0.31),
         (["train/gen_kl_error", "train/baseline_reward/pct_mixed"], "zero_std_frac", 40.0, 0.6),
+        (RLLM_VERL, "zero_std_frac", 0.7, 0.3),
+        (["scores", "val/stop_rate", "eval/stop_rate"], "val_truncated_frac", 0.9, 0.1),
     ],
 )
 def test_units_are_normalised(keys: list[str], metric: str, raw: float, value: float) -> None:
@@ -189,6 +223,13 @@ def test_the_four_parts_of_an_openrlhf_step_take_turns_unless_they_overlap() -> 
     spans, is_overlapping = timing_of(OPENRLHF, {**row, "train/timing/step_total": 60.0})
     assert (spans, is_overlapping) == ({**parts, "other": 0.0}, False)
     assert timing_of(OPENRLHF, {**row, "train/timing/step_total": 35.0})[1]
+
+
+def test_the_stages_of_easyr1_fill_its_step() -> None:
+    parts = {"gen": 50.0, "old": 9.0, "ref": 8.0, "update_actor": 40.0, "validation": 30.0}
+    row = {f"timing_s/{name}": seconds for name, seconds in parts.items()}
+    spans, is_overlapping = timing_of(EASYR1, {**row, "timing_s/step": 138.0})
+    assert (spans, is_overlapping) == ({**parts, "other": 1.0}, False)
 
 
 def test_trinitys_trainer_step_holds_the_update_and_not_the_waiting() -> None:
