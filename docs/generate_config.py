@@ -68,13 +68,15 @@ PROFILES_TABLE
 ## Keys
 
 `[metrics."<project>"]` says what keys mean in the runs of a project, a repository or the folder above a run's own:
-canonical names are in [metrics.md](metrics.md), `""` is no metric. What is said on the screen (`M`) is kept in
+canonical names are in [metrics.md](metrics.md), `""` is no metric, `success_frac / 100` a share that is logged in
+percent. What is said on the screen (`M`) is kept in
 `$XDG_STATE_HOME/rltop/metrics.toml` (default `~/.local/state`) and comes before the config file; `rltop config` prints
 both, with every setting in force.
 
 ```toml
 [metrics."/home/ada/chess"]
 "agent/task_rew" = "reward_mean"
+"agent/solved_pct" = "success_frac / 100"
 "misc/score" = ""
 ```
 

@@ -181,7 +181,7 @@ class Identity(NamedTuple):
         keys: every key seen so far, in order of first appearance.
         envelope: the outer form of the rows: see `NESTED`.
         refused: keys that were taken for a metric by name, and are none by value.
-        meant: key → canonical name, as a person has said; empty: it is none.
+        meant: key → canonical name, as a person has said (`said_meaning`); empty: it is none.
         guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
     """
 

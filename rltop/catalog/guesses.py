@@ -34,6 +34,25 @@ _NO_GUESS = frozenset({
 """Words of what is a statistic, a setting, a part or an evaluation: not the quantity itself."""
 
 
+_SAID = re.compile(r"(\w+)(?:\s*/\s*([-+]?[\d.]+(?:e[-+]?\d+)?))?\Z", re.IGNORECASE)
+
+
+def said_meaning(text: str) -> tuple[str, float] | None:
+    """What a person said that a key is: canonical name and scale; `success_frac / 100` is one logged in percent.
+
+    Returns:
+        None where it names no metric, or divides by nothing.
+    """
+    found = _SAID.match(text)
+    if found is None or found[1] not in CATALOG:
+        return None
+    try:
+        divisor = float(found[2] or 1.0)
+    except ValueError:
+        return None
+    return (found[1], 1.0 / divisor) if divisor and 1.0 / divisor else None
+
+
 @lru_cache(maxsize=20_000)
 def guess(key: str) -> str:
     """The canonical name of the metric that a key may be; empty where its words do not tell one."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from rltop.catalog.metrics import CATALOG
+from rltop.catalog.guesses import said_meaning
 from rltop.errors import ConfigError
 from rltop.resources import is_file, read_toml, state_folder
 from rltop.run.found import home_of
@@ -22,7 +22,7 @@ NO_METRIC = ""
 _MARKS = (".git", ".hg", "pyproject.toml")
 
 Meanings = Mapping[str, Mapping[str, str]]
-"""Project → key → canonical name."""
+"""Project → key → canonical name, with ` / 100` behind it where the key is logged in percent."""
 NONE: Meanings = MappingProxyType({})
 
 
@@ -72,9 +72,10 @@ def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> 
     """
     for project, keys in configured.items():
         for key, name in keys.items():
-            if name != NO_METRIC and name not in CATALOG:
+            if name != NO_METRIC and said_meaning(name) is None:
                 raise ConfigError(
-                    f"`metrics.{project}.{key}` is {name}: no such metric", "docs/metrics.md has the canonical names"
+                    f"`metrics.{project}.{key}` is {name}: no such metric",
+                    "docs/metrics.md has the canonical names; `success_frac / 100` is a key that is logged in percent",
                 )
     file = state_folder(environment) / FILE_NAME
     if not is_file(file):
@@ -86,7 +87,7 @@ def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> 
     found = {project: dict(keys) for project, keys in configured.items()}
     for project, keys in told.items():
         if isinstance(keys, dict):
-            known = {key: name for key, name in keys.items() if name == NO_METRIC or name in CATALOG}
+            known = {key: name for key, name in keys.items() if name == NO_METRIC or said_meaning(name) is not None}
             found.setdefault(project, {}).update(known)
     return found
 

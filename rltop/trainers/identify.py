@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
-from rltop.catalog.guesses import guess, signal_of_guess
+from rltop.catalog.guesses import guess, said_meaning, signal_of_guess
 from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
@@ -216,9 +216,11 @@ def _as_meant(
         if others:
             kept[name] = others
     for key in reversed(here):
-        if (name := meant[key]) in CATALOG:
+        said = said_meaning(meant[key])
+        if said is not None:
+            name, scale = said
             others = kept.get(name, ())
-            kept[name] = (Signal(CATALOG[name], key, instance=key if others else ""), *others)
+            kept[name] = (Signal(CATALOG[name], key, scale, instance=key if others else ""), *others)
     return kept
 
 

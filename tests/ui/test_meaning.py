@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from screens import app_over, page_text, press, write_rows
 
+from rltop.cli import main
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
 
@@ -63,3 +64,39 @@ async def test_a_key_without_a_guess_is_found_a_metric_by_typing(run: Path) -> N
         assert identity is not None
         signal = identity.primary("queue_size")
         assert signal is not None and signal.key == "x/y"
+
+
+async def test_a_share_that_is_logged_in_percent_is_read_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "outputs" / "one"
+    folder.mkdir(parents=True)
+    made = [{"step": step, "my/accuracy": 20.0 + step, "fwd_ms": 1500.0} for step in range(1, 41)]
+    app = app_over(write_rows(folder / "metrics.jsonl", made))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("my/accuracy")))
+        await pilot.pause()
+        await press(pilot, "M")
+        shown = [line.split() for line in page_text(app).splitlines()[2:4]]
+        assert shown == [
+            ["success", "rate", "success_frac", "/", "100", "logged", "in", "percent"],
+            ["success", "rate", "success_frac", "guessed"],
+        ]
+        await press(pilot, "enter")
+        app.session.drain()
+        identity = app.followed.identity
+        assert identity is not None
+        signal = identity.primary("success_frac")
+        assert signal is not None and signal.read(60.0) == pytest.approx(0.6)
+        assert not identity.refused
+        await press(pilot, "M")
+        assert page_text(app).splitlines()[2].split()[-4:] == ["now,", "logged", "in", "percent"]
+        await press(pilot, "escape", "escape")
+        app.carry_out(Push(MetricPage("fwd_ms")))
+        await pilot.pause()
+        await press(pilot, "M", "slash", *"time_step")
+        assert "time_step / 1000" in page_text(app)
+    assert main(["config"]) == 0
+    assert '"my/accuracy" = "success_frac / 100"' in capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rltop.catalog.guesses import guess
+from rltop.catalog.guesses import guess, said_meaning
 from rltop.cli import main
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
@@ -188,3 +188,22 @@ def test_config_prints_what_was_said_as_a_config_file(
     pasted.write_text('[metrics."/other"]\n"x" = "lost"\n')
     with pytest.raises(ConfigError, match="no such metric"):
         load({}, {"XDG_STATE_HOME": str(tmp_path / "none")}, pasted)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("loss", ("loss", 1.0)),
+        ("success_frac / 100", ("success_frac", 0.01)),
+        ("time_step/1000", ("time_step", 0.001)),
+        ("entropy / -1", ("entropy", -1.0)),
+        ("success_frac / 0", None),
+        ("success_frac / 1e999", None),
+        ("success_frac /", None),
+        ("success_frac / 1.2.3", None),
+        ("nothing / 100", None),
+        ("", None),
+    ],
+)
+def test_what_is_said_of_a_key_may_have_a_scale(text: str, meaning: tuple[str, float] | None) -> None:
+    assert said_meaning(text) == meaning
