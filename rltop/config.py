@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
-from rltop.resources import config_folder, folder, is_file, toml_files
+from rltop.resources import HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
 from rltop.run import meanings
 from rltop.run.options import IngestOptions
@@ -94,10 +94,11 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
     Raises:
         ConfigError: names the place, the key and the remedy.
     """
-    found = gather(argv_options, environ, _file(environ, config_path))
+    found = in_force(argv_options, environ, config_path)
     values: dict[str, Any] = dict(found.values)
-    themes_folder = (found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER
+    themes_folder = _themes_folder(found, environ)
     _check_theme(found, themes_folder)
+    few, theme_origin = has_few_colours(environ), found.origins.get("theme", "")
     color = values["color"]
     has_no_color = bool(environ.get("NO_COLOR")) or is_plain_terminal(environ)
     return Config(
@@ -116,13 +117,16 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             meanings=meanings.load(found.meanings, environ),
         ),
         ui=UiOptions(
-            theme="terminal" if "theme" not in found.origins and has_few_colours(environ) else values["theme"],
+            theme="terminal" if not theme_origin and few else values["theme"],
             themes_folder=themes_folder,
             is_ascii=values["ascii"] or ("ascii" not in found.origins and is_console(environ)),
             has_colour=color == "always" or (color == "auto" and not has_no_color),
             keymap=found.keymap,
             refresh_hz=values["refresh_hz"],
             has_mouse=values["mouse"],
+            keeps_theme=not few,
+            theme_origin=theme_origin if _is_of_session(found) else "",
+            has_hints=not environ.get("CI") and kept(HINTED, environ) is None,
         ),
         color=color,
         has_no_color=has_no_color,
@@ -134,7 +138,9 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
 def in_force(
     argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None
 ) -> Gathered:
-    """Every setting with where it comes from.
+    """Every setting with where it comes from; a theme chosen on the screen comes before that of the config file.
+
+    A terminal of few colours has none that was chosen elsewhere.
 
     Args:
         argv_options: setting → what its flag said, None where it was not given.
@@ -144,7 +150,27 @@ def in_force(
     Raises:
         ConfigError: names the place, the key and the remedy.
     """
-    return gather(argv_options, environ, _file(environ, config_path))
+    found = gather(argv_options, environ, _file(environ, config_path))
+    chosen = None if _is_of_session(found) or has_few_colours(environ) else kept(THEME, environ)
+    if not chosen or not _has_theme(chosen, _themes_folder(found, environ)):
+        return found
+    return found._replace(
+        values=MappingProxyType({**found.values, "theme": chosen}),
+        origins=MappingProxyType({**found.origins, "theme": str(state_folder(environ) / THEME)}),
+    )
+
+
+def _is_of_session(found: Gathered) -> bool:
+    """Does a flag or a variable set the theme?"""
+    return found.origins.get("theme", str(found.file)) != str(found.file)
+
+
+def _themes_folder(found: Gathered, environ: Mapping[str, str]) -> Path:
+    return (found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER
+
+
+def _has_theme(name: str, own: Path) -> bool:
+    return name == Path(name).name and any(is_file(each / f"{name}.toml") for each in (folder(THEMES_FOLDER), own))
 
 
 def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
@@ -164,10 +190,9 @@ def _check_theme(found: Gathered, own: Path) -> None:
         ConfigError: names the place of the setting and the available themes.
     """
     name = found.values["theme"]
-    folders = (folder(THEMES_FOLDER), own)
-    if "theme" not in found.origins or any(is_file(each / f"{name}.toml") for each in folders):
+    if "theme" not in found.origins or _has_theme(str(name), own):
         return
-    known = sorted({stem for each in folders for stem in toml_files(each)})
+    known = sorted({stem for each in (folder(THEMES_FOLDER), own) for stem in toml_files(each)})
     raise ConfigError(
         f"{found.origins['theme']}: `theme` is {name!r}, which does not exist",
         f"available: {', '.join(known)}; or create {own / f'{name}.toml'}",

@@ -16,6 +16,9 @@ from rltop.errors import ConfigError, SourceError
 
 _PACKAGE = Path(__file__).resolve().parent
 _LARGEST_TOML = 256 * 1024
+_LONGEST_KEPT = 256
+THEME, HINTED = "theme", "hinted"
+"""What the screen keeps: the theme that was chosen last, and that the hints of the first start have been shown."""
 
 
 def folder(name: str) -> Path:
@@ -51,6 +54,37 @@ def state_folder(environment: Mapping[str, str] | None = None) -> Path:
         own = os.path.expanduser(environment.get("HOME") or "~")  # noqa: PTH111 - as in `config_folder`
         home = os.path.join(own, ".local", "state")  # noqa: PTH118
     return Path(home) / "rltop"
+
+
+def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """One line that the screen has kept, such as the theme; None where it has kept none, or it cannot be read.
+
+    Args:
+        name: of the file.
+        environment: instead of the process's own.
+    """
+    try:
+        with (state_folder(environment) / name).open("rb") as file:
+            return file.read(_LONGEST_KEPT).decode("utf-8", "replace").partition("\n")[0].strip()
+    except (OSError, ValueError):
+        return None
+
+
+def keep(name: str, line: str) -> None:
+    """Keep one line for the next time.
+
+    Args:
+        name: of the file.
+        line: what to keep.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from rltop.files import replace_file  # noqa: PLC0415 - most sessions keep nothing
+
+    folder = state_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / name, f"{line}\n".encode())
 
 
 def is_file(path: Path) -> bool:

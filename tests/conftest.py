@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,12 @@ settings.register_profile("explore", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("RLTOP_HYPOTHESIS", "same"))
 
 HERE = Path(__file__)
+
+_STATE = tempfile.TemporaryDirectory(prefix="rltop-state-")
+"""What the program keeps for the next time is no person's; it has been started before."""
+os.environ["XDG_STATE_HOME"] = _STATE.name
+(Path(_STATE.name) / "rltop").mkdir()
+(Path(_STATE.name) / "rltop" / "hinted").touch()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

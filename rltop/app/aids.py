@@ -20,6 +20,7 @@ from rltop.errors import cannot_write
 from rltop.files import replace_file
 from rltop.model import Label
 from rltop.pages.changes import ChangePage
+from rltop.resources import HINTED, keep
 from rltop.run.snapshot import Snapshot
 
 MOST_COPIED = 74_994
@@ -48,8 +49,23 @@ _WHY: Mapping[str, str] = MappingProxyType(
 """Why a key does nothing now, by its action; the footer leaves it out meanwhile."""
 
 
+HINTS = "first start: {open} opens what is selected, {back} goes back, {help} lists all keys"
+"""Said once, until the next key."""
+
+
 class Aids(Routes):
     """An application that answers every key, if need be in a line above the footer."""
+
+    def hint(self) -> None:
+        """At the very first start say how the screen is used."""
+        if self.options.has_hints and self.shown is not None:
+            self.tell(self.shown.keys.tell(HINTS))
+
+    def hinted(self) -> None:
+        """Keep that this has been said; where it cannot be kept it is said again."""
+        if self.options.has_hints:
+            with contextlib.suppress(OSError):
+                keep(HINTED, "")
 
     def tell(self, text: str) -> None:
         """Say something in the line above the footer, until the next key.

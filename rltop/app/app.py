@@ -142,6 +142,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
         self.set_timer(SETTLED_S, self._settle)
         await self._list_runs()
+        self.hint()
 
     async def _list_runs(self) -> None:
         """Of several runs show which there are, at the start or when they have come, unless a page has been opened."""
@@ -157,6 +158,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         if self._guard is not None:
             # What stands now stays: to look through it for garbage again and again would hold up rows and keys.
             gc.freeze()
+        self.hinted()
         if self._is_paused:
             self._look_for_rollouts()
         else:

@@ -19,6 +19,9 @@ class UiOptions(NamedTuple):
         keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.
         refresh_hz: how often the screen follows new data at most, 1 to 4.
         has_mouse: take clicks and the wheel; off leaves them to the terminal.
+        keeps_theme: the theme that is chosen on the screen is kept for the next time.
+        theme_origin: flag or variable that sets the theme, and wins over the one that is kept; may be empty.
+        has_hints: nobody has used the screen before: say in one line how it is used, once.
     """
 
     theme: str = "dark"
@@ -28,3 +31,6 @@ class UiOptions(NamedTuple):
     keymap: Mapping[str, str] = MappingProxyType({})
     refresh_hz: float = 4.0
     has_mouse: bool = True
+    keeps_theme: bool = False
+    theme_origin: str = ""
+    has_hints: bool = False

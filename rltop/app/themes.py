@@ -9,6 +9,7 @@ from rltop.app.page_screen import PageScreen
 from rltop.app.styles import textual_theme
 from rltop.app.textual_shim import FaultKeeper, SingleParseApp
 from rltop.errors import ThemeError
+from rltop.resources import THEME, keep
 from rltop.rows.themes import Palette, find_palettes, load_palette
 
 
@@ -32,11 +33,9 @@ class Themes(SingleParseApp, FaultKeeper):
         names = self.theme_names
         at = names.index(self.palette.name) if self.palette.name in names else -1
         self.set_theme(names[(at + 1) % len(names)])
-        name = self.palette.name
-        self.tell(f'theme {name}: {self.palette.summary}   (theme = "{name}" in the config file keeps it)')
 
     def set_theme(self, name: str) -> None:
-        """Switch to the theme called `name`; a broken one is reported and left."""
+        """Switch to the theme called `name`, say so and keep it; a broken one is reported and left."""
         try:
             self.palette = self._load_theme(name)
         except ThemeError as error:
@@ -47,6 +46,17 @@ class Themes(SingleParseApp, FaultKeeper):
         for screen in self.screen_stack:
             if isinstance(screen, PageScreen) and screen.is_mounted:
                 screen.set_palette()
+        self.tell(f"theme {self.palette.name}: {self.palette.summary}   ({self._keep_theme()})")
+
+    def _keep_theme(self) -> str:
+        """Keep the theme for the next time, and say whether it will be there."""
+        if not self.options.keeps_theme:
+            return f'theme = "{self.palette.name}" in the config file keeps it'
+        try:
+            keep(THEME, self.palette.name)
+        except OSError as error:
+            return f"cannot be kept: {error.strerror or error}"
+        return f"kept, but {self.options.theme_origin} comes first" if self.options.theme_origin else "kept"
 
     def _load_theme(self, name: str) -> Palette:
         palette = load_palette(name, self.options.themes_folder)

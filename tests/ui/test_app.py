@@ -14,6 +14,7 @@ from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
 from rltop.catalog.families import family_index
 from rltop.clock import FakeClock
+from rltop.config import load
 from rltop.errors import ConfigError, ThemeError
 from rltop.model import VerdictState
 from rltop.pages.header import body_height
@@ -380,6 +381,38 @@ async def test_the_theme_switches_live() -> None:
         assert before.text == after.text and list(before) != list(after)
         await press(pilot, *["T"] * (len(app.theme_names) - 1))
         assert app.palette.name == "dark"
+
+
+async def test_the_theme_that_was_chosen_is_there_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    environ = {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
+    app = app_over(RECORDED, options=load({}, environ).ui)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "T")
+        assert status_text(app).endswith("(kept)")
+        chosen = app.palette.name
+    assert load({}, environ).ui.theme == chosen != "dark"
+    assert load({}, {**environ, "RLTOP_THEME": "contrast"}).ui.theme == "contrast"
+    # What was chosen in another terminal may have more colours than this one.
+    assert load({}, {**environ, "TERM": "linux"}).ui.theme == "terminal"
+    (tmp_path / "rltop" / "theme").write_text("../gone\n")
+    assert load({}, environ).ui.theme == "dark"
+
+
+async def test_the_hints_of_the_first_start_are_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("rltop.app.app.SETTLED_S", 0.01)
+    environ = {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
+    assert not load({}, {**environ, "CI": "true"}).ui.has_hints
+    app = app_over(RECORDED, options=load({}, environ).ui)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause(0.05)
+        assert status_text(app) == "first start: Enter opens what is selected, Esc goes back, ? lists all keys"
+        await press(pilot, "down")
+        assert "first start" not in status_text(app)
+    assert not load({}, environ).ui.has_hints
 
 
 async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
