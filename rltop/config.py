@@ -114,6 +114,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             rules=_rule_options(found),
             total_steps=values["total_steps"],
             rollouts=values["rollouts"],
+            log=values["log"],
             meanings=meanings.load(found.meanings, environ),
         ),
         ui=UiOptions(

@@ -166,6 +166,11 @@ SETTINGS: tuple[Setting, ...] = (
         example="rollouts/",
     ),
     Setting(
+        "log", Kind.TEXT, "", "--log",
+        "The console log to show; empty: search next to the metric file.",
+        example="train.log",
+    ),
+    Setting(
         "memory_mb", Kind.WHOLE, 48, "--memory",
         "Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.",
         example=96, low=1, high=65_536,

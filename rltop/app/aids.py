@@ -21,6 +21,7 @@ from rltop.files import replace_file
 from rltop.model import Label
 from rltop.pages.changes import ChangePage
 from rltop.resources import HINTED, keep
+from rltop.rows.keys import Where
 from rltop.run.snapshot import Snapshot
 
 MOST_COPIED = 74_994
@@ -132,6 +133,21 @@ class Aids(Routes):
         return is_allowed
 
     # -- going somewhere -----------------------------------------------------------------------------------------
+
+    def action_console(self) -> None:
+        """Show the console log; once more, go back."""
+        from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
+
+        if isinstance(self.page, LogPage):
+            self.pop_screen()
+        else:
+            self.session.look_for_console(self.followed)
+            self.push(LogPage())
+
+    def _look_for_console(self) -> None:
+        """Where its page is shown: the run may be another one by now, or the same one read anew."""
+        if self.page is not None and Where.LOG in self.page.where:
+            self.session.look_for_console(self.followed)
 
     async def action_go(self) -> None:
         """Ask for a step or a window."""

@@ -167,6 +167,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
     def _look_for_rollouts(self) -> None:
         if self._has_settled and self.followed.loading is None:
             self.session.look_for_rollouts(self.followed)
+        self._look_for_console()
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
@@ -261,8 +262,8 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
             self.followed.stream.last_step is None,
             not self.shown_verdicts,
             has_rule,
+            len(self.session.runs) > 1,
         )
-        offered = (*offered, len(self.session.runs) > 1)
         # At the very end, when there is no screen any more, a timer may still come here.
         if offered != self._footer_state and self.screen_stack:
             self._footer_state = offered

@@ -150,7 +150,7 @@ class PageScreen(Screen[None]):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
             filter_input.display = False
             yield filter_input
-            yield LongRowView(palette, self._rows, self._move, id="board")
+            yield LongRowView(palette, self._rows, self._move, self._chosen, id="board")
         else:
             yield RowView(palette, self._rows, id="board", point=self._point)
         status = RowView(palette, self._status_rows, id="status")
@@ -306,6 +306,9 @@ class PageScreen(Screen[None]):
         self._host.go_to(message.value)
 
     # -- the filter ----------------------------------------------------------------------------------------------
+
+    def _chosen(self) -> Target | None:
+        return self.page.chosen if isinstance(self.page, ListPage) else None
 
     def _move(self, by: int) -> None:
         if isinstance(self.page, ListPage):

@@ -319,11 +319,28 @@ _ALL = 1 << 30
 
 
 class LongRowView(RowView):
-    """Moves by asking `move(lines)`; the painter shows what is around the chosen line."""
+    """Moves by asking `move(lines)`; the painter shows what is around the line that `chosen` names."""
 
-    def __init__(self, palette: Palette, paint: Painter, move: Callable[[int], None], *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        palette: Palette,
+        paint: Painter,
+        move: Callable[[int], None],
+        chosen: Callable[[], Target | None],
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(palette, paint, id=id)
         self._ask = move
+        self._wanted = chosen
+
+    def settle(self) -> None:
+        """Take rows for a new size, if it has changed; what is chosen is selected, wherever it stands."""
+        if self._painted_for != self.size:
+            super().settle()
+            target = self._wanted()
+            if target is not None:
+                self.select(target)
 
     def action_up(self) -> None:
         """Choose the line above."""

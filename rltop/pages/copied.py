@@ -32,21 +32,31 @@ def value_to_copy(target: Target | None, page: Page, moment: Moment) -> tuple[st
     """
     if target is None and isinstance(page, MetricPage):
         target = Target(TargetKind.METRIC, page.key, stream=page.stream)
-    if target is None:
-        return "", ""
+    return ("", "") if target is None else _value_of(target, moment)
+
+
+def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
     match target.kind:
         case TargetKind.METRIC:
             return _value(target, moment)
         case TargetKind.VERDICT:
             found = (*moment.snapshot.verdicts.standing, *moment.snapshot.verdicts.set_aside)
-            for verdict in found:
-                if verdict.rule == target.name and verdict.stream == target.stream:
-                    return Label.of(verdict.headline).display, f"alert {verdict.rule}"
+            said = (one.headline for one in found if (one.rule, one.stream) == (target.name, target.stream))
+            return Label.of(next(said, "")).display, f"alert {target.name}"
         case TargetKind.RUN:
             return Label.of(target.name).display, "the path"
         case TargetKind.STEP if target.step is not None:
             return str(target.step), "the step"
+        case TargetKind.LINE if target.step is not None:
+            return _log_line(target.step, moment), "the line"
     return "", ""
+
+
+def _log_line(number: int, moment: Moment) -> str:
+    """A line of the console log; empty where it is no longer held."""
+    log = moment.run.console
+    lines = log.lines(number)[1] if log is not None else ()
+    return Label.of(lines[0].text).display if lines else ""
 
 
 def _value(target: Target, moment: Moment) -> tuple[str, str]:

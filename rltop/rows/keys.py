@@ -28,6 +28,7 @@ class Where(enum.Enum):
     RUNS = "In the list of runs"
     COMPARE = "Where runs are compared"
     ROLLOUTS = "On the pages of rollouts"
+    LOG = "In the console log"
     FILTER = "In a filter"
 
 
@@ -152,6 +153,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 action="show('metrics')",
                 is_shown=True,
             ),
+            Key("console", "O", "Log", "Console log: its newest lines, with errors marked"),
             Key("grid", "v", "Charts", "The metrics of the overview as charts, on one page"),
             Key("runs", "r", "Runs", "All runs, those that need attention first", is_shown=True),
             Key(
@@ -280,6 +282,12 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("previous", "left,h,p", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
             Key("next", "right,l,n", "Next", "Next step, group or completion", is_shown=True, group="Next"),
             Key("order", "s", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
+        ),
+        Where.LOG: (
+            Key("error-after", "n", "Error", "Go to the next error", is_shown=True, group="Error"),
+            Key("error-before", "N", "Error", "Go to the previous error", is_shown=True, group="Error"),
+            Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
+            Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
         ),
         Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }

@@ -38,6 +38,7 @@ class TargetKind(enum.StrEnum):
     COMPARE = "compare"
     MEANING = "meaning"
     GRID = "grid"
+    LINE = "line"
 
 
 class Target(NamedTuple):
@@ -45,7 +46,7 @@ class Target(NamedTuple):
 
     A head leads to its table sorted by it, see `table.Sorting`; a meaning is a canonical name.
 
-    `step` is the step to go to; of an event, its number in the run's log. `stream`
+    `step` is the step to go to; of an event or a line, its number in the log. `stream`
     names the stream of the run that it is in; "" is the main one.
     """
 

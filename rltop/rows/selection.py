@@ -145,6 +145,7 @@ _WHOLE_PAGES = {
     TargetKind.RANKS: "all ranks, by stage",
     TargetKind.COMPLETION: "text of this completion",
     TargetKind.COMPARE: "the marked runs beside each other",
+    TargetKind.LINE: "step of this line",
 }
 """What leads to a page of which the name of the target says nothing."""
 
@@ -163,7 +164,7 @@ def target_text(target: Target | None) -> str:
             text = f"step {units.step(target.step)}" if target.step is not None else "step"
         case TargetKind.EVENT:
             text = f"event of rule {name}"
-        case TargetKind.STRAGGLERS | TargetKind.RANKS | TargetKind.COMPLETION | TargetKind.COMPARE:
+        case kind if kind in _WHOLE_PAGES:
             text = _WHOLE_PAGES[target.kind]
         case TargetKind.VERDICT:
             text = f"alert {name}"

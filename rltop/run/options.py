@@ -27,6 +27,7 @@ class IngestOptions(NamedTuple):
         total_steps: how many steps the run wants to make, where the user knows.
         has_preview: show the last rows of a large file while history is read.
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
+        log: console log of the runs; empty looks beside each run.
         meanings: project → key → canonical name, as a person has said.
     """
 
@@ -36,6 +37,7 @@ class IngestOptions(NamedTuple):
     total_steps: int | None = None
     has_preview: bool = True
     rollouts: str = ""
+    log: str = ""
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 

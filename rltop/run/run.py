@@ -19,6 +19,7 @@ from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.run.console_log import ConsoleLog
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollout_watch import RolloutWatch
     from rltop.run.rollouts import RolloutShelf
@@ -54,7 +55,7 @@ class Run:
     Attributes:
         name, path, main: as given.
         beside: the others, each with a step axis of its own.
-        rollouts: its completions one by one; None before anybody has looked for them.
+        rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
@@ -75,6 +76,7 @@ class Run:
         self.main = main
         self.beside: Sequence[RunStream] = tuple(others)
         self.rollouts: RolloutShelf | None = None
+        self.console: ConsoleLog | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch = rank_watch
@@ -136,8 +138,8 @@ class Run:
         """Let go of the files of all streams."""
         for each in self.streams:
             each.reader.close()
-        if self.rollouts is not None:
-            self.rollouts.close()
+        for close in [each.close for each in (self.rollouts, self.console) if each is not None]:
+            close()
 
     # -- the main stream ---------------------------------------------------------------------------------------------
 
@@ -161,9 +163,7 @@ class Run:
     @property
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
-        shelf = 0 if self.rollouts is None else self.rollouts.version
-        if not self.beside:
-            return self.main.version, shelf
+        shelf = tuple(0 if each is None else each.version for each in (self.rollouts, self.console))
         return (shelf, *(each.version for each in self.streams))
 
     @property

@@ -228,6 +228,14 @@ class Session:
                 shelf.is_judged = lambda: not _logs_group_ratio(run)
             shelf.start()
 
+    def look_for_console(self, run: Run) -> None:
+        """Begin to look for the console log of a run, in a thread; what it finds, `run.console` tells."""
+        if run.console is None:
+            from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
+
+            run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify)
+            run.console.start()
+
     def read_rollouts(self) -> None:
         """Read the completions of every run's newest step at once, for what is printed and left."""
         for run in self.runs:

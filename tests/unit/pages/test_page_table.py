@@ -15,6 +15,7 @@ from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
+from rltop.pages.log import LogPage
 from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
@@ -28,8 +29,8 @@ from rltop.rows.rows import Target, TargetKind
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
-    ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, MeaningPage, MetricPage,
-    RanksPage, RolloutsPage, VerdictPage,
+    ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
+    MetricPage, RanksPage, RolloutsPage, VerdictPage,
 }  # fmt: skip
 
 
@@ -47,6 +48,7 @@ def test_every_standing_page_has_a_key() -> None:
 
 def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
     kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD, TargetKind.MEANING}
+    kept.add(TargetKind.LINE)
     assert set(OPENED) | kept == set(TargetKind)
 
 

@@ -1,0 +1,351 @@
+"""The console log of a run: its newest lines, a filter, errors marked, and the way to a step and back."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rltop import units
+from rltop.model import Label, Level
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep, top_of
+from rltop.pages.rollouts import home_of
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import KeyNames, Where
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.widths import cell_width
+
+if TYPE_CHECKING:
+    from rltop.run.console_log import ConsoleLog, LogLine, LogState
+
+LEAST = (24, 6)
+_HEAD_ROWS = 2
+_WHOLE_ROWS = ((30, 6), (20, 3), (14, 2))
+"""From so many rows of the screen on, so many of them show the selected line in full."""
+_GUTTER = 3
+
+
+class LogView(NamedTuple):
+    """What the page shows.
+
+    Attributes:
+        run_path: the run's file.
+        state: what is known of the log.
+        first: number of the oldest line that is held.
+        lines: those that are held, the oldest first.
+        numbers: of the lines that match the filter, ascending.
+        errors: how many of the lines that are held tell of a failure.
+        at: which of `numbers` is selected.
+        is_following: the newest line stays selected while others come.
+        step: the step on the screen where it is not the newest one.
+    """
+
+    run_path: str
+    state: LogState
+    first: int
+    lines: Sequence[LogLine]
+    numbers: Sequence[int]
+    errors: Sequence[int]
+    at: int
+    is_following: bool
+    step: int | None
+
+    @property
+    def chosen(self) -> LogLine | None:
+        """The selected line."""
+        return self.lines[self.numbers[self.at] - self.first] if self.numbers else None
+
+
+def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """The file, the lines from the `top` one that match on, and the selected one in full where there is room.
+
+    Args:
+        view: what to paint.
+        top: the first line in sight.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+    """
+    room = lines_in_sight(height)
+    rows = [_title(view, width, glyphs), _counts(view, width, glyphs)]
+    rows += [_line(view, number, width, glyphs) for number in view.numbers[top : top + room]]
+    if not view.numbers and view.lines:
+        rows.append(text_row("no line matches the filter", width, glyphs, "dim"))
+    rows = fill(rows, _HEAD_ROWS + room)
+    whole = height - len(rows) - 1
+    if whole > 0 and view.chosen is not None:
+        rows.append(rule_row(width, glyphs))
+        text = view.chosen.text
+        if view.chosen.left_out:
+            text += f" ({units.count(view.chosen.left_out)} more characters)"
+        rows += [text_row(part, width, glyphs) for part in wrap(Label.of(text).display, width - 2, whole)]
+    return fill(rows, height)
+
+
+def lines_in_sight(height: int) -> int:
+    """How many lines of the log a page of `height` rows shows."""
+    whole = next((rows + 1 for least, rows in _WHOLE_ROWS if height >= least), 0)
+    return max(1, height - _HEAD_ROWS - whole)
+
+
+def _title(view: LogView, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").add("  ")
+    note = "at the end, following" if view.is_following else ""
+    if view.numbers and not view.is_following:
+        note = f"{units.count(view.at + 1)} of {units.count(len(view.numbers))}"
+    name = Label.of(home_of((view.state.path,), view.run_path)).display
+    builder.add(clip_middle(name, max(8, builder.room - len(note) - 3)), "key")
+    if note and builder.room > len(note) + 1:
+        builder.to(width - len(note) - 1).add(note, "note")
+    return builder.row()
+
+
+def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
+    state, count = view.state, len(view.lines)
+    builder = RowBuilder(width, glyphs).add(" ")
+    if state.note:
+        return builder.add(Label.of(state.note).display, "warn").row()
+    builder.add(f"{units.count(count)} {'line' if count == 1 else 'lines'}", "text")
+    parts = []
+    if view.errors:
+        marked = f"{units.count(len(view.errors))} {'error' if len(view.errors) == 1 else 'errors'}"
+        builder.add(" · ", "dim").add(f"{glyphs.level(Level.CRIT)} {marked}", "crit")
+    else:
+        parts.append("no error found")
+    if view.first or state.begins_at:
+        parts.append(f"the end of {units.size(state.size)}")
+    if len(view.numbers) < count:
+        parts.append(f"{units.count(len(view.numbers))} match")
+    others = len(state.paths) - 1
+    if others > 0:
+        parts.append(f"{units.count(others)} other {'file' if others == 1 else 'files'} beside the run")
+    for part in parts:
+        if builder.room > cell_width(part) + 3:
+            builder.add(" · ", "dim").add(part, "note")
+    return builder.row()
+
+
+def _line(view: LogView, number: int, width: int, glyphs: Glyphs) -> Row:
+    line = view.lines[number - view.first]
+    sign, role = " ", "text"
+    if line.is_error:
+        sign, role = glyphs.level(Level.CRIT), "crit"
+    elif line.is_trace:
+        sign, role = glyphs.level(Level.WARN), "warn"
+    elif view.step is not None and line.step == view.step:
+        sign, role = glyphs.selected, "strong"
+    builder = RowBuilder(width, glyphs).add(f"{sign:<{_GUTTER - 1}}", role).add(Label.of(line.text).display, role)
+    return builder.row(Target(TargetKind.LINE, step=number))
+
+
+def paint_no_log(state: LogState | None, run_path: str, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """Why there is none, and how to name one.
+
+    Args:
+        state: what is known; None: nothing yet.
+        run_path: the run's file.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+    """
+    rows = [RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").row(), Row(())]
+    if state is None or state.is_looking:
+        return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
+    path = Label.of(run_path).display
+    texts = (
+        ("no console log beside the run", "text"),
+        (f"name it: rltop --log FILE {path}", "strong"),
+        ("looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file", "dim"),
+    )
+    for text, role in texts:
+        rows += [text_row(part, width, glyphs, role) for part in wrap(text, width - 2, 4)]
+    return fill(rows, height)
+
+
+class _Found:
+    """Which lines match a filter and which tell of a failure; only new lines are looked at."""
+
+    def __init__(self, of: tuple[ConsoleLog | None, str]) -> None:
+        self.of = of
+        self._needle = of[1].casefold()
+        self._numbers: list[int] = []
+        self._errors: list[int] = []
+        self._until = 0
+
+    def take(self, first: int, lines: Sequence[LogLine], closed: int) -> tuple[Sequence[int], Sequence[int]]:
+        """The numbers of what matches and of the errors, among the lines that are held.
+
+        Args:
+            first: number of the first of `lines`.
+            lines: that are held.
+            closed: the number behind the last one that will not change any more.
+        """
+        for found in (self._numbers, self._errors):
+            del found[: bisect_left(found, first)], found[bisect_left(found, self._until) :]
+        for number in range(max(first, self._until), first + len(lines)):
+            line = lines[number - first]
+            if self._needle in line.text.casefold():
+                self._numbers.append(number)
+            if line.is_error:
+                self._errors.append(number)
+        self._until = max(first, min(closed, first + len(lines)))
+        return self._numbers.copy(), self._errors.copy()
+
+
+class LogPage(ListPage):
+    """The console log of the run: tail, filter, errors, steps."""
+
+    where = (Where.LOG,)
+    filter_hint = "filter by text"
+    help = (
+        "The console log: the file of --log, else one beside the run, the newest first. Its last lines are held and "
+        "followed; bars that draw over themselves are shown as they ended, escape codes are left out. A marker in "
+        "front: the line tells of an error, or begins a traceback. {error-after} and {error-before} go to the next "
+        "and the previous error, {find} filters, {log-step} goes to the line that names the step on the screen, "
+        "{open} goes to the step of a line, {last} follows the newest line again, {log-file} shows another file that "
+        "was found."
+    )
+
+    def __init__(self) -> None:
+        """The newest line selected."""
+        super().__init__()
+        self._text = ""
+        self._chosen: int | None = None
+        self._top = 0
+        self._is_centred = False
+        self._view: LogView | None = None
+        self._found = _Found((None, ""))
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The lines around the selected one."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        log = moment.run.console
+        if log is None or not log.state.path:
+            self._view = None
+            state = None if log is None else log.state
+            return paint_no_log(state, moment.run.path.raw, width, height, moment.glyphs)
+        view = self._view = self._build(log, moment)
+        if self._is_centred and view.numbers:
+            self._top, self._is_centred = max(0, view.at - lines_in_sight(height) // 2), False
+        self._top = top_of(view.at, self._top, lines_in_sight(height), len(view.numbers))
+        return paint_log(view, self._top, width, height, moment.glyphs)
+
+    def _build(self, log: ConsoleLog, moment: Moment) -> LogView:
+        log.ask()
+        # Asked first: a line that is closed only now is looked at once more.
+        closed = log.closed_count
+        first, lines = log.lines()
+        if self._found.of != (log, self._text):
+            self._found = _Found((log, self._text))
+        numbers, errors = self._found.take(first, lines, closed)
+        at = len(numbers) - 1 if self._chosen is None else bisect_right(numbers, self._chosen) - 1
+        is_last, path = self._chosen is None, moment.run.path.raw
+        return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.at_step)
+
+    def face(self, moment: Moment) -> Hashable:
+        """What came from the log since the page was painted; asking keeps it followed."""
+        log = moment.run.console
+        if log is None:
+            return super().face(moment), None
+        log.ask()
+        return super().face(moment), log.version
+
+    @property
+    def chosen(self) -> Target | None:
+        """The line that is selected."""
+        view = self._view
+        return Target(TargetKind.LINE, step=view.numbers[view.at]) if view is not None and view.numbers else None
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another line."""
+        if target != self.chosen:
+            self._chosen = target.step
+
+    def move(self, by: int) -> Effect | None:
+        """Select the line that lies `by` lines away; from the last one on, follow."""
+        view = self._view
+        if view is None or not view.numbers:
+            return None
+        at = max(0, view.at + by)
+        self._chosen = view.numbers[at] if at < len(view.numbers) - 1 else None
+        return Redraw()
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show the lines with this text."""
+        self._text = text
+        return Redraw()
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Go to another error or to the step on the screen, or show another file."""
+        view, log = self._view, moment.run.console
+        if view is None or log is None:
+            return Say("there is no console log: name one with --log FILE")
+        if key == "log-file":
+            return self._show_file(view, log)
+        if key == "log-step":
+            return self._show_step(view, moment)
+        return self._show_error(view, 1 if key == "error-after" else -1, moment.keys)
+
+    def _show_file(self, view: LogView, log: ConsoleLog) -> Effect:
+        paths = list(view.state.paths)
+        if len(paths) < 2:
+            return Say("this is the only console log that was found; --log FILE names another")
+        self._chosen = None
+        log.show(paths[(paths.index(view.state.path) + 1) % len(paths)] if view.state.path in paths else paths[0])
+        return Redraw()
+
+    def _show_step(self, view: LogView, moment: Moment) -> Effect:
+        step = moment.snapshot.step
+        named = [(number, line.step) for number, line in enumerate(view.lines, view.first) if line.step is not None]
+        if not named:
+            return Say("no line that is held names a step, as step:12 or 'global_step': 12")
+        found = next((number for number, at in reversed(named) if at == step), None)
+        if found is None:
+            least, most = min(at for _, at in named if at is not None), max(at for _, at in named if at is not None)
+            shown = "the newest step" if step is None else f"step {units.step(step)}"
+            return Say(f"no line names {shown}; those that are held name {units.step(least)}–{units.step(most)}")
+        return self._go(view, found, moment.keys)
+
+    def _show_error(self, view: LogView, by: int, keys: KeyNames) -> Effect:
+        here = view.numbers[view.at] if view.numbers else view.first
+        errors, at = view.errors, bisect_right(view.errors, here) if by > 0 else bisect_left(view.errors, here) - 1
+        if not errors:
+            return Say("no line that is held tells of an error")
+        if not 0 <= at < len(errors):
+            others = f"{units.count(len(errors))} of them in all"
+            return Say(f"no error {'below' if by > 0 else 'above'} this line, {others}")
+        return self._go(view, errors[at], keys)
+
+    def _go(self, view: LogView, number: int, keys: KeyNames) -> Effect:
+        """Select a line, with what stands around it in sight; say so where the filter hides it."""
+        self._chosen, self._is_centred = number, True
+        at = bisect_left(view.numbers, number)
+        if at == len(view.numbers) or view.numbers[at] != number:
+            return Say(f"the filter hides that line{keys.clause('back', ': {} clears the filter')}")
+        return Redraw()
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Go to the step that the line names, or the last one before it that does."""
+        view = self._view
+        if target.kind is not TargetKind.LINE or target.step is None or view is None:
+            return super().open(target, moment)
+        before = view.lines[: target.step - view.first + 1]
+        step = next((line.step for line in reversed(before) if line.step is not None), None)
+        stream = moment.snapshot.stream
+        if step is None:
+            return Say("neither this line nor one above it names a step")
+        if stream.first_step is None or stream.last_step is None or not stream.first_step <= step <= stream.last_step:
+            return Say(f"step {units.step(step)} is not among the steps that were read")
+        return ShowStep(step)
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape clears the filter rather than leaving the page."""
+        return bool(self._text)
+
+    def close_something(self) -> Effect | None:
+        """Clear the filter."""
+        return self.show_only("")

@@ -1,0 +1,349 @@
+"""The console log of a run: its last lines, followed while somebody looks at them.
+
+What is read is bounded, whatever the size of the file: its end, and what is written from
+then on. Nothing of it is judged; the page marks what tells of a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from rltop.clock import Clock, SystemClock
+from rltop.errors import reason_of
+from rltop.formats.console.failures import read_error
+from rltop.model.table_rows import split_member
+from rltop.sources.events import Chunk, Reset, TailOptions, TailState
+from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
+from rltop.sources.tail import Tail
+
+HELD_BYTES = 8 * 1024 * 1024
+"""So much of the end of the file is read at first; of what comes later as much is held."""
+HELD_LINES = 50_000
+LINE_CHARS = 4_000
+"""A longer line is cut; how much of it is missing is said."""
+MOST_LOGS = 8
+MOST_NAMES = 4096
+"""Names looked at in one folder."""
+POLL_S, POLL_NETWORK_S = 0.5, 1.0
+LOOK_S = 2.0
+"""How often the folder is looked through where there is none yet."""
+ASKED_S = 5.0
+"""Nobody has asked for so long: the file is left alone until somebody does."""
+YIELD_S = 0.002
+"""Left to the screen after each piece: both take turns on one interpreter."""
+_PIECE = 256 * 1024
+_LONGEST = 4 * LINE_CHARS
+_LOG = re.compile(
+    r"(?:.*\.(?:log|out|err)|(?:.*[-_.])?(?:log|output|console|train|stdout|stderr)\.txt|stdout|stderr)", re.IGNORECASE
+)
+_NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
+"""What W&B writes for itself, and event files of TensorBoard."""
+_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
+"""Folders that a run keeps its metrics in, with its console log one level up."""
+_INNER = ("files", "logs", "log")
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_STEP = re.compile(
+    r"(?:\bglobal_?step|(?<![\w/])(?:step|iteration|iter))['\"]?\s{0,3}[:=#]?\s{0,3}\[?(\d{1,15})(?![\w%]|[.,]\d)"
+    r"|\bglobal_?step['\"]?\s{0,3}[:=]\s{0,3}(\d{1,15})\.0+\b",
+    re.IGNORECASE,
+)
+_FAILURE = re.compile(
+    r"(?<![\w=:'\"-])(?:ERROR|CRITICAL|FATAL)\b|\bSIG(?:KILL|TERM|ABRT|SEGV|BUS|FPE)\b|\bOOM\b|[Oo]ut of memory"
+    r"|OutOfMemory|\bNCCL (?:WARN|ERROR)|[Nn]o space left on device|\(core dumped\)|[Dd]isk quota exceeded"
+)
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+class LogLine(NamedTuple):
+    """One line of a console, as a terminal would have left it, without escape codes.
+
+    Attributes:
+        text: at most `LINE_CHARS` characters.
+        step: that it names; None where it names none.
+        is_error: it tells of a failure.
+        is_trace: it begins a traceback.
+        left_out: characters that were cut off, about.
+    """
+
+    text: str
+    step: int | None = None
+    is_error: bool = False
+    is_trace: bool = False
+    left_out: int = 0
+
+
+def read_line(raw: bytes, left_out: int = 0) -> LogLine:
+    """A line of the file: what stood last on it where a bar was drawn over and over.
+
+    Args:
+        raw: without its newline.
+        left_out: bytes of it that were not kept.
+    """
+    if b"\r" in raw:
+        raw = next((part for part in reversed(raw.split(b"\r")) if part.strip()), b"")
+    text = raw.decode("utf-8", "replace")
+    if not text.isprintable():
+        text = _ESCAPES.sub("", text.expandtabs(4))
+    whole, text = len(text), text[:LINE_CHARS]
+    found = _STEP.search(text)
+    is_error = _FAILURE.search(text) is not None or read_error(text) is not None
+    step = None if found is None else int(found[1] or found[2])
+    return LogLine(text.rstrip(), step, is_error, _TRACEBACK in text, whole - len(text) + left_out)
+
+
+def logs_beside(path: str) -> list[str]:
+    """Files beside a run that look like its console log, the likeliest first; only regular files.
+
+    The run's own file, if it is one; then a file of its name; then the newest. At most `MOST_LOGS`.
+    """
+    member = split_member(path)
+    own = Path(path if member is None else member[0]).absolute()
+    home = own if own.is_dir() else own.parent
+    folders = [home, *(home / name for name in _INNER)]
+    if home.name.lower() in _LOG_FOLDERS:
+        folders.append(home.parent)
+    elif home.parent.name.lower() in _LOG_FOLDERS:
+        folders.append(home.parent.parent)
+    found = {str(file): seen for folder in folders for file, seen in _candidates(folder)}
+    stem = own.name.split(".")[0]
+
+    def unlikely(file: str) -> tuple[bool, bool, int]:
+        return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
+
+    return sorted(found, key=unlikely)[:MOST_LOGS]
+
+
+def _candidates(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_NAMES)]
+    except OSError:
+        return
+    for name in names:
+        if _LOG.fullmatch(name) and not _NO_LOG.fullmatch(name):
+            try:
+                seen = (folder / name).stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(seen.st_mode) and seen.st_size:
+                yield folder / name, seen
+
+
+class LogState(NamedTuple):
+    """What is known of the log.
+
+    Attributes:
+        paths: files that may be it, the one that is shown among them; empty where there is none.
+        path: the one that is shown.
+        size: bytes of it.
+        begins_at: byte at which what was read begins; 0 is the whole file.
+        is_looking: nothing is known yet.
+        note: why nothing, or nothing more, can be read; empty where all is well.
+    """
+
+    paths: Sequence[str] = ()
+    path: str = ""
+    size: int = 0
+    begins_at: int = 0
+    is_looking: bool = True
+    note: str = ""
+
+
+class ConsoleLog:
+    """The last lines of a console log. Whatever a page asks is answered at once, with what has been read.
+
+    Lines have numbers that stay theirs; the oldest are let go.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+        given: the file that a person named; empty looks beside the run.
+        on_news: called from the thread whenever there is something new.
+        fs: where it is.
+        clock: for the time between two looks.
+
+    Attributes:
+        state: what is known of it.
+        version: moves with everything that a page may show.
+        first: number of the oldest line that is held.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        given: str,
+        on_news: Callable[[], None],
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._path, self._given, self._on_news = path, given, on_news
+        self._fs, self._clock = fs or LocalFileSystem(), clock or SystemClock()
+        self._bell = threading.Condition()
+        self._lines: list[LogLine] = []
+        self._bytes = 0
+        self._pending, self._lost = b"", 0
+        self._tail: Tail | None = None
+        self._poll_s = POLL_S
+        self._wanted = given
+        self._asked_at = float("-inf")
+        self._is_closed = False
+        self.state, self.version, self.first = LogState(), 0, 0
+        self._thread = threading.Thread(target=self._work, name="console log", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._asked_at = self._clock.monotonic()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; a read that hangs is left behind."""
+        with self._bell:
+            self._is_closed = True
+            self._bell.notify()
+
+    # -- what a page asks ----------------------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Somebody looks at it: go on following."""
+        now = self._clock.monotonic()
+        was_idle, self._asked_at = now - self._asked_at > ASKED_S, now
+        if was_idle:
+            with self._bell:
+                self._bell.notify()
+
+    def show(self, path: str) -> None:
+        """Show another of the files from now on."""
+        with self._bell:
+            self._wanted = path
+            self._bell.notify()
+
+    def lines(self, start: int = 0) -> tuple[int, Sequence[LogLine]]:
+        """The lines from a number on, and the number of the first of them; one that is being written is the last."""
+        with self._bell:
+            first = max(start, self.first)
+            found = self._lines[first - self.first :]
+            if self._pending:
+                found.append(read_line(self._pending, self._lost))
+            return first, found
+
+    @property
+    def closed_count(self) -> int:
+        """The number behind the last line that will not change any more."""
+        with self._bell:
+            return self.first + len(self._lines)
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while not self._is_closed:
+                has_more = self._look()
+                with self._bell:
+                    if self._is_closed:
+                        break
+                    is_asked = self._clock.monotonic() - self._asked_at <= ASKED_S
+                    self._bell.wait(YIELD_S if has_more else self._poll_s if is_asked else None)
+        except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
+            self._tell(self.state._replace(is_looking=False, note=f"reading stopped: {error!r}"))
+        finally:
+            if self._tail is not None:
+                self._tail.close()
+
+    def _look(self) -> bool:
+        """Look once; whether there is more to be read at once."""
+        if self._tail is None or self._wanted != self.state.path:
+            paths = [self._given] if self._given else logs_beside(self._path)
+            wanted = self._wanted if self._wanted in paths else next(iter(paths), "")
+            if not wanted:
+                self._poll_s = LOOK_S
+                self._tell(LogState(is_looking=False))
+                return False
+            self._open(wanted, paths)
+        assert self._tail is not None
+        events = self._tail.poll(_PIECE)
+        for event in events:
+            if isinstance(event, Reset):
+                self._forget()
+                self._tell(self.state._replace(begins_at=0))
+            elif isinstance(event, Chunk):
+                self._take(event.data)
+        status = self._tail.status
+        has_trouble = status.state not in (TailState.READING, TailState.AT_END)
+        state = self.state._replace(size=status.size, is_looking=False, note=status.message if has_trouble else "")
+        if events:
+            self.version += 1
+        self._tell(state, has_news=bool(events))
+        return bool(events) and status.state is TailState.READING
+
+    def _open(self, path: str, paths: Sequence[str]) -> None:
+        if self._tail is not None:
+            self._tail.close()
+        self._forget()
+        whole = os.path.abspath(path)  # noqa: PTH100 - links are not to be resolved
+        mount = mount_of(self._fs.realpath(whole))
+        self._poll_s = POLL_NETWORK_S if mount.is_network else POLL_S
+        start = self._start(whole)
+        self._tail = Tail(whole, self._fs, self._clock, TailOptions(is_network=mount.is_network), start)
+        self._wanted = path
+        self._tell(LogState(tuple(paths), path, begins_at=start))
+
+    def _start(self, path: str) -> int:
+        """Where the first whole line of the end begins; what cannot be read the tail will say."""
+        try:
+            seen = self._fs.stat(path)
+            if not stat.S_ISREG(seen.mode) or seen.size <= HELD_BYTES:
+                return 0
+            handle = self._fs.open(path)
+            try:
+                data = read_fully(self._fs, handle, _PIECE, seen.size - HELD_BYTES)
+            finally:
+                self._fs.close(handle)
+        except OSError as error:
+            self._tell(self.state._replace(note=reason_of(error)))
+            return 0
+        ends = [end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0]
+        return seen.size - HELD_BYTES + (min(ends) + 1 if ends else 0)
+
+    def _take(self, data: bytes) -> None:
+        *ended, last = data.split(b"\n")
+        found = []
+        for part in ended:
+            found.append(read_line(self._pending + part, self._lost))
+            self._pending, self._lost = b"", 0
+        pending = self._pending + last
+        if len(pending) > _LONGEST and b"\r" in pending:
+            # Only what was drawn last stays on the line.
+            pending, self._lost = pending[pending.rfind(b"\r", 0, len(pending) - 1) + 1 :], 0
+        with self._bell:
+            self._lost += max(0, len(pending) - _LONGEST)
+            self._pending = pending[:_LONGEST]
+            self._lines += found
+            self._bytes += sum(len(line.text) for line in found)
+            gone = max(0, len(self._lines) - HELD_LINES)
+            self._bytes -= sum(len(line.text) for line in self._lines[:gone])
+            while self._bytes > 2 * HELD_BYTES and gone < len(self._lines):
+                self._bytes -= len(self._lines[gone].text)
+                gone += 1
+            del self._lines[:gone]
+            self.first += gone
+
+    def _forget(self) -> None:
+        with self._bell:
+            self.first += len(self._lines)
+            self._lines, self._bytes, self._pending, self._lost = [], 0, b"", 0
+
+    def _tell(self, state: LogState, *, has_news: bool = False) -> None:
+        if state != self.state or has_news:
+            self.state = state
+            self.version += 1
+            if not self._is_closed:
+                self._on_news()

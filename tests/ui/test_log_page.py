@@ -1,0 +1,135 @@
+"""The console log on the screen: tail, filter, errors, the way to a step and back, other files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from screens import RECORDED, app_over, page_text, press, screen_of, status_text
+from textual.pilot import Pilot
+
+from rltop.app.app import RltopApp
+from rltop.pages.log import LogPage
+from rltop.run.options import IngestOptions
+
+SIZE = (100, 24)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    shutil.copy(RECORDED, tmp_path / "metrics.jsonl")
+    lines = []
+    for step in range(1, 151):
+        lines += [
+            "rollout begins",
+            f"\rGenerating 10%\rGenerating 100% of batch {step}",
+            f"step:{step} - actor/loss:0.1",
+        ]
+        lines += ["[ERROR] \x1b[31mreward worker\x1b[0m did not answer"] * (step == 40)
+    lines += [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3',
+        "RuntimeError: NCCL communicator was aborted",
+    ]
+    (tmp_path / "train.log").write_text("\n".join([*lines, ""]))
+    return tmp_path / "metrics.jsonl"
+
+
+async def until(pilot: Pilot[int], app: RltopApp, is_so: Callable[[], object]) -> None:
+    for _ in range(500):
+        await pilot.pause(0.01)
+        # The application's clock stands still, so it does not draw by itself.
+        app.draw()
+        if is_so():
+            return
+    raise AssertionError(page_text(app))
+
+
+async def opened(pilot: Pilot[int], app: RltopApp, text: str) -> None:
+    await pilot.pause()
+    await press(pilot, "O")
+    await until(pilot, app, lambda: text in page_text(app))
+
+
+async def test_the_end_is_shown_and_followed(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "RuntimeError: NCCL")
+        assert "at the end, following" in page_text(app) and "\u25c6 2 errors" in page_text(app)
+        assert "train.log" in page_text(app) and "Generating 10%" not in page_text(app)
+        with (run.parent / "train.log").open("a") as file:
+            file.write("one line more\n")
+        await until(pilot, app, lambda: "one line more" in page_text(app))
+        await press(pilot, "up")
+        assert "at the end, following" not in page_text(app)
+        await press(pilot, "end")
+        assert "at the end, following" in page_text(app)
+        await press(pilot, "O")
+        assert not isinstance(app.page, LogPage)
+
+
+async def test_errors_are_gone_through_and_the_way_leads_to_a_step_and_back(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "RuntimeError: NCCL")
+        await press(pilot, "N", "N")
+        assert "[ERROR] reward worker did not answer" in page_text(app)
+        await press(pilot, "N")
+        assert "no error above this line" in status_text(app)
+        await press(pilot, "enter")
+        assert app.at_step == 40
+        await press(pilot, "comma", "s")
+        assert "\u25b8 step:39 - actor/loss:0.1" in page_text(app)
+        await press(pilot, "n", "n")
+        assert "no error below" in status_text(app) or "RuntimeError" in page_text(app)
+
+
+async def test_the_filter_and_what_it_hides(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "RuntimeError: NCCL")
+        await press(pilot, "slash", *"batch 14", "enter")
+        assert "Generating 100% of batch 149" in page_text(app) and "RuntimeError" not in page_text(app)
+        await press(pilot, "N")
+        assert "the filter hides that line" in status_text(app)
+        await press(pilot, "slash", *"x y z")
+        assert "no line matches the filter" in page_text(app)
+        await press(pilot, "escape")
+        assert isinstance(app.page, LogPage) and "[ERROR] reward worker did not answer" in page_text(app)
+
+
+async def test_another_file_that_was_found(run: Path) -> None:
+    (run.parent / "nohup.out").write_text("from nohup\n")
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "1 other file beside the run")
+        await until(pilot, app, lambda: "following" in page_text(app))
+        first = "from nohup" in page_text(app)
+        await press(pilot, "f")
+        await until(pilot, app, lambda: ("from nohup" in page_text(app)) is not first)
+
+
+async def test_no_log_says_what_to_type_and_every_key_answers(tmp_path: Path) -> None:
+    shutil.copy(RECORDED, tmp_path / "metrics.jsonl")
+    app = app_over(tmp_path / "metrics.jsonl")
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "rltop --log FILE")
+        for key in "nNsf":
+            await press(pilot, key)
+            assert "--log FILE" in status_text(app)
+            await press(pilot, "up")
+
+
+async def test_a_file_that_was_named_and_a_copied_line(run: Path, tmp_path: Path) -> None:
+    named = tmp_path / "elsewhere.txt"
+    named.write_text("first\nthe line to copy\n")
+    app = app_over(run, ingest=IngestOptions(log=str(named)))
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot, app, "the line to copy")
+        await press(pilot, "y")
+        assert "copied the line: the line to copy" in status_text(
+            app
+        ) or "it would be: the line to copy" in status_text(app)
+        assert screen_of(app).board.target is not None
