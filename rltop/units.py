@@ -34,6 +34,7 @@ _UNIT_SUFFIX = {
     Unit.PERCENT: "%",
     Unit.NATS: "nats",
     Unit.GIGABYTES: "GB",
+    Unit.WATTS: "W",
     Unit.COUNT: "",
 }
 

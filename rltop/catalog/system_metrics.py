@@ -246,16 +246,6 @@ _PERFORMANCE = (
         "The key says which.",
     ),
     fraction(
-        "cpu_util", "CPU", "performance", NONE,
-        "Share of the processors of the machine in use. "
-        "Near 100 % the simulators wait for each other.", "samples_per_s ram_util",
-    ),
-    fraction(
-        "ram_util", "RAM", "performance", NONE,
-        "Share of the memory of the machine in use, other jobs included. "
-        "A steady climb ends in an out-of-memory kill.", "mem_cpu_gb cpu_util",
-    ),
-    fraction(
         "prefix_cache_hit", "prefix cache hits", "performance", UP,
         "Share of prompt tokens found in the inference engine's prefix cache. "
         "Completions of a group share their prompt, so it should be high.", "gen_throughput time_gen",
@@ -302,6 +292,50 @@ _MEMORY = (
         "disk_free_frac", "disk free", "memory", UP,
         "Share of the checkpoint disk that is free. "
         "A full disk ends the run at the next checkpoint.", "time_save",
+    ),
+)  # fmt: skip
+
+_MACHINE = (
+    fraction(
+        "gpu_util", "GPU utilisation", "machine", NONE,
+        "Share of the time in which a kernel ran on the GPU, as trackers sample it. "
+        "A kernel that waits counts as well, so MFU says more; near zero for long, the GPU waits for other work.",
+        "mfu gpu_power time_wait_data",
+    ),
+    fraction(
+        "gpu_mem_frac", "GPU memory share", "machine", NONE,
+        "Share of the GPU's memory in use, as trackers sample it. "
+        "Inference engines take most of it from the start.", "gpu_mem_gb mem_alloc_gb",
+    ),
+    entry(
+        "gpu_mem_gb", "GPU memory in use", "machine", Unit.GIGABYTES, NONE,
+        "GPU memory in use, as trackers sample it. "
+        "Peaks between two samples are not in it.", "gpu_mem_frac mem_alloc_gb", 0.0,
+    ),
+    entry(
+        "gpu_power", "GPU power", "machine", Unit.WATTS, NONE,
+        "Power that the GPU draws. "
+        "High utilisation at low power: kernels that wait for memory or for other GPUs.", "gpu_util gpu_temp", 0.0,
+    ),
+    entry(
+        "gpu_temp", "GPU temperature", "machine", Unit.NONE, NONE,
+        "Temperature of the GPU in degrees Celsius. "
+        "Close to its limit it lowers its clock, and its steps get slower than those of the others.", "gpu_power",
+    ),
+    entry(
+        "gpu_errors", "GPU memory errors", "machine", Unit.COUNT, DOWN,
+        "Uncorrected memory errors of the GPU so far. "
+        "Anything above zero is a reason to take the GPU out of service.", "gpu_temp", 0.0,
+    ),
+    fraction(
+        "cpu_util", "CPU", "machine", NONE,
+        "Share of the processors of the machine in use. "
+        "Near 100 % the simulators wait for each other.", "samples_per_s ram_util",
+    ),
+    fraction(
+        "ram_util", "RAM", "machine", NONE,
+        "Share of the memory of the machine in use, other jobs included. "
+        "A steady climb ends in an out-of-memory kill.", "mem_cpu_gb cpu_util",
     ),
 )  # fmt: skip
 
@@ -353,4 +387,4 @@ _PROGRESS = (
     ),
 )  # fmt: skip
 
-ENTRIES = _BALANCE + _TIMING + _PERFORMANCE + _MEMORY + _PROGRESS
+ENTRIES = _BALANCE + _TIMING + _PERFORMANCE + _MEMORY + _MACHINE + _PROGRESS

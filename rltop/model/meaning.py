@@ -31,6 +31,7 @@ class Unit(enum.StrEnum):
     PERCENT = "%"
     NATS = "nats"
     GIGABYTES = "GB"
+    WATTS = "W"
     COUNT = "count"
 
 

@@ -133,7 +133,7 @@ class NewMetric(Detector):
             return QUIET
         new = [name for name in values if name in unknown]
         self.known.update(new)
-        told = [name for name in new if not name.startswith("val_")]
+        told = [name for name in new if not name.startswith("val_") and CATALOG[name].section != "machine"]
         if context.record <= self.thresholds["records"] or not told:
             return QUIET
         return Finding(INFO, float(len(told)), words=tuple(told))

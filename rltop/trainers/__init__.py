@@ -7,7 +7,6 @@ from rltop.trainers import (
     areal,
     art,
     classic,
-    easyr1,
     generic,
     llama_factory,
     ms_swift,
@@ -16,7 +15,6 @@ from rltop.trainers import (
     openrlhf,
     prime_rl,
     rlinf,
-    rllm,
     roll,
     setup_hints,
     skyrl,
@@ -38,8 +36,8 @@ BASE: Dialect = transformers.DIALECT
 ALL: tuple[Dialect, ...] = (
     verl.DIALECT,
     verl.V1,
-    easyr1.DIALECT,
-    rllm.DIALECT,
+    verl.EASYR1,
+    verl.RLLM,
     openrlhf.DIALECT,
     trl.DIALECT,
     trl.ASYNC,
@@ -70,8 +68,8 @@ ALL: tuple[Dialect, ...] = (
 
 SETUP_HINTS: tuple[setup_hints.SetupHint, ...] = (
     verl.SETUP_HINT,
-    easyr1.SETUP_HINT,
-    rllm.SETUP_HINT,
+    verl.EASYR1_HINT,
+    verl.RLLM_HINT,
     trl.SETUP_HINT,
     setup_hints.TRANSFORMERS,
     setup_hints.UNSLOTH,

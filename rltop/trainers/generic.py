@@ -138,6 +138,66 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("total_steps", ("total_steps", "max_steps")),
 )
 
+_GIB = 1.0 / 2**30
+_CARDS = ("gpu", "npu", "mlu", "dcu", "xpu")
+"""What trackers call accelerators."""
+_MACHINE = (
+    # What is known of a whole machine first. Ray's, as NeMo-RL and SkyRL write it: utilisation in per cent.
+    Alias("ray/gpu.util.avg", "gpu_util", scale=0.01),
+    Alias("ray/node.%.gpu.%.util", "gpu_util", scale=0.01),
+    Alias("ray/gpu.mem_used_gb.avg", "gpu_mem_gb"),
+    Alias("ray/node.%.gpu.%.mem_used_gb", "gpu_mem_gb"),
+    Alias("ray/node.%.gpu.%.mem_gb", "gpu_mem_gb"),
+    Alias("ray/cpu_ram_used_gb.avg", "mem_cpu_gb"),
+    Alias("ray/node.%.cpu_ram_used_gb", "mem_cpu_gb"),
+    Alias("ray/node.%.mem_gb", "mem_cpu_gb"),
+    # Trackio
+    Alias("system/gpu/mean_utilization", "gpu_util", scale=0.01),
+    Alias("system/gpu/%/utilization", "gpu_util", scale=0.01),
+    Alias("system/gpu/%/memory_usage", "gpu_mem_frac"),
+    Alias("system/gpu/%/allocated_memory", "gpu_mem_gb"),
+    Alias("system/gpu/%/power", "gpu_power"),
+    Alias("system/gpu/max_temp", "gpu_temp"),
+    Alias("system/gpu/%/temp", "gpu_temp"),
+    Alias("system/gpu/%/uncorrected_memory_errors", "gpu_errors"),
+    # MLflow
+    Alias("system/gpu_%_utilization_percentage", "gpu_util", scale=0.01),
+    Alias("system/gpu_%_memory_usage_percentage", "gpu_mem_frac", scale=0.01),
+    Alias("system/gpu_%_memory_usage_megabytes", "gpu_mem_gb", scale=1e6 * _GIB),
+    Alias("system/gpu_%_memory_usage_gigabytes", "gpu_mem_gb", scale=1e9 * _GIB),
+    Alias("system/gpu_%_power_usage_watts", "gpu_power"),
+    Alias("system/cpu_utilization_percentage", "cpu_util", scale=0.01),
+    Alias("system/system_memory_usage_percentage", "ram_util", scale=0.01),
+    # W&B, and its exports; SwanLab behind the same points.
+    *(
+        alias
+        for start in ("system/", "system.")
+        for alias in (
+            Alias(f"{start}gpu.%.memoryAllocated", "gpu_mem_frac", scale=0.01),
+            Alias(f"{start}gpu.%.memoryAllocatedBytes", "gpu_mem_gb", scale=_GIB),
+            Alias(f"{start}gpu.%.gpu", "gpu_util", scale=0.01),
+            Alias(f"{start}gpu.%.powerWatts", "gpu_power"),
+            Alias(f"{start}gpu.%.uncorrectedMemoryErrors", "gpu_errors"),
+            Alias(f"{start}cpu", "cpu_util", scale=0.01),
+            Alias(f"{start}cpu.pct", "cpu_util", scale=0.01),
+            Alias(f"{start}memory_percent", "ram_util", scale=0.01),
+            Alias(f"{start}mem.pct", "ram_util", scale=0.01),
+            *(
+                Alias(f"{start}{card}.%.{name}", metric, scale=scale)
+                for card in _CARDS
+                for name, metric, scale in (
+                    ("mem.pct", "gpu_mem_frac", 0.01),
+                    ("mem.value", "gpu_mem_gb", 1.0 / 1024.0),
+                    ("pct", "gpu_util", 0.01),
+                    ("temp", "gpu_temp", 1.0),
+                    ("power", "gpu_power", 1.0),
+                )
+            ),
+        )
+    ),
+)
+"""Samples of the machine, as trackers name them; a key of each card is an instance of one metric."""
+
 DIALECT = Dialect(
     name="generic",
     is_any_case=True,
@@ -166,6 +226,7 @@ DIALECT = Dialect(
         Alias("rm/grad_norm", "grad_norm", algorithms=_JUDGE),
         Alias("rm/loss", "rm_loss", algorithms=frozenset(Algorithm) - _JUDGE),
         Alias("rm/grad_norm", "rm_grad_norm", algorithms=frozenset(Algorithm) - _JUDGE),
+        *_MACHINE,
     ),
     timing=TimingPlan(
         step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "time/total", "timing/step_total")

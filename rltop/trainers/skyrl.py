@@ -68,6 +68,10 @@ DIALECT = Dialect(
         Alias("async/staleness_max", "staleness_max"),
         Alias("async/gen_buffer_qsize_at_wait_start", "queue_size"),
         Alias("trainer/tokens_per_second_per_gpu", "throughput_per_gpu"),
+        # Of the inference engines while they generate for training; those of evaluations stand under `vllm/eval/`.
+        Alias("vllm/train/generation_throughput_tok_s", "gen_throughput"),
+        Alias("vllm/train/prefix_cache_hit_rate", "prefix_cache_hit"),
+        Alias("vllm/train/draft_acceptance_rate", "spec_accept_rate"),
         Alias("trainer/epoch", "epoch"),
         Alias("timing/step", "time_step"),
         Alias("timing/generate", "time_gen"),

@@ -12,7 +12,7 @@ from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
-CRITIC = (
+_CRITIC = (
     *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
     *("critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
 )
@@ -29,12 +29,12 @@ def _fingerprints(weight: int, extra: tuple[str, ...] = ()) -> tuple[Fingerprint
     own = ("actor/*", *extra[:1])
     return (
         Fingerprint(Algorithm.DISTILL, all_of=own, any_of=("actor/distillation/loss",), weight=weight + 4),
-        Fingerprint(Algorithm.PPO, all_of=own, any_of=CRITIC, weight=weight + 3),
+        Fingerprint(Algorithm.PPO, all_of=own, any_of=_CRITIC, weight=weight + 3),
         *(Fingerprint(Algorithm.PPO, (*own, key), any_of=_OWN, weight=weight + 3) for key in _CRITIC_ANYWHERE),
         Fingerprint(
             Algorithm.DPO, all_of=own, any_of=("actor/rewards_accuracies", "actor/dpo_loss"), weight=weight + 2
         ),
-        Fingerprint(Algorithm.GRPO, all_of=own, any_of=_UPDATE, none_of=CRITIC, weight=weight + 1),
+        Fingerprint(Algorithm.GRPO, all_of=own, any_of=_UPDATE, none_of=_CRITIC, weight=weight + 1),
     )
 
 
@@ -148,7 +148,7 @@ _ROLLOUT = (
     *_both("rollout_failures", "training/rollout_failure/evicted_samples"),
 )
 
-CORRECTION = {
+_CORRECTION = {
     "off_policy_kl": ("k3_kl", "kl"),
     "is_ratio_mean": ("rollout_is_mean",),
     "is_ratio_min": ("rollout_is_min",),
@@ -165,7 +165,7 @@ CORRECTION = {
 _MISMATCH = (
     *(
         Alias(f"{prefix}{name}", metric)
-        for metric, names in CORRECTION.items()
+        for metric, names in _CORRECTION.items()
         for name in names
         for prefix in ("rollout_corr/", "actor/rollout_corr/", "mismatch/", "mismatch/mismatch_")
     ),
@@ -272,7 +272,7 @@ _OLD = tuple(
 )
 """Spelling of 2024, which logs no step time."""
 
-TIMING = TimingPlan(
+_TIMING = TimingPlan(
     step_keys=("timing_s/step", "perf/time_per_step"),
     stages=(
         _stage("start_profile", is_outside=True),
@@ -315,11 +315,11 @@ DIALECT = Dialect(
     name="veRL",
     fingerprints=_FINGERPRINTS,
     aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM),
-    timing=TIMING,
+    timing=_TIMING,
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
     traits=(
-        TraitEvidence("has_critic", (*CRITIC, *_CRITIC_ANYWHERE)),
+        TraitEvidence("has_critic", (*_CRITIC, *_CRITIC_ANYWHERE)),
         TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),
         TraitEvidence("is_async", ("timing_s/generate_async",)),
         TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
@@ -369,3 +369,197 @@ SETUP_HINT = SetupHint(
 )
 
 ROLLOUT_HINT = RolloutHint("veRL", "trainer.rollout_data_dir=rollouts", "rollouts/<step>.jsonl")
+
+# -- EasyR1 ------------------------------------------------------------------------------------------------------
+# veRL for vision-language models, with an outer loop and a metric file of its own. Completions are padded to the
+# length that is set, so the clip ratio of lengths is truncation; `reward/…` are what a reward function returns, of
+# which `overall` is the reward; `pg_clipfrac_higher` counts tokens that the ordinary bound clips, on either side.
+
+_EASYR1_OWN = (
+    "val/reward_score",
+    "actor/pg_clipfrac_higher",
+    "perf/mfu_actor",
+    "timing_s/old",
+    "val_response_length/mean",
+)
+_EASYR1_CRITIC = (*_CRITIC, "perf/mfu_critic")
+
+
+_EASYR1_NEVER = (
+    *("actor/dist", "actor/perf/", "actor/rewards_", "actor/rollout_corr/", "fully_async/", "gdpo/", "mfu/"),
+    *("mismatch/", "num_turns/", "perf/mfu/", "response/", "response_length_non_aborted/", "rollout/", "rollout_corr/"),
+    *("rollouter/", "timing/", "timing_s/agent", "timing_per_token/", "tool_call", "train/", "training/", "val-"),
+    *("reward/", "val/", "*/group", "group"),
+)
+"""Beginnings of veRL's keys that this trainer never logs, or means otherwise."""
+
+
+def _easyr1_stage(name: str, *, fits_inside: bool = False) -> Stage:
+    return Stage(f"timing_s/{name}", name=name, fits_inside=fits_inside, per_token_key=f"timing_per_token_ms/{name}")
+
+
+EASYR1: Dialect = replace(
+    DIALECT,
+    name="EasyR1",
+    fingerprints=(
+        Fingerprint(Algorithm.PPO, all_of=("actor/*", "perf/mfu_critic"), any_of=_EASYR1_OWN, weight=39),
+        Fingerprint(Algorithm.GRPO, all_of=("actor/*",), any_of=_EASYR1_OWN, none_of=_EASYR1_CRITIC, weight=38),
+    ),
+    aliases=(
+        Alias("val/reward_score", "val_score"),
+        Alias("val/overall_reward", "val_reward"),
+        Alias("val/*_reward", "val_aux"),
+        Alias("val_response_length/mean", "val_response_len"),
+        Alias("val_response_length/clip_ratio", "val_truncated_frac"),
+        Alias("reward/overall", "score_mean"),
+        Alias("reward/%", "reward_component"),
+        Alias("actor/pg_clipfrac_higher", "clip_frac"),
+        Alias("actor/kl_penalty", "kl_ref"),
+        Alias("perf/mfu_actor", "mfu"),
+        Alias("perf/mfu_critic", "mfu_critic"),
+        Alias("timing_s/old", "time_old_log_prob"),
+        Alias("timing_s/validation", "time_eval"),
+        *(alias for alias in DIALECT.aliases if not alias.pattern.startswith(_EASYR1_NEVER)),
+    ),
+    timing=replace(
+        _TIMING, stages=(*_TIMING.stages, _easyr1_stage("old"), _easyr1_stage("validation", fits_inside=True))
+    ),
+)
+
+EASYR1_HINT = SetupHint(
+    "EasyR1",
+    'trainer.logger=\'["console","file"]\'',
+    "checkpoints/<project_name>/<experiment_name>/experiment_log.jsonl",
+    note="The file is in trainer.save_checkpoint_path. Relaunching under the same name truncates it.",
+    leaves="the console output, and a W&B run if logged in",
+)
+
+
+# -- rLLM --------------------------------------------------------------------------------------------------------
+# Agents on veRL or on tinker; keys of its own for groups, advantages and episodes beside those of the backend. They
+# name the role of an agent (`reward/solver/mean`); a run with one calls it `default` or by its class. On tinker,
+# `kl_sample_train_v1` is a mean absolute difference of log-probabilities, and `v2` half its square.
+
+_RLLM_OWN = (
+    "batch/solve_partial",
+    "batch/%/fractions/effective",
+    "advantage/%/fraction_zero",
+    "groups/num_trajs_*_filter",
+)
+_RLLM_STATISTICS = ("mean", "std", "max", "min")
+
+_RLLM_ALIASES = (
+    *(Alias(f"reward/%/{each}", f"reward_{each}") for each in _RLLM_STATISTICS),
+    *(Alias(f"advantage/%/{each}", f"adv_{each}") for each in _RLLM_STATISTICS),
+    Alias("advantage/%/fraction_zero", "sample_metric"),
+    Alias("episode/correct", "success_frac"),
+    Alias("batch/%/fractions/effective", "zero_std_frac", scale=-1.0, shift=1.0),
+    Alias("batch/%/fractions/too_easy", "all_good_frac"),
+    Alias("batch/%/fractions/too_hard", "all_bad_frac"),
+    Alias("batch/solve_all", "all_good_frac"),
+    Alias("batch/solve_none", "all_bad_frac"),
+    Alias("batch/solve_partial", "mixed_group_frac"),
+    Alias("groups/dropped_zero_adv", "zero_std_count"),
+    Alias("groups/num_trajs_after_filter", "sample_count"),
+    *(
+        Alias(f"{prefix}/{reason}", metric)
+        for prefix in ("batch/termination_reason", "episode/termination_reason", "batch")
+        for reason, metric in (("max_response_length_exceeded", "truncated_frac"), ("error", "aborted_frac"))
+    ),
+    Alias("batch/termination_reason/%", "sample_metric"),
+    Alias("episode/termination_reason/%", "sample_metric"),
+    *(Alias(f"batch/steps_per_traj/{each}", f"num_turns_{each}") for each in ("mean", "max", "min")),
+    Alias("episode/num_turns", "num_turns_mean"),
+    Alias("batch/%/group_reward_std/p50", "reward_std"),
+    Alias("batch/%/group_reward_mean/%", "sample_metric"),
+    Alias("batch/%/group_reward_std/%", "sample_metric"),
+    Alias("val/*/pass@1", "val_score"),
+    Alias("val/*/pass@*", "val_passk"),
+    Alias("val/reward/%/mean", "val_reward"),
+    Alias("train/kl_sample_train_v2", "off_policy_kl"),
+    Alias("train/kl_sample_train_v1", "rollout_logp_diff_mean"),
+    Alias("train/entropy", "entropy"),
+    Alias("progress/lr", "lr"),
+    Alias("progress/done_frac", "progress"),
+    *(
+        Alias(f"{prefix}/{name}", metric)
+        for prefix in ("rollout_correction", "offpolicy")
+        for metric, names in _CORRECTION.items()
+        for name in names
+    ),
+    Alias("async/staleness_mean", "staleness_mean"),
+    Alias("async/staleness_max", "staleness_max"),
+    Alias("async/buffer_qsize", "queue_size"),
+    Alias("async/weight_version", "param_version"),
+    Alias("async/trainer_idle_ratio", "trainer_idle_frac"),
+    Alias("time/step", "time_step"),
+    Alias("time/buffer_wait", "time_wait_data"),
+    Alias("time/weight_sync", "time_weight_sync"),
+    Alias("time/forward_backward", "time_update_actor"),
+    Alias("time/fused_forward_backward_and_optim_step", "time_update_actor"),
+    Alias("time/save_checkpoint", "time_save"),
+    Alias("time/testing", "time_eval"),
+    Alias("timing_s/old_log_probs", "time_old_log_prob"),
+    Alias("timing_s/weight_sync", "time_weight_sync"),
+    Alias("episode/time/rollout_s", "time_gen_sample_mean"),
+)
+# What veRL logs too, and what only stands in for it.
+_RLLM_INSTEAD = (
+    *(Alias(f"batch/step_response_length/{each}", f"response_len_{each}") for each in ("mean", "max", "min")),
+    Alias("episode/response_tokens", "response_len_mean"),
+    Alias("episode/prompt_tokens", "prompt_len_mean"),
+)
+
+
+def _rllm_stage(key: str, *, fits_inside: bool = False, is_outside: bool = False) -> Stage:
+    return Stage(key, name=key.partition("/")[2], fits_inside=fits_inside, is_outside=is_outside)
+
+
+_RLLM_STAGES = (
+    _rllm_stage("time/buffer_wait"),
+    _rllm_stage("time/forward_backward"),
+    _rllm_stage("time/optim_step"),
+    _rllm_stage("time/fused_forward_backward_and_optim_step"),
+    _rllm_stage("time/weight_sync", fits_inside=True),
+    _rllm_stage("time/save_checkpoint", fits_inside=True),
+    _rllm_stage("time/testing", is_outside=True),
+    _rllm_stage("timing_s/old_log_probs"),
+    _rllm_stage("timing_s/rollout_correction"),
+    _rllm_stage("timing_s/weight_sync", fits_inside=True),
+)
+
+RLLM: Dialect = replace(
+    DIALECT,
+    name="rLLM",
+    fingerprints=(
+        *(Fingerprint(Algorithm.PPO, all_of=(own,), any_of=_CRITIC, weight=49) for own in _RLLM_OWN),
+        Fingerprint(Algorithm.GRPO, any_of=_RLLM_OWN, none_of=_CRITIC, weight=48),
+    ),
+    aliases=(*_RLLM_ALIASES, *(alias for alias in DIALECT.aliases if alias.pattern != "reward/*"), *_RLLM_INSTEAD),
+    timing=replace(
+        _TIMING,
+        step_keys=(*_TIMING.step_keys, "time/step"),
+        stages=(*_TIMING.stages, *_RLLM_STAGES),
+        statistics=(*_TIMING.statistics, "episode/time/*"),
+        namespace=(*_TIMING.namespace, "time/"),
+    ),
+    hidden=(
+        *DIALECT.hidden,
+        *("batch/num_tasks", "batch/%/total", "batch/%/informative", "batch/groups_*", "groups/num_groups"),
+        *("groups/num_trajs_before_filter", "groups/%_group_size", "async/buffer_consumed", "async/buffer_filtered"),
+        *("async/groups_consumed", "async/quota_used", "async/max_rollout_quota", "async/total_syncs"),
+        *("async/dispatched_since_sync", "async/steps_since_sync"),
+    ),
+    group_size_keys=(*DIALECT.group_size_keys, "groups/avg_group_size"),
+    training_keys=(*DIALECT.training_keys, "advantage/*", "progress/lr"),
+    traits=(*DIALECT.traits, TraitEvidence("is_async", ("async/*",))),
+)
+
+RLLM_HINT = SetupHint(
+    "rLLM",
+    'rllm.trainer.logger=\'["console","file"]\'',
+    "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
+    note="Set VERL_FILE_LOGGER_ROOT to an absolute path on a shared file system; the file is written in blocks, so "
+    "it lags by some steps.",
+    leaves="the console output",
+)

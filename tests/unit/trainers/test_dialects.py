@@ -191,6 +191,51 @@ def test_units_are_normalised(keys: list[str], metric: str, raw: float, value: f
     assert signal.read(raw) == pytest.approx(value)
 
 
+@pytest.mark.parametrize(
+    ("key", "metric", "raw", "value"),
+    [
+        ("system/gpu.0.gpu", "gpu_util", 93.0, 0.93),
+        ("system.gpu.0.gpu", "gpu_util", 93.0, 0.93),
+        ("system/gpu.0.memoryAllocated", "gpu_mem_frac", 40.0, 0.4),
+        ("system/gpu.0.memoryAllocatedBytes", "gpu_mem_gb", 2**31, 2.0),
+        ("system/gpu.0.powerWatts", "gpu_power", 410.0, 410.0),
+        ("system/gpu.0.temp", "gpu_temp", 61.0, 61.0),
+        ("system/gpu.0.uncorrectedMemoryErrors", "gpu_errors", 1.0, 1.0),
+        ("system/cpu", "cpu_util", 30.0, 0.3),
+        ("system/memory_percent", "ram_util", 30.0, 0.3),
+        ("system/gpu_3_utilization_percentage", "gpu_util", 50.0, 0.5),
+        ("system/gpu_3_memory_usage_megabytes", "gpu_mem_gb", 2**30 / 1e6, 1.0),
+        ("system/system_memory_usage_percentage", "ram_util", 30.0, 0.3),
+        ("system/gpu.1.pct", "gpu_util", 50.0, 0.5),
+        ("system/npu.1-0.pct", "gpu_util", 50.0, 0.5),
+        ("system/gpu.1.mem.pct", "gpu_mem_frac", 50.0, 0.5),
+        ("system/gpu.1.mem.value", "gpu_mem_gb", 2048.0, 2.0),
+        ("system/gpu/1/utilization", "gpu_util", 50.0, 0.5),
+        ("system/gpu/1/allocated_memory", "gpu_mem_gb", 2.0, 2.0),
+        ("ray/node.0.gpu.3.util", "gpu_util", 50.0, 0.5),
+        ("ray/node.0.gpu.3.mem_gb", "gpu_mem_gb", 60.0, 60.0),
+        ("ray/node.0.gpu.3.mem_used_gb", "gpu_mem_gb", 60.0, 60.0),
+        ("ray/node.1.mem_gb", "mem_cpu_gb", 200.0, 200.0),
+        ("ray/node.1.cpu_ram_used_gb", "mem_cpu_gb", 200.0, 200.0),
+    ],
+)
+@pytest.mark.parametrize("trainer", [["loss"], ["timing/train/total_step_time", "train/probs_ratio"]])
+def test_samples_of_the_machine_are_known_beside_any_trainer(
+    trainer: list[str], key: str, metric: str, raw: float, value: float
+) -> None:
+    identity = found([*trainer, key])
+    assert metric_of([*trainer, key], key) == {metric}
+    (signal,) = identity.signals[metric]
+    assert signal.read(raw) == pytest.approx(value)
+
+
+def test_the_cards_of_a_machine_are_instances_of_one_metric_behind_the_mean_of_all() -> None:
+    keys = [f"ray/node.{node}.gpu.{card}.util" for node in range(2) for card in range(8)]
+    signals = found(["generate/avg_num_tokens", *keys, "ray/gpu.util.avg"]).signals["gpu_util"]
+    assert (len(signals), signals[0].key) == (17, "ray/gpu.util.avg")
+    assert len({signal.instance for signal in signals}) == 17
+
+
 def test_the_rollouts_own_mean_comes_before_that_of_the_training_pass() -> None:
     primary = found([f"train/{key}" for key in OPENRLHF_PPO]).primary("reward_mean")
     assert primary is not None
