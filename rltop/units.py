@@ -298,3 +298,12 @@ def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: 
 def nonfinite(kind: NonFinite) -> str:
     """What stood where a number was expected, as a person writes it."""
     return kind.word.replace("-", MINUS)
+
+
+def setting(value: str | float | None) -> str:
+    """A value as a settings file would have it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e6 else f"{value:.12g}".replace("e-0", "e-")
+    return str(value)

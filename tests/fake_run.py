@@ -21,6 +21,7 @@ from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_firs
 from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
 from rltop.run.rule_runner import RuleRunner
+from rltop.run.run_settings import RunSettings
 from rltop.stats.ranks import RankHistory
 from rltop.stats.spans import SpanBook
 from rltop.store.stream import Stream
@@ -61,6 +62,7 @@ class FakeRun:
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
+    settings: RunSettings | None = None
 
     @property
     def main(self) -> FakeRun:

@@ -101,7 +101,6 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         self._asks_at_s = 0.0
         self._wake = asyncio.Event()
         self._footer_state: tuple[bool, ...] = ()
-        self._has_settled = False
         self._is_awaiting = True
 
     # -- what is shown -------------------------------------------------------------------------------------------
@@ -160,14 +159,9 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
             gc.freeze()
         self.hinted()
         if self._is_paused:
-            self._look_for_rollouts()
+            self.look_beside()
         else:
             self.draw()
-
-    def _look_for_rollouts(self) -> None:
-        if self._has_settled and self.followed.loading is None:
-            self.session.look_for_rollouts(self.followed)
-        self._look_for_console()
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
@@ -245,7 +239,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         """
         if is_paced:
             self._pace.begin()
-        self._look_for_rollouts()
+        self.look_beside()
         self._drawn_version = self.session.version
         if self.shown is not None:
             self._drawn_face = self._read_face(self.shown)

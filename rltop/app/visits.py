@@ -34,6 +34,15 @@ class Visits(Aids):
 
     # -- events --------------------------------------------------------------------------------------------------
 
+    _has_settled = False
+
+    def look_beside(self) -> None:
+        """Look for what lies beside the metrics, once the screen stands."""
+        if self._has_settled and self.followed.loading is None:
+            self.session.look_for_rollouts(self.followed)
+            self.session.look_for_settings()
+        self._look_for_console()
+
     def action_event(self, by: int) -> None:
         """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""
         run = self.followed

@@ -20,12 +20,14 @@ from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
+from rltop.pages.run_settings import Difference, differences, paint_differences
 from rltop.pages.runs import RunEntry, read_entry
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
+from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, parting
 
@@ -36,6 +38,10 @@ MOST_RUNS = 8
 _CHART_ROWS = 12
 _MOST_RECORDS = 2_000
 """Of longer runs every so-manieth record is compared: where they part is then known to half a hundredth of the run."""
+
+_MOST_COLUMNS = 6
+_LEAST_SETTING, _MOST_SETTING = 4, 24
+"""Settings that are columns of the table too, and their cells."""
 
 _TOLD = 3
 """How many metrics the sentence on where two runs part names."""
@@ -278,6 +284,54 @@ def _number(
     return Column(head, cell, priority=priority, sort=key)
 
 
+def _setting_columns(found: Sequence[Difference]) -> Sequence[Column[ComparedRun]]:
+    """The first settings that differ, for as many as there is room for."""
+
+    def column(place: int, difference: Difference) -> Column[ComparedRun]:
+        def value(one: ComparedRun) -> str:
+            told = difference.values[int(one.sign) - 1]
+            return "" if told is None else told
+
+        def sort(one: ComparedRun) -> float | str | None:
+            return _size(value(one)) if are_numbers else value(one).casefold()
+
+        are_numbers = all(told is None or _size(told) is not None for told in difference.values)
+        return Column(
+            Label.of(difference.short).display, lambda one: (value(one), "note"), Kind.TEXT,
+            least=max(_LEAST_SETTING, cell_width(difference.short)), most=_MOST_SETTING, priority=8 + place, sort=sort,
+        )  # fmt: skip
+
+    shown = [one for one in found if not one.is_name and one.is_shared]
+    return [column(place, one) for place, one in enumerate(shown[:_MOST_COLUMNS])]
+
+
+def _size(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _paint_settings(
+    runs: Sequence[ComparedRun], baseline: ComparedRun, found: Sequence[Difference], width: int, glyphs: Glyphs
+) -> list[Row]:
+    """The settings that differ, or why none are told."""
+    without = [one.sign for one in runs if one.snapshot.run.settings is None or not one.snapshot.run.settings.values]
+    title = RowBuilder(width, glyphs).add(" WHAT DIFFERS", "title")
+    if len(runs) - len(without) < 2:
+        if all(one.snapshot.run.settings is None for one in runs):
+            return []
+        return [title.add(f"  no settings found beside {', '.join(without)}", "dim").row()]
+    title.add(f"  {units.count(len(found))} settings", "value")
+    if without:
+        title.add(f"   none found beside {', '.join(without)}", "dim")
+    if not found:
+        return [title.row()]
+    signs = [(one.sign, one.role) for one in runs]
+    at = next(number for number, one in enumerate(runs) if one.sign == baseline.sign)
+    return [title.row(), *paint_differences(found, signs, at, width, glyphs)]
+
+
 def _alerts(one: ComparedRun, glyphs: Glyphs) -> Cell:
     entry = one.entry
     text = " · ".join(part for part in (entry.verdict, entry.past) if part)
@@ -323,6 +377,7 @@ class ComparePage(Page):
         self._metric: tuple[str, str] | None = None
         self._axis = Axis.STEP
         self._baseline = ""
+        self._told: tuple[list[int], list[Difference]] = ([], [])
         self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -335,12 +390,38 @@ class ComparePage(Page):
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
         baseline = next((one for one in runs if one.entry.path.raw == self._baseline), runs[0])
         metrics = compared_metrics(runs)
-        above = [*self._table(runs, baseline, moment, width), Row(())]
+        found = self._differences(runs)
+        above = [*self._table(runs, baseline, found, moment, width), Row(())]
         above += self._partings(runs, baseline, metrics, width, moment.glyphs)
-        return [*above, Row(()), *self._chart(runs, metrics, moment, width, max(_CHART_ROWS, height - len(above) - 1))]
+        settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
+        # What the chart leaves no room for stands below it.
+        room = height - len(above) - 2 - _CHART_ROWS
+        fits = len(settings) <= room
+        if settings and fits:
+            above += [Row(()), *settings]
+        elif found:
+            above.append(
+                text_row(f" {units.count(len(found))} settings differ: below the chart", width, moment.glyphs, "dim")
+            )
+        chart = self._chart(runs, metrics, moment, width, max(_CHART_ROWS, height - len(above) - 1))
+        return [*above, Row(()), *chart, *([] if fits else [Row(()), *settings])]
 
-    def _table(self, runs: Sequence[ComparedRun], baseline: ComparedRun, moment: Moment, width: int) -> list[Row]:
-        columns = _columns(moment.glyphs, baseline.entry.path.raw)
+    def _differences(self, runs: Sequence[ComparedRun]) -> list[Difference]:
+        """In which settings the runs differ; worked out once for as long as the files are those."""
+        known = [one.snapshot.run.settings for one in runs]
+        if self._told[0] != (now := [id(one) for one in known]):
+            self._told = (now, differences(known))
+        return self._told[1]
+
+    def _table(
+        self,
+        runs: Sequence[ComparedRun],
+        baseline: ComparedRun,
+        found: Sequence[Difference],
+        moment: Moment,
+        width: int,
+    ) -> list[Row]:
+        columns = [*_columns(moment.glyphs, baseline.entry.path.raw), *_setting_columns(found)]
         items = sort_items(runs, columns, self.sorting)
         table = Table(
             columns, items, target=lambda one: Target(TargetKind.RUN, one.entry.path.raw), sorting=self.sorting,

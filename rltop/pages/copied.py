@@ -39,12 +39,12 @@ def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
     match target.kind:
         case TargetKind.METRIC:
             return _value(target, moment)
+        case TargetKind.SETTING | TargetKind.RUN:
+            return _named(target, moment)
         case TargetKind.VERDICT:
             found = (*moment.snapshot.verdicts.standing, *moment.snapshot.verdicts.set_aside)
             said = (one.headline for one in found if (one.rule, one.stream) == (target.name, target.stream))
             return Label.of(next(said, "")).display, f"alert {target.name}"
-        case TargetKind.RUN:
-            return Label.of(target.name).display, "the path"
         case TargetKind.STEP if target.step is not None:
             return str(target.step), "the step"
         case TargetKind.LINE if target.step is not None:
@@ -57,6 +57,14 @@ def _log_line(number: int, moment: Moment) -> str:
     log = moment.run.console
     lines = log.lines(number)[1] if log is not None else ()
     return Label.of(lines[0].text).display if lines else ""
+
+
+def _named(target: Target, moment: Moment) -> tuple[str, str]:
+    """The value of a setting, or the path of a run."""
+    name, settings = Label.of(target.name).display, moment.run.settings
+    if target.kind is TargetKind.RUN or settings is None:
+        return name, "the path"
+    return Label.of(units.setting(settings.values.get(target.name))).display, name
 
 
 def _value(target: Target, moment: Moment) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.overview_rows import OverviewPage
 from rltop.pages.page import Page
 from rltop.pages.ranks import RanksPage
+from rltop.pages.run_settings import SettingsPage
 from rltop.pages.runs import RunsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
@@ -27,6 +28,7 @@ STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
         "metrics": MetricsPage,
         "timeline": EventsPage,
         "runs": RunsPage,
+        "settings": SettingsPage,
     }
 )
 """Pages of which there is one each, with its state, for as long as the program runs; by the id of their key."""

@@ -1,7 +1,8 @@
 """The words by which the list of runs is narrowed down: `reward>0.5 state:live rule:O11 lr<1e-5 -verl`.
 
 A word without a sign is looked for in name, path, trainer, state and alert. Every word
-must hold; one behind a minus must not.
+must hold; one behind a minus must not. What is no column and no metric is a setting:
+`kl_coef>0`, `adv_estimator=grpo`; behind `cfg.` it is one in any case.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     ":": operator.eq,
 }  # fmt: skip
 
+_ORDERS = ("<", "<=", ">", ">=")
+
 TEXTS = ("name", "path", "trainer", "algorithm", "state", "level", "worst", "rule", "family")
 """What is compared as text: `=` is the whole, `:` a part."""
 
@@ -33,7 +36,11 @@ class Wanted(Protocol):
         ...
 
     def number(self, name: str) -> float | None:
-        """The newest value of a metric, a key or a column; None where the run has none."""
+        """The newest value of a metric, a key or a column, else a setting; None where the run has none."""
+        ...
+
+    def settings(self, name: str) -> Sequence[str]:
+        """The settings that a name means, as text."""
         ...
 
     @property
@@ -49,7 +56,7 @@ class Term(NamedTuple):
         name: what is compared; empty for a word that is looked for everywhere.
         sign: how.
         text: with what.
-        number: the same as a number, None where it is none.
+        number: the same as a number, None where it is none: the settings of the name are then compared as text.
         is_wanted: it must hold; else it must not.
     """
 
@@ -71,6 +78,12 @@ class Term(NamedTuple):
             if self.sign == ":":
                 return any(self.text in text for text in found)
             return (self.text in found) is (self.sign == "=")
+        if self.number is None:
+            found = [text.casefold() for text in run.settings(self.name)]
+            if self.sign == ":":
+                # A path, a time or an address has a colon too.
+                return any(self.text in text for text in found) or f"{self.name}:{self.text}".casefold() in run.words
+            return bool(found) and (self.text in found) is (self.sign == "=")
         value = run.number(self.name)
         return value is not None and self.number is not None and _SIGNS[self.sign](value, self.number)
 
@@ -89,6 +102,17 @@ class Query(NamedTuple):
     def holds(self, run: Wanted) -> bool:
         """Whether every term holds for a run."""
         return all(term.holds(run) for term in self.terms)
+
+
+def unknown_names(query: Query, runs: Sequence[Wanted]) -> list[str]:
+    """The names in a query that no run has as metric, column or setting.
+
+    Args:
+        query: as understood.
+        runs: all of them.
+    """
+    names = dict.fromkeys(term.name for term in query.terms if term.name and term.name not in TEXTS)
+    return [name for name in names if not any(run.number(name) is not None or run.settings(name) for run in runs)]
 
 
 def read_query(text: str) -> Query:
@@ -112,14 +136,10 @@ def read_query(text: str) -> Query:
                 trouble = trouble or f"{name} is a text: write {name}:{value}"
             else:
                 terms.append(Term(lowered, sign, value.casefold(), None, is_wanted))
-        elif (number := _number(value)) is None:
-            if sign == ":" and lowered not in CATALOG:
-                # A path, a time or an address has a colon too.
-                terms.append(Term("", "", word.casefold(), None, is_wanted))
-            else:
-                trouble = trouble or f"{value} is not a number: {name}{sign}0.5, or one of {', '.join(TEXTS)}"
+        elif (number := _number(value)) is None and (sign in _ORDERS or lowered in CATALOG):
+            trouble = trouble or f"{value} is not a number: {name}{sign}0.5, or one of {', '.join(TEXTS)}"
         else:
-            terms.append(Term(name, sign, value, number, is_wanted))
+            terms.append(Term(name, sign, value.casefold(), number, is_wanted))
     return Query(tuple(terms), trouble)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from rltop import units
 from rltop.model import Direction, Signal, Unit
 from rltop.pages.header import wall_pace
 from rltop.pages.query import TEXTS
@@ -114,6 +115,8 @@ class AskedRun(NamedTuple):
         run, lowered = self.snapshot, name.casefold()
         if run is None:
             return None
+        if lowered.startswith(SETTINGS_PREFIX):
+            return self._set_number(name)
         if lowered in _COLUMNS:
             value = _COLUMNS[lowered](run)
             return value.value if isinstance(value, Value) else value
@@ -122,7 +125,23 @@ class AskedRun(NamedTuple):
             key = name if run.stream.has(name) else _key_ending_in(run, lowered)
             signal = generic_signal(key) if key else None
         point = None if signal is None else run.stream.latest(signal.key)
-        return None if signal is None or point is None else signal.read(point.value)
+        return self._set_number(name) if signal is None or point is None else signal.read(point.value)
+
+    def settings(self, name: str) -> Sequence[str]:
+        """The settings that a name means, as text."""
+        return [units.setting(value) for value in self._set(name)]
+
+    def _set(self, name: str) -> Sequence[str | float | None]:
+        settings = None if self.snapshot is None else self.snapshot.run.settings
+        bare = name[len(SETTINGS_PREFIX) :] if name.casefold().startswith(SETTINGS_PREFIX) else name
+        return [] if settings is None else [settings.values[one] for one in settings.find(bare)]
+
+    def _set_number(self, name: str) -> float | None:
+        """The first setting of a name that is a number."""
+        return next((float(one) for one in self._set(name) if isinstance(one, int | float)), None)
+
+
+SETTINGS_PREFIX = "cfg."
 
 
 def _key_ending_in(run: Snapshot, name: str) -> str:

@@ -15,7 +15,7 @@ from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Mark, Open, Redraw, top_of
 from rltop.pages.past_alerts import alert_name, alert_role, first_mover, incident_count, worse_before
-from rltop.pages.query import read_query
+from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_numbers import REWARDS, VALIDATIONS, AskedRun, Value, best, newest, pace_s
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
@@ -35,6 +35,8 @@ _STATES = (
 """Of equally bad runs, those that may need somebody come before those that go on, and these before what is over."""
 
 
+_MOST_ASKED = 200
+"""Runs that are asked whether they know a name by which no run was found."""
 _GONE = frozenset({RunState.DIED, RunState.LOST})
 
 
@@ -444,13 +446,14 @@ class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
     where = (Where.RUNS, Where.TABLE)
-    filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 -word"
+    filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo -word"
     tells_counts: ClassVar[bool] = True
     help = (
         "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
         "alert level, stalled, live, finished. {open} opens a run, {mark} marks it and {compare} compares the marked "
         "ones, {sort} sorts by the next column, {runs} goes back to the run shown before. {find} filters: words, or "
-        "reward>0.5 state:live rule:O11 lr<1e-5, a minus before what is not wanted."
+        "reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo (metrics, then settings), a minus before what is not"
+        " wanted."
     )
 
     def __init__(self) -> None:
@@ -475,8 +478,17 @@ class RunsPage(ListPage):
         return paint_runs(
             self._entries, width, height, moment.glyphs,
             top=self._top, total=total, shown=shown, sorting=self.sorting, marked=moment.marked,
-            trouble=read_query(self._query).trouble,
+            trouble=self._trouble(moment),
         )  # fmt: skip
+
+    def _trouble(self, moment: Moment) -> str:
+        """What of the filter was not understood; a name is looked for among all runs only where none matches."""
+        query = read_query(self._query)
+        if query.trouble or self._entries:
+            return query.trouble
+        asked = [_asked(read_entry(one), one) for one in map(Snapshot, moment.runs[:_MOST_ASKED])]
+        unknown = unknown_names(query, asked)
+        return f"no run logs or sets {', '.join(unknown)}" if unknown else ""
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""

@@ -155,6 +155,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
             Key("console", "O", "Log", "Console log: its newest lines, with errors marked"),
             Key("grid", "v", "Charts", "The metrics of the overview as charts, on one page"),
+            Key("settings", "S", "Settings", "What the run was started with", action="show('settings')"),
             Key("runs", "r", "Runs", "All runs, those that need attention first", is_shown=True),
             Key(
                 "palette",

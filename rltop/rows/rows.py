@@ -39,6 +39,7 @@ class TargetKind(enum.StrEnum):
     MEANING = "meaning"
     GRID = "grid"
     LINE = "line"
+    SETTING = "setting"
 
 
 class Target(NamedTuple):

@@ -156,7 +156,7 @@ def target_text(target: Target | None) -> str:
         return ""
     name = Label.of(target.name).display
     match target.kind:
-        case TargetKind.METRIC | TargetKind.RUN:
+        case TargetKind.METRIC | TargetKind.RUN | TargetKind.SETTING | TargetKind.GRID:
             text = name
         case TargetKind.TIMING:
             text = f"timing of {name}" if name else "step timing"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollout_watch import RolloutWatch
     from rltop.run.rollouts import RolloutShelf
+    from rltop.run.run_settings import RunSettings
     from rltop.stats.ranks import RankHistory
 
 _OVER = (RunState.FINISHED, RunState.DIED)
@@ -56,6 +57,7 @@ class Run:
         name, path, main: as given.
         beside: the others, each with a step axis of its own.
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
+        settings: what it was started with; likewise.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
@@ -71,12 +73,11 @@ class Run:
         others: Sequence[RunStream] = (),
         rank_watch: RankWatch | None = None,
     ) -> None:
-        self.name = name
-        self.path = path
-        self.main = main
+        self.name, self.path, self.main = name, path, main
         self.beside: Sequence[RunStream] = tuple(others)
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None
+        self.settings: RunSettings | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch = rank_watch
@@ -164,6 +165,7 @@ class Run:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         shelf = tuple(0 if each is None else each.version for each in (self.rollouts, self.console))
+        shelf = (*shelf, self.settings is not None)
         return (shelf, *(each.version for each in self.streams))
 
     @property

@@ -18,6 +18,7 @@ from rltop.run.run_builder import RunBuilder
 
 if TYPE_CHECKING:
     from rltop.run.rollouts import RolloutShelf
+    from rltop.run.run_settings import SettingsReader
 
 CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
@@ -91,6 +92,7 @@ class Session:
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s = -1, 0.0
+        self._settings: SettingsReader | None = None
         self.runs: list[Run] = []
         self._share_memory()
         self.runs += [self._builder.build(each) for each in found]
@@ -236,6 +238,19 @@ class Session:
             run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify)
             run.console.start()
 
+    def look_for_settings(self) -> None:
+        """Begin to look for what every run was started with, in a thread; `run.settings` tells."""
+        if self._settings is None:
+            from rltop.run.run_settings import SettingsReader  # noqa: PLC0415 - not before the first frame
+
+            self._settings = SettingsReader(self.notifier.notify)
+        self._settings.ask(self.runs)
+
+    def join_settings(self, timeout_s: float) -> None:
+        """Wait until the settings have been read that were asked for, or for as long as that."""
+        if self._settings is not None:
+            self._settings.join(timeout_s)
+
     def read_rollouts(self) -> None:
         """Read the completions of every run's newest step at once, for what is printed and left."""
         for run in self.runs:
@@ -263,7 +278,7 @@ class Session:
         left_out = self.left_out()
         gaps = len(left_out), left_out[0] if left_out else None
         if len(self.runs) > CROWD:
-            return self._wakings, gaps
+            return self._wakings, 0 if self._settings is None else self._settings.count, gaps
         return tuple(run.version for run in self.runs), gaps
 
     def close(self) -> None:

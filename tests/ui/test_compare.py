@@ -161,3 +161,66 @@ def test_where_long_runs_part_is_found_among_a_part_of_their_records(tmp_path: P
     assert 2_000 <= found.common <= 4_000
     (parted,) = found.parted
     assert abs(parted.step - 3000) <= 60
+
+
+async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[Path]) -> None:
+    for path, lr, extra in zip(runs, ("1e-6", "5e-6", "1e-6"), ("", "  kl_loss_coef: 0.1\n", ""), strict=True):
+        folder = path.parent / ".hydra"
+        folder.mkdir()
+        (folder / "config.yaml").write_text(
+            f"actor:\n  optim:\n    lr: {lr}\n{extra}  clip_ratio: 0.2\nalgorithm: {{adv: grpo}}\n"
+            f"run_name: {path.parent.name}\n"
+        )
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.session.look_for_settings()
+        app.session.join_settings(5.0)
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o")
+        lines = page_text(app).splitlines()
+        at = next(number for number, line in enumerate(lines) if "WHAT DIFFERS  3 settings" in line)
+        told = [line.split() for line in lines[at + 1 : at + 5]]
+        assert told == [
+            ["setting", "1", "2", "3"],
+            ["lr", "1e-6", "5e-6", "1e-6"],
+            ["kl_loss_coef", "—", "0.1", "—"],
+            ["run_name", "yesterday", "today", "twin"],
+        ]
+        assert lines[1].split()[-1] == "lr"
+        await press(pilot, "escape", "slash", *"cfg.lr", "greater_than_sign", *"2e-6", "enter")
+        assert "today" in page_text(app) and "yesterday" not in page_text(app)
+        await press(pilot, "escape", "slash", *"adv", "equals_sign", *"ppo", "enter")
+        assert "no run matches" in page_text(app) and "no run logs" not in page_text(app)
+        await press(pilot, "escape", "slash", *"advv", "equals_sign", *"ppo", "enter")
+        assert "no run logs or sets advv" in page_text(app)
+
+
+async def test_the_settings_of_a_run_have_a_page(runs: list[Path]) -> None:
+    (runs[0].parent / "config.json").write_text('{"optim": {"lr": 1e-6}, "seed": 7}')
+    app = app_over(runs[0])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "S")
+        assert "looking for them" in page_text(app)
+        app.session.look_for_settings()
+        app.session.join_settings(5.0)
+        app.draw()
+        text = page_text(app)
+        assert "SETTINGS  2" in text and "config.json" in text
+        assert re.search(r"optim\.lr +1e-6", text)
+        await press(pilot, "slash", *"seed", "enter")
+        assert "1 of 2" in page_text(app)
+        assert "optim" not in page_text(app)
+        await press(pilot, "enter")
+        assert "copies the value" in app.told
+
+
+async def test_a_run_without_settings_says_where_they_are_looked_for(runs: list[Path]) -> None:
+    app = app_over(runs[0])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.session.look_for_settings()
+        app.session.join_settings(5.0)
+        await press(pilot, "S")
+        assert ".hydra/config.yaml" in page_text(app)

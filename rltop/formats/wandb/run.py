@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import orjson
 
 from rltop.formats.protobuf import SPAN, fields
 
+_CONFIG_RECORD, _RUN_RECORD = 5, 17
 _ID, _PROJECT, _CONFIG, _DISPLAY_NAME = 1, 3, 4, 8
 _UPDATE = 1
 _MAX_SETTING_BYTES = 1024 * 1024
@@ -90,13 +91,33 @@ class RunInfo:
         )
 
 
-def read_config(data: bytes, start: int, stop: int) -> dict[str, object]:
-    """The settings of a config record that matter here, by name.
+def settings_in(payload: bytes) -> dict[str, object]:
+    """Every setting that a record of the file holds, by name: when the run begins, or when it changes one.
+
+    Raises:
+        MalformedMessageError: it is no message.
+    """
+    found: dict[str, object] = {}
+    for number, wire, a, b in fields(payload, 0, len(payload)):
+        if wire != SPAN:
+            continue
+        if number == _CONFIG_RECORD:
+            found.update(read_config(payload, a, b, None))
+        elif number == _RUN_RECORD:
+            for inner, inner_wire, c, d in fields(payload, a, b):
+                if inner == _CONFIG and inner_wire == SPAN:
+                    found.update(read_config(payload, c, d, None))
+    return found
+
+
+def read_config(data: bytes, start: int, stop: int, names: Collection[str] | None = _NAMES) -> dict[str, object]:
+    """The settings of a config record, by name.
 
     Args:
         data: a record of the file.
         start: where the message begins in it.
         stop: where it ends.
+        names: those that are wanted; None for all.
 
     Raises:
         MalformedMessageError: the span is no message.
@@ -112,7 +133,7 @@ def read_config(data: bytes, start: int, stop: int) -> dict[str, object]:
                 path.append(data[c:d].decode("utf-8", "replace"))
             elif inner_wire == SPAN and inner == 16 and d - c <= _MAX_SETTING_BYTES:
                 text = data[c:d]
-        if path and path[0] in _NAMES and text:
+        if path and (names is None or path[0] in names) and text:
             config.update(_setting(path, text))
     return config
 

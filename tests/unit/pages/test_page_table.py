@@ -22,6 +22,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep, top_of
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
+from rltop.pages.run_settings import SettingsPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where
@@ -30,7 +31,7 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, VerdictPage,
+    MetricPage, RanksPage, RolloutsPage, SettingsPage, VerdictPage,
 }  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def test_every_standing_page_has_a_key() -> None:
 
 def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
     kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD, TargetKind.MEANING}
-    kept.add(TargetKind.LINE)
+    kept |= {TargetKind.LINE, TargetKind.SETTING}
     assert set(OPENED) | kept == set(TargetKind)
 
 

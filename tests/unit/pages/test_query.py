@@ -23,6 +23,9 @@ class Run:
     def number(self, name: str) -> float | None:
         return self._numbers.get(name)
 
+    def settings(self, name: str) -> Sequence[str]:
+        return ["grpo"] if name == "adv_estimator" else []
+
 
 RUN = Run(
     {"state": ["live"], "rule": ["O11", "P1"], "name": ["grpo_lr5"], "level": ["crit"]},
@@ -60,6 +63,13 @@ RUN = Run(
         ("rule:E1", False),
         ('"kl to" level:crit', True),
         ("/data/grpo_lr5", True),
+        ("adv_estimator=grpo", True),
+        ("adv_estimator=ppo", False),
+        ("adv_estimator!=ppo", True),
+        ("adv_estimator:gr", True),
+        ("no_such=grpo", False),
+        ("no_such!=grpo", False),
+        ("12:30", False),
     ],
 )
 def test_a_query_holds_or_does_not(text: str, holds: bool) -> None:

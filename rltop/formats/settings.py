@@ -1,0 +1,176 @@
+"""The files in which trainers keep what a run was started with → settings, flat: a dotted name and a value.
+
+Nothing is executed: a pickle such as `training_args.bin` is never opened. What a file
+may hold at most is bounded; a part that is beyond the bounds is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+
+from rltop import units
+from rltop.errors import DecodeError
+from rltop.formats.protobuf import SPAN, fields
+from rltop.formats.yaml import read_yaml
+from rltop.model import Counts
+
+MAX_BYTES = 2 * 1024 * 1024
+"""A larger file is no file of settings; of W&B's and of event files so much of the beginning is read."""
+MAX_SETTINGS = 4_000
+MAX_TEXT_CHARS = 400
+_MAX_DEPTH = 24
+_MOST_LISTED = 12
+"""Numbers and texts in a list that are shown as one value; of a longer one the first and how many there are."""
+
+Value = str | int | float | bool | None
+Settings = Mapping[str, Value]
+
+_STATE = frozenset(
+    {"max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps", "trial_params"}
+)
+"""Of `trainer_state.json`, what is no state."""
+_BOOKKEEPING = frozenset({"_wandb", "wandb_version", "_hydra", "hydra"})
+
+
+def read_settings(name: str, data: bytes) -> dict[str, Value]:
+    """What a file says that a run was started with.
+
+    Args:
+        name: of the file; says what it is.
+        data: what is in it, or its beginning where it is a log of W&B or TensorBoard.
+
+    Returns:
+        Dotted name → value, in the order of the file.
+
+    Raises:
+        DecodeError: it is not what its name says.
+    """
+    if name.endswith(".wandb"):
+        return flat(_of_wandb(data))
+    if "tfevents" in name:
+        return flat(_of_events(data))
+    text = data.decode("utf-8", "replace")
+    found = next(read for suffix, read in _READERS if name.endswith(suffix))(text)
+    if name == "trainer_state.json" and isinstance(found, dict):
+        found = {key: value for key, value in found.items() if key in _STATE}
+    if name == "overrides.yaml":
+        found = _of_overrides(found)
+    return flat(found)
+
+
+def flat(found: object) -> dict[str, Value]:
+    """Nested settings by dotted names.
+
+    Args:
+        found: mappings and lists; anything but a mapping at the top has no names, and so no settings.
+    """
+    settings: dict[str, Value] = {}
+    for name, value in _leaves(found, "", 0) if isinstance(found, dict) else ():
+        if len(settings) >= MAX_SETTINGS:
+            break
+        settings[name] = value
+    return settings
+
+
+def _leaves(value: object, name: str, depth: int) -> Iterator[tuple[str, Value]]:
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(value, dict):
+        # W&B's own files write {"value": …, "desc": …}.
+        if depth == 1 and "value" in value and set(value) <= {"value", "desc"}:
+            value = value["value"]
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if str(key) not in _BOOKKEEPING:
+                    yield from _leaves(inner, f"{name}.{key}" if name else str(key), depth + 1)
+            return
+    if isinstance(value, list):
+        if any(isinstance(each, dict | list) for each in value):
+            for number, each in enumerate(value):
+                yield from _leaves(each, f"{name}.{number}", depth + 1)
+            return
+        more = f", … {len(value)} in all" if len(value) > _MOST_LISTED else ""
+        value = f"[{', '.join(units.setting(_plain(each)) for each in value[:_MOST_LISTED])}{more}]"
+    yield name[:MAX_TEXT_CHARS], _plain(value)
+
+
+def _plain(value: object) -> Value:
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else float(value) if abs(value) < 1 << 1000 else "a very large number"
+    return str(value)[:MAX_TEXT_CHARS]
+
+
+# -- one reader for each kind ----------------------------------------------------------------------------------------
+
+
+def _of_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from error
+
+
+def _of_toml(text: str) -> object:
+    import tomllib  # noqa: PLC0415 - few trainers write it
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not TOML: {error}") from error
+
+
+_READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
+    (".json", _of_json),
+    (".toml", _of_toml),
+    ("", read_yaml),
+)
+
+
+def _of_overrides(found: object) -> dict[str, object]:
+    """Hydra's list of `name=value`, a plus in front of what is new."""
+    pairs = (str(each).lstrip("+").partition("=") for each in found) if isinstance(found, list) else ()
+    return {name: read_yaml(value) for name, sign, value in pairs if sign and not name.startswith("~")}
+
+
+def _of_wandb(data: bytes) -> dict[str, object]:
+    """The settings in a `.wandb` file: those of the run, and what was set or changed later."""
+    from rltop.formats.wandb.framing import MAGIC, BlockLogFramer  # noqa: PLC0415 - few runs have any
+    from rltop.formats.wandb.run import settings_in  # noqa: PLC0415
+
+    found: dict[str, object] = {}
+    for payload, _ in BlockLogFramer(Counts(), MAGIC).feed(data, 0):
+        found.update(settings_in(payload))
+    return found
+
+
+_SUMMARY, _SUMMARY_VALUE, _TAG, _TENSOR, _TENSOR_TEXT = 5, 1, 1, 8, 8
+_ARGUMENTS = (b"args/text_summary", b"hparams/text_summary")
+
+
+def _of_events(data: bytes) -> dict[str, object]:
+    """The arguments that transformers writes into the first event file of a run, as a text."""
+    from rltop.formats.tensorboard.framing import TfRecordFramer  # noqa: PLC0415 - few runs have any
+
+    for payload, _ in TfRecordFramer(Counts()).feed(data, 0):
+        for number, wire, a, b in fields(payload, 0, len(payload)):
+            if number == _SUMMARY and wire == SPAN and any(tag in payload for tag in _ARGUMENTS):
+                return _arguments(payload, a, b)
+    return {}
+
+
+def _arguments(data: bytes, start: int, stop: int) -> dict[str, object]:
+    for number, wire, a, b in fields(data, start, stop):
+        if number != _SUMMARY_VALUE or wire != SPAN:
+            continue
+        parts = {inner: (c, d) for inner, kind, c, d in fields(data, a, b) if kind == SPAN}
+        tag = parts.get(_TAG, (0, 0))
+        if data[slice(*tag)] not in _ARGUMENTS or _TENSOR not in parts:
+            continue
+        for inner, kind, c, d in fields(data, *parts[_TENSOR]):
+            if inner == _TENSOR_TEXT and kind == SPAN:
+                found = _of_json(data[c:d].decode("utf-8", "replace"))
+                return found if isinstance(found, dict) else {}
+    return {}

@@ -1,0 +1,254 @@
+"""What runs were started with: the settings of one, and those in which several differ.
+
+Owns which differences come first and how a setting is called in short; which files are
+read is `run.run_settings`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, NamedTuple
+
+from rltop import units
+from rltop.model import Label
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Redraw, Say, top_of
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.run.run_settings import RunSettings, SettingsFile, Value
+
+LEAST = (40, 12)
+NOT_SET = units.UNKNOWN
+_MOST_VALUE = 60
+_LEAST_VALUE = 6
+_HEAD_ROWS = 2
+
+_FIRST = (
+    "lr", "learning_rate", "kl_loss_coef", "kl_coef", "kl_penalty_coef", "beta", "clip_ratio", "epsilon", "cliprange",
+    "temperature", "num_generations", "rollout.n", "group_size", "train_batch_size", "per_device_train_batch_size",
+    "ppo_mini_batch_size", "gradient_accumulation_steps", "batch_size", "max_response_length", "max_completion_length",
+    "max_steps", "num_train_epochs", "total_epochs", "adv_estimator", "loss_type", "entropy_coeff", "model.path",
+    "model_name_or_path", "model", "model_name", "warmup_ratio", "warmup_steps", "weight_decay", "max_grad_norm",
+    "seed",
+)  # fmt: skip
+"""What is changed from one run to the next most often, in the words of the trainers."""
+_RANKS = {name: rank for rank, name in enumerate(_FIRST)}
+_SAYS_NOTHING = frozenset({"n", "path", "name", "type", "value", "size", "enable", "enabled", "max", "min"})
+_NAMES_OF_RUNS = re.compile(
+    r"(?:^|[._])(?:\w*_dir|\w*dir_name|run_name|run_id|experiment_name|exp_name|project_name|wandb_name|log_path|"
+    r"logging_dir|hub_model_id|hostname|host|port|pid|ip|timestamp|\w*_time|start_date|name)$"
+)
+"""What is another for every run because it names the run or its place."""
+
+
+class Difference(NamedTuple):
+    """A setting in which runs differ.
+
+    Attributes:
+        name: dotted, in full.
+        short: as much of its end as tells it apart from the others.
+        values: one for each run; None where its settings are not known, `NOT_SET` where it has no such setting.
+        is_name: it names the run or its place, and differs always.
+    """
+
+    name: str
+    short: str
+    values: tuple[str | None, ...]
+    is_name: bool
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether every run has it whose settings are known."""
+        return NOT_SET not in self.values
+
+
+def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
+    """The settings in which runs differ: what is changed most often first, what only names a run last.
+
+    Args:
+        runs: of each run; None where they are not known (yet).
+    """
+    known = [one.values for one in runs if one is not None and one.values]
+    if len(known) < 2:
+        return []
+    names = list(dict.fromkeys(name for values in known for name in values))
+    differing = [name for name in names if len({_told(values, name) for values in known}) > 1]
+    shorts = short_names(differing)
+    found = [
+        Difference(
+            name,
+            shorts[name],
+            tuple(_told(one.values, name) if one is not None and one.values else None for one in runs),
+            _rank(name) == len(_RANKS) and bool(_NAMES_OF_RUNS.search(name)),
+        )
+        for name in differing
+    ]
+    return sorted(found, key=lambda one: (one.is_name, not one.is_shared, _rank(one.name)))
+
+
+def _told(values: dict[str, Value] | object, name: str) -> str:
+    assert isinstance(values, dict)
+    return Label.of(units.setting(values[name])).display if name in values else NOT_SET
+
+
+def _rank(name: str) -> int:
+    parts = name.replace("/", ".").casefold().split(".")
+    return min(_RANKS.get(parts[-1], len(_RANKS)), _RANKS.get(".".join(parts[-2:]), len(_RANKS)))
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """As much of the end of each dotted name as no other of them has; the whole where it takes that.
+
+    Args:
+        names: in full.
+    """
+    taken: dict[str, int] = {}
+    ends = {name: [".".join(name.split(".")[at:]) for at in range(name.count("."), -1, -1)] for name in names}
+    for each in ends.values():
+        for end in each:
+            taken[end] = taken.get(end, 0) + 1
+    return {
+        name: next((end for end in each if taken[end] == 1 and end.casefold() not in _SAYS_NOTHING), name)
+        for name, each in ends.items()
+    }
+
+
+def paint_differences(
+    found: Sequence[Difference], signs: Sequence[tuple[str, str]], baseline: int, width: int, glyphs: Glyphs
+) -> list[Row]:
+    """A table of the settings that differ: one row each, one column for each run.
+
+    Args:
+        found: in order.
+        signs: of each run, with its role.
+        baseline: number of the run from which the others are told apart.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
+
+    def value_of(number: int) -> Column[Difference]:
+        def cell(one: Difference) -> tuple[str, str]:
+            value = one.values[number]
+            if value is None:
+                return "?", "dim"
+            return value, "text" if number == baseline or value != one.values[baseline] else "dim"
+
+        sign, role = signs[number]
+        return Column(
+            lambda cells: RowBuilder(cells, glyphs).add(sign, role).row().line, cell, Kind.TEXT, least=_LEAST_VALUE,
+            most=_MOST_VALUE,
+        )  # fmt: skip
+
+    columns = (
+        Column[Difference]("setting", lambda one: (Label.of(one.short).display, "note"), Kind.NAME, least=10),
+        *(value_of(number) for number in range(len(signs))),
+    )
+    painter = TablePainter(Table(columns, found, target=lambda _: None), width, glyphs)
+    return [painter.head(), *(painter.row(number) for number in range(len(found)))]
+
+
+class SettingsPage(ListPage):
+    """What the run was started with, as the files in its folder say."""
+
+    tells_counts: ClassVar[bool] = True
+    filter_hint = "a part of a name or a value"
+    help = (
+        "What the run was started with, from the files of settings in its folder: those of Hydra, W&B, transformers "
+        "and others. {find} filters by name and value, {copy-value} copies the value. Where runs are compared, the "
+        "settings in which they differ are told there; the list of runs can be filtered by them: lr<1e-5."
+    )
+
+    def __init__(self) -> None:
+        """Every setting, the first one chosen."""
+        super().__init__()
+        self._query = ""
+        self._names: list[str] = []
+        self._at = self._top = 0
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The settings around the chosen one."""
+        glyphs = moment.glyphs
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, glyphs, LEAST)
+        settings = moment.run.settings
+        if settings is None or not settings.values:
+            return fill([_title("", width, glyphs), *_why_none(settings, width, glyphs)], height)
+        values, typed = settings.values, self._query.casefold()
+        self._names = [name for name in values if typed in f"{name} {units.setting(values[name])}".casefold()]
+        self._at = max(0, min(self._at, len(self._names) - 1))
+        room = height - _HEAD_ROWS
+        self._top = top_of(self._at, self._top, room, len(self._names))
+        count = units.count(len(self._names)) + (f" of {units.count(len(values))}" if typed else "")
+        rows = [_title(count, width, glyphs), _files(settings.files, width, glyphs)]
+        shown = self._names[self._top : self._top + room]
+        columns = (
+            Column[str]("", lambda name: (Label.of(name).display, "note"), Kind.NAME, least=16),
+            Column[str](
+                "", lambda name: (Label.of(units.setting(values[name])).display, "value"), Kind.TEXT,
+                least=_LEAST_VALUE, priority=1,
+            ),
+        )  # fmt: skip
+        table = Table(columns, shown, target=lambda name: Target(TargetKind.SETTING, name))
+        painter = TablePainter(table, width, glyphs)
+        rows += [painter.row(number) for number in range(len(shown))]
+        return fill(rows if shown else [*rows, text_row("no setting matches", width, glyphs, "dim")], height)
+
+    def face(self, moment: Moment) -> Hashable:
+        """Nothing of it changes with time."""
+        return moment.run.settings is not None
+
+    @property
+    def chosen(self) -> Target | None:
+        """The setting that is selected."""
+        return Target(TargetKind.SETTING, self._names[self._at]) if self._names else None
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another one."""
+        if target.name in self._names:
+            self._at = self._names.index(target.name)
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the setting that lies `by` lines away."""
+        self._at = max(0, min(self._at + by, len(self._names) - 1))
+        return Redraw()
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """There is nothing behind a setting: say what can be done with it."""
+        return Say(moment.keys.tell("{copy-value} copies the value, {find} filters"))
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show the settings with this text, the first of them chosen."""
+        self._query, self._at = text.strip(), 0
+        return Redraw()
+
+
+def _title(count: str, width: int, glyphs: Glyphs) -> Row:
+    return RowBuilder(width, glyphs).add(" SETTINGS", "title").add(f"  {count}" if count else "", "value").row()
+
+
+def _files(files: Sequence[SettingsFile], width: int, glyphs: Glyphs) -> Row:
+    """From which files they are."""
+    told = [_last_parts(one.path) for one in files if one.taken]
+    failed = [f"{_last_parts(one.path)} not read: {one.trouble}" for one in files if one.trouble]
+    builder = RowBuilder(width, glyphs).add(f" from {', '.join(told)}", "dim")
+    return builder.add(f"   {'; '.join(failed)}" if failed else "", "warn").row()
+
+
+def _last_parts(path: str) -> str:
+    return Label.of("/".join(path.split("/")[-2:])).display
+
+
+def _why_none(settings: RunSettings | None, width: int, glyphs: Glyphs) -> list[Row]:
+    if settings is None:
+        return [text_row(" looking for them", width, glyphs, "dim")]
+    text = (
+        "No settings were found beside the metric file. Looked for: .hydra/config.yaml, config.yaml, config.json, "
+        "config.toml, training_args.json, args.json, params.json, trainer_state.json, ranges.json, a W&B run and the "
+        "arguments in an event file. A copy of the settings under one of these names in the run's folder is shown here."
+    )
+    failed = [f"{Label.of(one.path).display}: {Label.of(one.trouble).display}" for one in settings.files if one.trouble]
+    lines = [line for each in (text, *failed) for line in wrap(each, max(10, width - 2), 8)]
+    return [text_row(f" {line}", width, glyphs, "dim") for line in lines]

@@ -1,0 +1,67 @@
+"""The settings of a run are found in its own folder, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rltop.formats.settings import MAX_BYTES
+from rltop.run.run_settings import RunSettings, settings_beside
+from tests.screens import session_over, write_rows
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_nearest_files_come_first_and_those_of_other_runs_not_at_all(tmp_path: Path) -> None:
+    run = tmp_path / "runs_of_all" / "a"
+    write(run / ".hydra" / "config.yaml", "lr: 1e-6\nseed: 1\n")
+    write(run / "config.yaml", "lr: 5\nextra: 2\n")
+    write(run.parent / "config.yaml", "not: ours\n")
+    write(run.parent / "b" / "config.yaml", "not: ours\n")
+    found = settings_beside(str(run / "logs" / "metrics.jsonl"))
+    assert found.values == {"lr": 1e-6, "seed": 1, "extra": 2}
+    assert [Path(one.path).name for one in found.files] == ["config.yaml", "config.yaml"]
+    assert [one.taken for one in found.files] == [2, 1]
+
+
+def test_the_only_wandb_run_in_the_folder_is_the_run_and_of_two_none(tmp_path: Path) -> None:
+    write(tmp_path / "wandb" / "run-20250101_000000-abc" / "files" / "config.yaml", "lr:\n  value: 1\n")
+    assert settings_beside(str(tmp_path / "metrics.jsonl")).values == {"lr": 1}
+    write(tmp_path / "wandb" / "run-20250102_000000-def" / "files" / "config.yaml", "lr:\n  value: 2\n")
+    assert not settings_beside(str(tmp_path / "metrics.jsonl")).values
+
+
+def test_files_that_cannot_be_used_are_named_and_the_others_read(tmp_path: Path) -> None:
+    write(tmp_path / "config.json", "{")
+    write(tmp_path / "config.yaml", "x: " + "y" * MAX_BYTES)
+    write(tmp_path / "args.json", '{"lr": 1}')
+    os.mkfifo(tmp_path / "params.json")
+    write(tmp_path / "training_args.bin", "never opened")
+    found = settings_beside(str(tmp_path / "metrics.jsonl"))
+    assert found.values == {"lr": 1}
+    told = {Path(one.path).name: one.trouble for one in found.files if one.trouble}
+    assert told.keys() == {"config.json", "config.yaml", "params.json"}
+    assert "2 MiB" in told["config.yaml"]
+
+
+def test_a_name_is_found_by_its_end_the_shortest_first() -> None:
+    settings = RunSettings({"critic.model.optim.lr": 1, "actor.optim.lr": 2, "lr_warmup": 3})
+    assert settings.find("lr") == ["actor.optim.lr", "critic.model.optim.lr"]
+    assert settings.find("actor/optim/lr") == ["actor.optim.lr"]
+    assert settings.find("r") == []
+
+
+def test_a_session_reads_them_in_a_thread_and_says_so(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", [{"step": 1, "loss": 1.0}])
+    write(tmp_path / "config.yaml", "lr: 1e-6\n")
+    session = session_over(path)
+    session.drain()
+    before = session.version
+    session.look_for_settings()
+    session.join_settings(5.0)
+    assert session.runs[0].settings is not None and session.runs[0].settings.values == {"lr": 1e-6}
+    assert session.version != before
