@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Curve, PlotData
+from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, Series
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row
-from rltop.rows.glyphs import Glyphs
+from rltop.rows.glyphs import Glyphs, glyph_set
 from rltop.rows.rows import ROLES, Line, Piece, Row
 from rltop.rows.widths import cell_width
 
@@ -29,8 +30,14 @@ LEAST = (24, 6)
 _SIGNS = 4
 """How often a curve carries its sign."""
 
+_OVER = "cursor"
+"""The role of what moves over a chart."""
+
+_MOST_PICTURES = 64
+"""How many pictures are kept: more than one page has."""
+
 _RAIL_ROWS = 2
-_CORNER = "└"
+_CORNERS = ("└", "+")
 
 _FIRST_NUMBER = 16
 """Colour numbers below are named by the library's own table."""
@@ -72,40 +79,112 @@ def paint_chart(
         return _message(f"too small for a chart: {width}×{height}, needs {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
     has_rail = bool(markers) and height >= LEAST[1] + _RAIL_ROWS
     below = _RAIL_ROWS if has_rail else 0
-    axes = axes_of(plot, width - LABEL_CELLS, height - 3 - below, has_smooth=has_smooth, has_band=has_band)
+    columns = width - LABEL_CELLS * (2 if plot.right is not None else 1)
+    axes = axes_of(plot, columns, height - 3 - below, has_smooth=has_smooth, has_band=has_band)
     if axes is None:
         return _message("no values yet", width, height, glyphs)
+    cursors = [mark for mark in axes.marks if mark.role == _OVER]
+    lines = replace(axes, marks=tuple(mark for mark in axes.marks if mark.role != _OVER))
     try:
-        text = _draw(axes, width, height - 1 - below, glyphs, unit)
+        picture = _picture(lines, width, height - 1 - below, unit, is_ascii=glyphs.is_ascii)
     except _LIBRARY_ERRORS as error:
         return _message(f"this chart cannot be drawn at {width}×{height}: {error}", width, height, glyphs)
-    lines = text.rstrip("\n").split("\n")
-    rows = [_legend(plot, axes, width, glyphs), *(Row(_pieces(line, glyphs)) for line in lines)]
+    rows = [_legend(plot, axes, width, glyphs), *(Row(line) for line in _with_cursors(picture, cursors, axes, glyphs))]
     if has_rail:
-        rows += _rail(markers, plot, axes, lines, width, glyphs)
+        rows += _rail(markers, plot, axes, picture, width, glyphs)
     return (rows + [Row(())] * height)[:height]
 
 
+class _Picture(NamedTuple):
+    """What the library has drawn.
+
+    Attributes:
+        lines: its rows.
+        top: how many of them are above the x axis; the first ones.
+        left: the first cell between the value axes.
+        cells: how many there are.
+    """
+
+    lines: tuple[Line, ...]
+    top: int
+    left: int
+    cells: int
+
+
+@lru_cache(maxsize=_MOST_PICTURES)
+def _picture(axes: Axes, width: int, height: int, unit: Unit, *, is_ascii: bool) -> _Picture:
+    """The chart without what moves over it; the same data on the same axes are drawn once."""
+    glyphs = glyph_set(is_ascii=is_ascii)
+    lines = tuple(_pieces(line, glyphs) for line in _draw(axes, width, height, glyphs, unit).rstrip("\n").split("\n"))
+    texts = ["".join(piece.text for piece in line) for line in lines]
+    top = next((y for y in range(len(texts) - 1, 0, -1) if texts[y].lstrip()[:1] in _CORNERS), len(texts))
+    axis = texts[top] if top < len(texts) else ""
+    left = len(axis) - len(axis.lstrip()) + 1
+    return _Picture(lines, top, left, max(0, len(axis.rstrip()) - left - (axes.right is not None)))
+
+
+def _with_cursors(picture: _Picture, cursors: Sequence[PlotMark], axes: Axes, glyphs: Glyphs) -> Sequence[Line]:
+    """The rows of a picture with vertical lines behind its curves; each crosses its value."""
+    lines = list(picture.lines)
+    down, over = ("|", "+") if glyphs.is_ascii else ("│", "┼")
+    for mark in cursors:
+        cell = axes.cell(mark.step, picture.cells)
+        if cell is None:
+            continue
+        crossed = _row_of(mark.value, axes, picture.top)
+        for y in range(picture.top):
+            lines[y] = _over(lines[y], picture.left + cell, down, over if y == crossed else "")
+    return lines
+
+
+def _row_of(value: float | None, axes: Axes, rows: int) -> int | None:
+    """The row of a value, of `rows` from the top; None where the chart does not show it."""
+    if value is None or rows < 2 or not axes.low <= value <= axes.high:
+        return None
+    low, high, at = (math.log10(one) if axes.is_log else one for one in (axes.low, axes.high, value))
+    return round((high - at) * (rows - 1) / (high - low)) if high > low else None
+
+
+def _over(line: Line, x: int, down: str, crossing: str) -> Line:
+    """A line of the chart with the cursor in cell `x`: behind the curves, but for where it crosses its value."""
+    pieces, at = [], 0
+    for piece in line:
+        stop = at + len(piece.text)
+        if at <= x < stop:
+            was = piece.text[x - at]
+            sign = crossing or (down if was == " " else "┼" if was == "─" else "")
+            if sign:
+                around = piece.text[: x - at], piece.text[x - at + 1 :]
+                parts = (Piece(around[0], piece.role), Piece(sign, _OVER), Piece(around[1], piece.role))
+                pieces += [part for part in parts if part.text]
+                at = stop
+                continue
+        pieces.append(piece)
+        at = stop
+    if x >= at:
+        pieces += (
+            [Piece(" " * (x - at)), Piece(crossing or down, _OVER)] if x > at else [Piece(crossing or down, _OVER)]
+        )
+    return tuple(pieces)
+
+
 def _rail(
-    markers: Sequence[Marker], plot: PlotData, axes: Axes, lines: Sequence[str], width: int, glyphs: Glyphs
+    markers: Sequence[Marker], plot: PlotData, axes: Axes, picture: _Picture, width: int, glyphs: Glyphs
 ) -> list[Row]:
     """The signs under their steps, and what they are."""
-    axis = next((plain for plain in (_CODE.sub("", line) for line in reversed(lines)) if _CORNER in plain), "")
-    start = axis.find(_CORNER) + 1
-    cells = min(len(axis), width) - start
-    if not axis or cells < 1:
+    if picture.cells < 1:
         return []
 
     def cell_of(step: int) -> int | None:
         x = plot.places.at(step)
         if plot.is_log_x and x <= 0:
             return None
-        return axes.cell(math.log10(x) if plot.is_log_x else x, cells)
+        return axes.cell(math.log10(x) if plot.is_log_x else x, picture.cells)
 
-    builder = RowBuilder(width, glyphs).add(" " * start)
+    builder = RowBuilder(width, glyphs).add(" " * picture.left)
     return [
-        add_rail(builder, markers, cells, cell_of, glyphs).row(),
-        paint_marker_legend(markers, start, width, glyphs),
+        add_rail(builder, markers, picture.cells, cell_of, glyphs).row(),
+        paint_marker_legend(markers, picture.left, width, glyphs),
     ]
 
 
@@ -138,47 +217,71 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     figure.theme("clear")
     figure.ticks_color(_number("dim"))
     figure.xaxes(True, False)
-    figure.yaxes(True, False)
+    figure.yaxes(True, axes.right is not None)
+    marker = "." if glyphs.is_ascii else "braille"
+
+    def scaled(values: Sequence[float]) -> list[float]:
+        return [math.log10(value) for value in values] if axes.is_log else list(values)
+
+    def plot(curve: Curve, role: str, side: str = "left") -> None:
+        figure.plot(list(curve.steps), scaled(curve.values), marker=marker, color=_number(role), yside=side)
+
     for level in axes.levels:
-        figure.horizontal_line(level.value, color=_number(level.role))
+        figure.horizontal_line(*scaled([level.value]), color=_number(level.role))
     for mark in axes.marks:
         figure.vertical_line(mark.step, color=_number(mark.role))
-    marker = "." if glyphs.is_ascii else "braille"
     # The smoothed curve comes last: where several share a cell, it is the one to be seen.
     edges = ((edge, "note") for edge in axes.band)
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
-            figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(role))
+            plot(curve, role)
     if axes.smooth.steps and axes.raw.steps:
         # An average lags behind: the newest value is never hidden under it.
-        figure.scatter([axes.raw.steps[-1]], [axes.raw.values[-1]], marker=_newest(glyphs), color=_number("value"))
-    for other in axes.others:
-        curve = other.curve
-        figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(other.role))
+        newest = scaled(axes.raw.values[-1:])
+        figure.scatter(axes.raw.steps[-1:], newest, marker=_newest(glyphs), color=_number("value"))
+    sides = {False: "left", True: "right"}
+    for one in axes.series:
+        plot(one.curve, one.role, sides[one.is_right])
     # Behind all the lines, so that no line crosses out a sign.
-    for other in axes.others:
-        steps, values = _signed(other.curve)
-        figure.scatter(steps, values, marker=other.sign, color=_number(other.role))
-    if axes.is_log:
-        figure.yscale("log")
-    else:
-        # Left to itself the library widens the axis of a constant, and the values beside it stand in the middle.
-        figure.ylim(axes.low, axes.high)
+    for one in axes.series:
+        signs = _signed(one, is_log=axes.is_log)
+        figure.scatter(
+            list(signs.steps), scaled(signs.values), marker=one.sign, color=_number(one.role), yside=sides[one.is_right]
+        )
+    # Left to itself the library widens the axis of a constant, and the values beside it stand in the middle.
+    figure.ylim(*scaled((axes.low, axes.high)), yside="left")
     figure.xlim(axes.first, axes.last)
-    figure.yticks(list(axes.y_ticks), [glyphs.to_ascii(label) for label in value_labels(axes.y_ticks, unit)])
+    figure.yticks(scaled(axes.y_ticks), _labels(axes.y_ticks, unit, glyphs), yside="left")
+    if axes.right is not None:
+        figure.ylim(*scaled((axes.right.low, axes.right.high)), yside="right")
+        figure.yticks(scaled(axes.right.ticks), _labels(axes.right.ticks, axes.right.unit, glyphs), yside="right")
     figure.xticks(list(axes.x_ticks), [glyphs.to_ascii(label) for label in axes.x_labels])
     return str(figure.build())
+
+
+def _labels(ticks: Sequence[float], unit: Unit, glyphs: Glyphs) -> list[str]:
+    return [glyphs.to_ascii(label) for label in value_labels(ticks, unit)]
+
+
+def _sided(series: Series, axes: Axes) -> str:
+    """What a curve is, and of two axes which one is its own."""
+    if axes.right is None:
+        return series.name
+    return f"{series.name} ({'right' if series.is_right else 'left'})"
 
 
 def _newest(glyphs: Glyphs) -> str:
     return "o" if glyphs.is_ascii else "●"
 
 
-def _signed(curve: Curve) -> tuple[list[float], list[float]]:
-    """The points of a curve that carry its sign: a few, and the newest."""
+def _signed(series: Series, *, is_log: bool) -> Curve:
+    """The points that carry the sign of a curve: a few of it, and the newest value."""
+    curve = series.curve
     every = max(1, len(curve.steps) // _SIGNS)
-    at = [*range(every // 2, len(curve.steps) - every // 2, every), len(curve.steps) - 1]
-    return [curve.steps[one] for one in at], [curve.values[one] for one in at]
+    at = list(range(every // 2, len(curve.steps) - every // 2, every))
+    last = series.newest if series.newest is not None and (series.newest[1] > 0 or not is_log) else None
+    x, y = last or (curve.steps[-1], curve.values[-1])
+    return Curve((*(curve.steps[one] for one in at), x), (*(curve.values[one] for one in at), y))
 
 
 def _pieces(line: str, glyphs: Glyphs) -> Line:
@@ -216,7 +319,7 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
     signs = {LineKind.CURVE: curve, LineKind.ACROSS: across, LineKind.DOWN: down, LineKind.NONE: ""}
-    entries = [(one.sign, one.role, one.name) for one in axes.others]
+    entries = [(one.sign, one.role, _sided(one, axes)) for one in axes.series]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     if axes.smooth.steps:
         entries.append((_newest(glyphs), "value", "newest"))

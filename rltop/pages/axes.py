@@ -38,6 +38,10 @@ def places(snapshot: Snapshot, axis: Axis) -> Places | None:
     """
     if axis is Axis.STEP:
         return Places((), ())
+    return snapshot.memo.of_rows((axis, snapshot.identity is None), lambda: _places(snapshot, axis))
+
+
+def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
     if axis in (Axis.TIME, Axis.CLOCK):
         series = snapshot.stream.times()
         known = [(s, t) for s, t in zip(series.steps, series.values, strict=True) if math.isfinite(t)]
@@ -84,7 +88,7 @@ def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -
     """A chart over steps, drawn over something else.
 
     Args:
-        plot: over steps, but for its other runs: those are on the axis already.
+        plot: over steps, but for its series: those are on the axis already.
         found: where its steps are.
         axis: what is counted there.
         is_log: the x axis is logarithmic; what is not above zero is left out.
@@ -98,18 +102,27 @@ def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -
         return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept))
 
     raw = moved(plot.raw)
-    others = tuple(replace(one, curve=moved(one.curve, is_moved=False)) for one in plot.others)
+    series = tuple(
+        replace(one, curve=moved(one.curve, is_moved=False), newest=_moved_point(one.newest, is_log))
+        for one in plot.series
+    )
     ends = [found.at(plot.zoom.first), found.at(plot.zoom.last)]
     if is_log:
-        least = min((curve.steps[0] for curve in (raw, *(one.curve for one in others)) if curve.steps), default=0.0)
+        least = min((curve.steps[0] for curve in (raw, *(one.curve for one in series)) if curve.steps), default=0.0)
         ends = [math.log10(ends[0]) if ends[0] > 0 else least, math.log10(max(ends[1], 10.0**least))]
     marks = [replace(mark, step=found.at(mark.step)) for mark in plot.marks]
     if is_log:
         marks = [replace(mark, step=math.log10(mark.step)) for mark in marks if mark.step > 0]
     return replace(
         plot, raw=raw, smooth=moved(plot.smooth), band=tuple(moved(edge) for edge in plot.band), marks=tuple(marks),
-        others=others, axis=axis, places=found, is_log_x=is_log, span=(ends[0], max(ends[1], ends[0] + 1e-9)),
+        series=series, axis=axis, places=found, is_log_x=is_log, span=(ends[0], max(ends[1], ends[0] + 1e-9)),
     )  # fmt: skip
+
+
+def _moved_point(point: tuple[float, float] | None, is_log: bool) -> tuple[float, float] | None:
+    if point is None or (is_log and point[0] <= 0):
+        return None
+    return (math.log10(point[0]) if is_log else point[0]), point[1]
 
 
 def step_at(plot: PlotData, share: float) -> int:

@@ -30,6 +30,9 @@ LABEL_CELLS = 10
 SMOOTHING = 0.9
 """Weight of the past in the smoothed curve: about ten records long."""
 
+_REMEMBERED = 3
+"""How many times its length an average looks back before the window: what lies before weighs less than 5 %."""
+
 WHEEL = 1.5
 """How much shorter or longer the stretch of steps gets with each turn of the wheel."""
 
@@ -106,11 +109,19 @@ class PlotLevel(Struct):
 
 
 class PlotMark(Struct):
-    """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite."""
+    """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite.
+
+    Attributes:
+        step: where.
+        role: of its colour; those of the role "cursor" lie over the chart, so that it is not drawn anew for them.
+        label: what it is.
+        value: which value it crosses there, if that is to be seen.
+    """
 
     step: float
     role: str
     label: str
+    value: float | None = None
 
 
 class Axis(enum.Enum):
@@ -161,20 +172,24 @@ def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     return ys[at - 1] + share * (ys[at] - ys[at - 1])
 
 
-class Overlay(Struct):
-    """The curve of another run over the same chart.
+class Series(Struct):
+    """One of several curves in a chart: another run, or another metric.
 
     Attributes:
         sign: one character that stands on the curve and in the legend, so that colour is not needed.
-        name: of the run, with its newest value.
+        name: what it is, with its newest value.
         role: the role of its colour.
         curve: smoothed.
+        newest: place and value of the newest one in the chart, which no average hides.
+        is_right: its values stand on the axis on the right.
     """
 
     sign: str
     name: str
     role: str
     curve: Curve
+    newest: tuple[float, float] | None = None
+    is_right: bool = False
 
 
 class PlotData(Struct):
@@ -194,13 +209,14 @@ class PlotData(Struct):
         band: the lower and the upper edge of what lies around the values; empty without one.
         band_label: what the edges are.
         declared: the range that was declared for the values; the axis covers it.
-        others: other runs, over it.
+        series: curves with a sign of their own, over it.
         axis: what the steps of the curves count.
         places: where steps are on that axis.
         span: the ends of that axis, where it counts something else; `zoom` is in steps nevertheless.
         is_log_x: the steps of the curves, and `span`, are decadic logarithms.
-        locked: the ends of the value axis, where they are not to follow the values.
+        locked: the ends of the value axes, left and right, where they are not to follow the values.
         smoothing: weight of the past per record in `smooth`.
+        right: unit of the values on the right; None without an axis there.
     """
 
     title: str
@@ -217,23 +233,32 @@ class PlotData(Struct):
     band: tuple[Curve, ...] = ()
     band_label: str = ""
     declared: tuple[float, float] | None = None
-    others: tuple[Overlay, ...] = ()
+    series: tuple[Series, ...] = ()
     axis: Axis = Axis.STEP
     places: Places = Places((), ())
     span: tuple[float, float] | None = None
     is_log_x: bool = False
-    locked: tuple[float, float] | None = None
+    locked: tuple[tuple[float, float] | None, ...] = ()
     smoothing: float = SMOOTHING
+    right: Unit | None = None
 
 
-def value_range(plot: PlotData) -> tuple[float, float] | None:
-    """Least and greatest value that the chart shows; None without a value."""
-    curves = (plot.raw, plot.smooth, *plot.band, *(one.curve for one in plot.others))
-    values = [value for curve in curves for value in curve.values] + list(plot.declared or ())
+def value_ranges(plot: PlotData) -> tuple[tuple[float, float] | None, ...]:
+    """Least and greatest value that the chart shows on the left, and on the right; None without a value."""
+    left = (plot.raw, plot.smooth, *plot.band, *(one.curve for one in plot.series if not one.is_right))
+    right = tuple(one.curve for one in plot.series if one.is_right)
+    return _range(left, plot.declared or (), plot.is_log), _range(right, (), plot.is_log)
+
+
+def _range(curves: Sequence[Curve], ends: Sequence[float], is_log: bool) -> tuple[float, float] | None:
+    values = [*ends, *(value for curve in curves for value in curve.values)]
+    values = [value for value in values if value > 0] if is_log else values
     if not values:
         return None
     low, high = min(values), max(values)
-    return (low, high) if low < high else (low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10)
+    if low < high:
+        return low, high
+    return (low / 2, high * 2) if is_log else (low - (abs(low) or 1.0) / 10, high + (abs(high) or 1.0) / 10)
 
 
 def build_plot(
@@ -265,7 +290,9 @@ def build_plot(
     shown = whole if zoom is None else zoom.within(whole)
     stride = max(1, -(-shown.length // max(2, columns)))
     start = shown.first - shown.first % stride
-    buckets = stream.buckets(signal.key, stride, start, shown.last + 1)
+    read = snapshot.memo if shown.first == whole.first else stream
+    buckets = read.buckets(signal.key, stride, start, shown.last + 1)
+    before = _before(snapshot, signal, stride, start, smoothing)
     raw = _extremes(buckets, signal, shown)
     levels = []
     if reading.threshold is not None:
@@ -279,7 +306,7 @@ def build_plot(
         title=signal.metric.title,
         unit=units.unit_suffix(reading.unit),
         raw=raw,
-        smooth=smoothed(buckets, signal, shown, smoothing),
+        smooth=smoothed([*before, *buckets], signal, shown, smoothing),
         levels=tuple(levels),
         marks=tuple(_marks(snapshot, reading, verdicts, shown)),
         zoom=shown,
@@ -292,6 +319,60 @@ def build_plot(
         declared=reading.declared,
         smoothing=smoothing,
     )
+
+
+def series_of(
+    snapshot: Snapshot,
+    signal: Signal,
+    place: Places,
+    *,
+    sign: str,
+    name: str,
+    role: str,
+    columns: int,
+    zoom: Zoom | None = None,
+    smoothing: float = SMOOTHING,
+) -> Series | None:
+    """A signal as one of several curves in a chart of `columns` columns; None without a value in it.
+
+    Args:
+        snapshot: the run that logs it.
+        signal: what is drawn.
+        place: where the steps of this run are on the axis.
+        sign: one character that stands for it.
+        name: what it is called.
+        role: of its colour.
+        columns: columns of the canvas.
+        zoom: the stretch of steps; None is all of it.
+        smoothing: weight of the past per record, 0 to below 1.
+    """
+    stream = snapshot.stream
+    if stream.first_step is None or stream.last_step is None:
+        return None
+    first, last = stream.first_step, stream.last_step
+    if zoom is not None:
+        first, last = max(first, zoom.first), min(last, zoom.last)
+    if last < first:
+        return None
+    stride = max(1, -(-(last - first + 1) // max(2, columns)))
+    start = first - first % stride
+    # What begins with the run is asked for with every picture, another window rarely twice.
+    read = snapshot.memo if first == stream.first_step else stream
+    buckets = read.buckets(signal.key, stride, start, last + 1)
+    before = _before(snapshot, signal, stride, start, smoothing)
+    curve = smoothed([*before, *buckets], signal, Zoom(first, last), smoothing)
+    if not curve.steps:
+        return None
+    point = stream.latest(signal.key, last)
+    newest = None if point is None or point.step < first else (place.at(point.step), signal.read(point.value))
+    return Series(sign, name, role, Curve(tuple(place.at(x) for x in curve.steps), curve.values), newest)
+
+
+def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothing: float) -> list[Bucket]:
+    """What an average at `start` remembers of the steps before: it is the same in every window."""
+    length = -(-_REMEMBERED // (1 - smoothing) // stride) * stride
+    first = max((snapshot.stream.first_step or 0) // stride * stride, start - round(length))
+    return snapshot.stream.buckets(signal.key, stride, first, start) if first < start else []
 
 
 def _edges(snapshot: Snapshot, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
@@ -323,22 +404,22 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
     """EMA over bucket means, each weighted by its number of records, started without bias.
 
     Args:
-        buckets: of the values as logged, from left to right.
+        buckets: of the values as logged, from left to right, with those before the window that it remembers.
         signal: how they are read.
-        zoom: the steps that are shown; what ends before them is left out.
+        zoom: the steps that are shown; what ends before them is averaged, and not shown.
         smoothing: weight of the past per record, 0 to below 1.
     """
     steps: list[float] = []
     values: list[float] = []
     total = weight = 0.0
     for bucket in buckets:
-        if not bucket.count or bucket.last_step < zoom.first:
+        if not bucket.count:
             continue
         keep: float = smoothing**bucket.count
         total = total * keep + signal.read(bucket.mean) * (1 - keep)
         weight = weight * keep + (1 - keep)
         value = total / weight if weight > 0 else signal.read(bucket.mean)
-        if math.isfinite(value):
+        if math.isfinite(value) and bucket.last_step >= zoom.first:
             steps.append((max(bucket.first_step, zoom.first) + bucket.last_step) / 2)
             values.append(value)
     return Curve(tuple(steps), tuple(values))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.chart import SMOOTHING, Axis, Curve, Overlay, PlotData, PlotLevel, PlotMark
+from rltop.pages.chart import SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, Series
 from rltop.structs import replace
 
 FAR = 3.0
@@ -30,6 +30,15 @@ _LEAST_TICKS = 3
 
 _DIGITS, _MOST_DIGITS = 3, 12
 MINUS = "\N{MINUS SIGN}"
+
+
+class RightAxis(NamedTuple):
+    """A second value axis: its limits, its places, and the unit of what stands there."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    unit: Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,9 @@ class Axes:
         hidden: how many points a logarithmic axis cannot show.
         far: levels that lie outside the limits.
         band: what there is to draw of the edges around the values.
-        others: what there is to draw of other runs.
+        series: what there is to draw of the curves with a sign of their own.
         x_labels: what is written at `x_ticks`.
+        right: the value axis on the right; None without one.
     """
 
     raw: Curve
@@ -64,8 +74,9 @@ class Axes:
     hidden: int
     far: tuple[PlotLevel, ...]
     band: tuple[Curve, ...] = ()
-    others: tuple[Overlay, ...] = ()
+    series: tuple[Series, ...] = ()
     x_labels: tuple[str, ...] = ()
+    right: RightAxis | None = None
 
     def cell(self, x: float, cells: int) -> int | None:
         """The cell of a place on the x axis, of `cells` below it; None outside.
@@ -94,19 +105,20 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
     """
     raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
     smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
-    others = tuple(
-        one for each in plot.others
-        if (one := replace(each, curve=_drawable(each.curve, is_log=plot.is_log)[0])).curve.values
-    )  # fmt: skip
-    if not raw.values and not others:
+    series = []
+    for each in plot.series:
+        curve, left_out = _drawable(each.curve, is_log=plot.is_log)
+        hidden += left_out
+        series += [replace(each, curve=curve)] if curve.values else []
+    if not raw.values and not series:
         return None
     band = tuple(_drawable(edge, is_log=plot.is_log)[0] for edge in plot.band) if has_band else ()
-    around = [value for edge in band for value in edge.values]
-    around += [value for one in others for value in one.curve.values]
+    around = [value for edge in band for value in edge.values] + _values(series, plot, is_right=False)
     around += [end for end in plot.declared or () if end > 0 or not plot.is_log]
     low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
-    if plot.locked is not None and not plot.is_log:
-        low, high = plot.locked
+    locked = plot.locked[:1]
+    if locked and locked[0] is not None:
+        low, high = locked[0]
         far = tuple(level for level in plot.levels if not low <= level.value <= high)
     first, last = plot.span or (plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1))
     x_ticks, x_labels = _x_ticks(plot, first, last, columns)
@@ -126,8 +138,26 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
         hidden=hidden,
         far=far,
         band=band,
-        others=others,
+        series=tuple(series),
+        right=_right(series, plot, rows),
     )
+
+
+def _values(series: Iterable[Series], plot: PlotData, *, is_right: bool) -> list[float]:
+    """Every value of the curves of one side, the newest ones among them."""
+    sides = [one for one in series if one.is_right is is_right]
+    newest = [one.newest[1] for one in sides if one.newest is not None and (one.newest[1] > 0 or not plot.is_log)]
+    return [*newest, *(value for one in sides for value in one.curve.values)]
+
+
+def _right(series: Iterable[Series], plot: PlotData, rows: int) -> RightAxis | None:
+    """The axis on the right, beside `rows` cells; None without a value there."""
+    values = _values(series, plot, is_right=True)
+    if plot.right is None or not values:
+        return None
+    low, high, _ = _limits(values, (), is_log=plot.is_log)
+    low, high = next((locked for locked in plot.locked[1:] if locked is not None), (low, high))
+    return RightAxis(low, high, (log_ticks if plot.is_log else value_ticks)(low, high, rows), plot.right)
 
 
 def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[tuple[float, ...], tuple[str, ...]]:
@@ -178,18 +208,19 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     """
     curve, none = LineKind.CURVE, LineKind.NONE
     has_smooth = bool(axes.smooth.steps)
-    entries = [LegendEntry(curve, "dim" if has_smooth else "spark", "raw")] if axes.raw.steps else []
+    entries = [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role == "cursor"]
+    entries += [LegendEntry(curve, "dim" if has_smooth else "spark", "raw")] if axes.raw.steps else []
     span = "" if plot.smoothing == SMOOTHING else f" over {round(1 / (1 - plot.smoothing))}"
     entries += [LegendEntry(curve, "spark", f"smoothed{span}")] if has_smooth else []
     if any(edge.steps for edge in axes.band):
         entries.append(LegendEntry(curve, "note", plot.band_label))
     entries += [LegendEntry(LineKind.ACROSS, level.role, level.label) for level in axes.levels]
-    entries += [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks]
+    entries += [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role != "cursor"]
     entries += [LegendEntry(none, "dim", _far(level, axes)) for level in axes.far]
     if axes.is_log:
         hidden = f", {axes.hidden} values ≤ 0 not shown" if axes.hidden else ""
         entries.append(LegendEntry(none, "dim", f"log scale{hidden}"))
-    if plot.locked is not None and not plot.is_log:
+    if any(plot.locked):
         entries.append(LegendEntry(none, "dim", "range locked"))
     if plot.is_approximate:
         entries.append(LegendEntry(none, "dim", "older steps downsampled"))
@@ -206,7 +237,7 @@ def _limits(
 ) -> tuple[float, float, tuple[PlotLevel, ...]]:
     """The value axis: all data, and the levels that do not flatten them."""
     scaled = [math.log10(value) if is_log else value for value in values]
-    low, high = min(scaled), max(scaled)
+    low, high = min(scaled, default=0.0), max(scaled, default=1.0)
     reach = FAR_DECADES if is_log else FAR * ((high - low) or abs(high) or 1.0)
     far = []
     for level in levels:

@@ -6,6 +6,7 @@ Owns what is compared with what; a chart is drawn, and a run is read, as on ever
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, RunState, Unit
 from rltop.pages.axes import places, signal_in
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, Overlay, PlotData, Zoom, smoothed
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, PlotData, Series, Zoom, series_of
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
@@ -132,7 +133,7 @@ def build_overlay(
     whole, none = Zoom(math.floor(low), max(math.floor(low) + 1, math.ceil(high))), Curve((), ())
     plot = PlotData(
         title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=(), zoom=whole, whole=whole,
-        others=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
+        series=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
     )  # fmt: skip
     return plot, unit
 
@@ -145,7 +146,7 @@ def overlays(
     columns: int,
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
-) -> tuple[Overlay, ...]:
+) -> tuple[Series, ...]:
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
     Args:
@@ -158,23 +159,16 @@ def overlays(
     """
     found = []
     for run in runs:
-        stream, signal, place = run.snapshot.stream, signal_in(run.snapshot, metric), places(run.snapshot, axis)
-        if signal is None or place is None or stream.first_step is None or stream.last_step is None:
+        snapshot, signal, place = run.snapshot, signal_in(run.snapshot, metric), places(run.snapshot, axis)
+        if signal is None or place is None:
             continue
-        first, last = stream.first_step, stream.last_step
-        if zoom is not None:
-            first, last = max(first, zoom.first), min(last, zoom.last)
-        if last < first:
-            continue
-        stride = max(1, -(-(last - first + 1) // max(2, columns)))
-        buckets = run.snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
-        curve = smoothed(buckets, signal, Zoom(first, last), smoothing)
-        if not curve.steps:
-            continue
-        point = stream.latest(signal.key)
+        point = snapshot.stream.latest(signal.key)
         now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
-        moved = Curve(tuple(place.at(step) for step in curve.steps), curve.values)
-        found.append(Overlay(run.sign, f"{run.entry.name.display}{now}", run.role, moved))
+        one = series_of(
+            snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display}{now}", role=run.role,
+            columns=columns, zoom=zoom, smoothing=smoothing,
+        )  # fmt: skip
+        found += [] if one is None else [one]
     return tuple(found)
 
 
@@ -203,12 +197,10 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
         metrics: those to look at.
     """
     # All keys of a run have the same steps: where they lie in the other run is looked for once.
-    places_of = {step: at for at, step in enumerate(theirs.stream.steps())}
-    pairs = [
-        (step, at, there) for at, step in enumerate(ours.stream.steps()) if (there := places_of.get(step)) is not None
-    ]
-    pairs = pairs[:: max(1, len(pairs) // _MOST_RECORDS)]
-    steps = [step for step, _, _ in pairs]
+    own, others = ours.stream.steps(), theirs.stream.steps()
+    common = sorted(set(own).intersection(others))
+    steps = common[:: max(1, len(common) // _MOST_RECORDS)]
+    pairs = [(bisect_left(own, step), bisect_left(others, step)) for step in steps]
     found = []
     for metric in metrics:
         one, other = signal_in(ours, metric), signal_in(theirs, metric)
@@ -216,7 +208,7 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
             continue
         first, second = ours.stream.series(one.key).values, theirs.stream.series(other.key).values
         parts = parting(
-            steps, [one.read(first[at]) for _, at, _ in pairs], [other.read(second[there]) for _, _, there in pairs]
+            steps, [one.read(first[at]) for at, _ in pairs], [other.read(second[there]) for _, there in pairs]
         )
         if parts is not None:
             found.append(Parted(Label.of(one.metric.title).display, parts.step, parts.is_from_start))
@@ -479,7 +471,7 @@ class ComparePage(Page):
             text = f"no run logs {_LOGGED.get(self._axis, 'this')} beside this metric"
             return [head.row(), text_row(text, width, moment.glyphs, "dim")]
         plot, unit = built
-        missing = len(runs) - len(plot.others)
+        missing = len(runs) - len(plot.series)
         if missing:
             head.add(f"   {missing} without it", "dim")
         chart = moment.draw_chart(

@@ -136,7 +136,7 @@ class GridPage(Page):
         """A chart under its title and value, and what it was drawn from."""
         part = moment.snapshot.within(one.stream)
         verdicts = part.verdicts.standing
-        reading = read_signal(part, one.signal, 2, verdicts=verdicts, cadence=cadence_of(part.stream))
+        reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
         title = _head(one, reading, width, moment.glyphs)
         if moment.draw_chart is None:
             return [title], None
@@ -205,7 +205,7 @@ class GridPage(Page):
 def _with_runs(plot: PlotData, one: Charted, others: Sequence[ComparedRun], width: int) -> PlotData:
     name = one.signal.metric.name
     found = overlays(others, (name, "" if name else one.signal.key), columns=width, zoom=plot.zoom)
-    return replace(plot, others=found)
+    return replace(plot, series=found)
 
 
 def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:

@@ -23,7 +23,7 @@ from rltop.pages.chart import (
     PlotData,
     Zoom,
     build_plot,
-    value_range,
+    value_ranges,
 )
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.markers import read_markers
@@ -317,7 +317,7 @@ class MetricPage(Page):
         self._axis = Axis.STEP
         self._is_log_x = False
         self._smoothing = SMOOTHING
-        self._locked: tuple[float, float] | None = None
+        self._locked: tuple[tuple[float, float] | None, ...] = ()
         self._plot: PlotData | None = None
         self._canvas: Canvas | None = None
 
@@ -355,7 +355,7 @@ class MetricPage(Page):
             named = (metric, "" if metric else self.key)
             zoom = shown if axis is Axis.STEP else None
             curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self._smoothing)
-            plot = replace(plot, others=curves)
+            plot = replace(plot, series=curves)
         if found is not None:
             plot = placed(plot, found, axis, is_log=self._is_log_x)
         self._plot = plot
@@ -422,12 +422,10 @@ class MetricPage(Page):
                     return Say("wall time has no logarithmic scale")
                 self._is_log_x = not self._is_log_x
             case "lock":
-                if self._is_log:
-                    return Say("the range can be locked on a linear scale only")
-                if self._locked is None and self._plot is not None:
-                    self._locked = value_range(self._plot)
-                    return Redraw() if self._locked else Say("no value is shown whose range could be locked")
-                self._locked = None
+                if not self._locked and self._plot is not None:
+                    self._locked = value_ranges(self._plot)
+                    return Redraw() if any(self._locked) else Say("no value is shown whose range could be locked")
+                self._locked = ()
             case "smooth-less" | "smooth-more":
                 at = _SMOOTHINGS.index(self._smoothing) + (1 if key == "smooth-more" else -1)
                 if not 0 <= at < len(_SMOOTHINGS):

@@ -6,6 +6,8 @@ Owns which numbers are told, of which steps they are, and on which step the extr
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from itertools import islice
 
 from rltop import units
 from rltop.model import Direction, Level, Signal
@@ -84,7 +86,9 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     if first is None or last is None or first > last:
         return []
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
-    found = [one for one in _buckets(snapshot, signal, first, last, stride) if one.count]
+    # The whole run is asked for with every step that is gone to, a window rarely twice.
+    read = snapshot.memo if window is None else snapshot.stream
+    found = [one for one in read.buckets(signal.key, stride, first, last + 1) if one.count]
     if not found:
         return []
     total = sum(one.count for one in found)
@@ -108,11 +112,6 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     return table
 
 
-def _buckets(snapshot: Snapshot, signal: Signal, first: int, last: int, stride: int) -> list[Bucket]:
-    """The values of these steps, both ends inside; a bucket may begin before them where history is downsampled."""
-    return snapshot.stream.buckets(signal.key, stride, first, last + 1)
-
-
 def _extreme(snapshot: Snapshot, signal: Signal, found: list[Bucket], *, is_top: bool) -> tuple[float, str]:
     """The greatest or least value, and its step; where only a stretch of steps is known, that."""
 
@@ -121,7 +120,8 @@ def _extreme(snapshot: Snapshot, signal: Signal, found: list[Bucket], *, is_top:
 
     bucket = (max if is_top else min)(found, key=end)
     if bucket.first_step != bucket.last_step:
-        inside = [one for one in _buckets(snapshot, signal, bucket.first_step, bucket.last_step, 1) if one.count]
+        inside = snapshot.stream.buckets(signal.key, 1, bucket.first_step, bucket.last_step + 1)
+        inside = [one for one in inside if one.count]
         bucket = (max if is_top else min)(inside or [bucket], key=end)
     if bucket.first_step == bucket.last_step:
         return end(bucket), f"step {units.step(bucket.first_step)}"
@@ -137,15 +137,18 @@ def _of_steps(window: Zoom) -> str:
 def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[Statistic]:
     """The median of a window, else of the newest values up to the step."""
     series, at, signal = snapshot.stream.series(reading.signal.key), snapshot.at_step, reading.signal
-    known = [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if not math.isnan(v)]
     if window is not None:
         if snapshot.stream.downsampled_range(window.first) is not None:
             return []
-        values = [value for step, value in known if window.first <= step <= window.last]
+        between = bisect_left(series.steps, window.first), bisect_right(series.steps, window.last)
+        known = [value for value in series.values[slice(*between)] if not math.isnan(value)]
         remark = _of_steps(window)
     else:
-        values = [value for step, value in known if at is None or step <= at][-_RECENT:]
-        remark = f"of the last {len(values)}"
+        end = len(series.steps) if at is None else bisect_right(series.steps, at)
+        newest = (value for value in reversed(series.values[:end]) if not math.isnan(value))
+        known = list(islice(newest, _RECENT))
+        remark = f"of the last {len(known)}"
+    values = [signal.read(value) for value in known]
     return [Statistic("median", *units.quantity(median(values), reading.unit), remark)] if values else []
 
 

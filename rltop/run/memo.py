@@ -37,6 +37,7 @@ class Memo:
         self._lines: dict[tuple[str, int, int], list[Bucket]] = {}
         self._timings: dict[tuple[int, int], StepTiming | None] = {}
         self._starts: dict[Hashable, object] = {}
+        self._of_rows: tuple[int, dict[Hashable, object]] = (-1, {})
         self._families: tuple[int, dict[str, Family]] = (-1, {})
         self._signals: tuple[Identity | None, dict[str, Signal]] = (None, {})
 
@@ -119,6 +120,23 @@ class Memo:
                 self._starts.clear()
             self._starts[what] = read()
         return cast("_Read", self._starts[what])
+
+    def of_rows(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
+        """Something that follows from all rows; worked out anew when one has come.
+
+        Args:
+            what: names it; the same name is the same thing. There are to be few.
+            read: works it out.
+
+        Returns:
+            What `read` returns, or has returned.
+        """
+        if self._of_rows[0] != self.stream.version:
+            self._of_rows = (self.stream.version, {})
+        known = self._of_rows[1]
+        if what not in known:
+            known[what] = read()
+        return cast("_Read", known[what])
 
     def families(self) -> dict[str, Family]:
         """Every key that is one statistic of several → its family; made anew when a key is new."""

@@ -252,7 +252,7 @@ class StreamQueries:
             end = stop if clip is None else min(stop, clip)
             if segment.pyramid is not None:
                 _add_pyramid(buckets, segment, column, stride, start, end)
-            for block in segment.blocks:
+            for block in segment.blocks_between(start, end):
                 _add_block(buckets, block, column, stride, start, end)
         return [bucket.closed() for bucket in buckets]
 
@@ -339,8 +339,6 @@ def _add_pyramid(buckets: list[_OpenBucket], segment: Segment, column: int, stri
 
 def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: int, start: int, end: int) -> None:
     steps = block.steps
-    if not len(block) or steps[0] >= end or steps[-1] < start:
-        return
     row, stop = bisect_left(steps, start), bisect_left(steps, end)
     values = block.column(column)
     while row < stop:

@@ -165,3 +165,62 @@ def test_fractions_are_written_as_per_cent() -> None:
 def test_labels_of_neighbouring_ticks_differ() -> None:
     assert tick_labels((1e-4, 1.00002e-4, 1.00004e-4)) == ["0.0001", "0.000100002", "0.000100004"]
     assert tick_labels((-1e-7, 0.0, 1e-7)) == ["−1e-07", "0", "1e-07"]
+
+
+def test_the_cursor_moves_over_a_picture_that_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plot_pane._picture.cache_clear()
+    drawn, draw = [], plot_pane._draw
+
+    def counted(*arguments: object) -> str:
+        drawn.append(arguments)
+        return draw(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plot_pane, "_draw", counted)
+    values = [float(n % 7) for n in range(60)]
+    at = {}
+    for step in (0, 15, 30, 59):
+        data = plot(values, marks=(PlotMark(15, "restart", "r"), PlotMark(step, "cursor", f"step {step}", value=3.0)))
+        rows = paint_chart(data, 80, 20, UNICODE)
+        assert f"step {step}" in text(rows[0])
+        found = {text(row).index(piece.text) for row in rows[1:] for piece in row.line if piece.role == "cursor"}
+        crossed = [y for y, row in enumerate(rows[1:]) for piece in row.line if piece == ("┼", "cursor")]
+        assert len(found) >= 1 and len(crossed) == 1
+        at[step] = crossed[0]
+        assert all(cell_width(text(row)) <= 80 for row in rows)
+    assert len(drawn) == 1
+    assert len(set(at.values())) == 1, "the same value is in the same row everywhere"
+
+
+def test_the_cursor_stands_below_the_sign_of_its_step() -> None:
+    from rltop.pages.markers import Marker, MarkerKind
+
+    for step in (0, 7, 31, 59):
+        data = plot([float(n) for n in range(60)], marks=(PlotMark(step, "cursor", ""),))
+        rows = paint_chart(data, 80, 20, UNICODE, markers=(Marker(step, MarkerKind.RESTART),))
+        rail = text(rows[-2])
+        cursors = {
+            sum(len(one.text) for one in row.line[:number])
+            for row in rows[1:]
+            for number, piece in enumerate(row.line)
+            if piece.role == "cursor"
+        }
+        assert cursors == {len(rail) - len(rail.lstrip())}
+
+
+def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
+    from rltop.pages.chart import Series
+
+    steps = tuple(float(n) for n in range(50))
+    low = Series("A", "entropy 0.5 nats", "stage-0", Curve(steps, tuple(n / 100 for n in range(50))), (49.0, 0.9))
+    high = Series("B", "length 900", "stage-1", Curve(steps, tuple(900.0 - n for n in range(50))), None, is_right=True)
+    data = PlotData(
+        "", "", Curve((), ()), Curve((), ()), (), (), Zoom(0, 49), Zoom(0, 49), series=(low, high), right=Unit.TOKENS
+    )
+    rows = paint_chart(data, 100, 20, UNICODE)
+    assert "A entropy 0.5 nats (left)" in text(rows[0]) and "B length 900 (right)" in text(rows[0])
+    lines = [text(row) for row in rows[1:]]
+    assert any(line.rstrip().endswith("900") for line in lines) and any("0.8" in line[:8] for line in lines)
+    signs = {piece.role for row in rows[1:] for piece in row.line if set(piece.text) & {"A", "B"}}
+    assert signs == {"stage-0", "stage-1"}
+    # The newest value stands above its average, which never reaches it.
+    assert "A" in lines[0] or "A" in lines[1]

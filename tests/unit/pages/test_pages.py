@@ -132,6 +132,16 @@ def test_smoothing_is_a_mean_over_records(run: FakeRun) -> None:
     assert smooth[1] == pytest.approx((0.5 * values[0] + values[1]) / 1.5)
 
 
+def test_a_window_shows_the_average_that_the_whole_run_has_there(run: FakeRun) -> None:
+    reading = read_signal(Snapshot(run), signal_of(Snapshot(run), "actor/grad_norm"), 2)
+    whole, part = (
+        build_plot(Snapshot(run), reading, (), columns=2000, zoom=zoom).smooth for zoom in (None, Zoom(101, 150))
+    )
+    values = dict(zip(whole.steps, whole.values, strict=True))
+    assert part.steps == tuple(range(101, 151))
+    assert part.values == pytest.approx([values[step] for step in part.steps], rel=0.05)
+
+
 def test_thresholds_baselines_and_restarts_are_lines_of_the_chart(run: FakeRun) -> None:
     plot = build_metric(Snapshot(run), "actor/kl_loss").plot
     start = baseline_of(Snapshot(run), signal_of(Snapshot(run), "actor/kl_loss"))
