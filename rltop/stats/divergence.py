@@ -59,12 +59,14 @@ def parting(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
     if len(known) < LEAST_RECORDS:
         return None
     first, second = [a for _, a, _ in known], [b for _, _, b in known]
-    error = math.hypot(_noise(first), _noise(second)) / math.sqrt(WINDOW)
     least = LEAST_SHARE * max(max(first) - min(first), max(second) - min(second))
-    apart = []
-    for at in range(0, len(known) - WINDOW + 1, WINDOW):
-        difference = sum(a - b for _, a, b in known[at : at + WINDOW]) / WINDOW
-        apart.append(difference if abs(difference) >= max(SIGMAS * error, least) and difference else 0.0)
+    starts = range(0, len(known) - WINDOW + 1, WINDOW)
+    differences = [sum(a - b for _, a, b in known[at : at + WINDOW]) / WINDOW for at in starts]
+    if any(abs(one) < least or one * differences[-1] <= 0 for one in differences[-LASTING:]):
+        # Most metrics of most runs: what their noise is need not be known.
+        return None
+    error = math.hypot(_noise(first), _noise(second)) / math.sqrt(WINDOW)
+    apart = [one if abs(one) >= max(SIGMAS * error, least) else 0.0 for one in differences]
     begins = len(apart)
     while begins > 0 and apart[begins - 1] * apart[-1] > 0:
         begins -= 1

@@ -252,7 +252,7 @@ class StreamQueries:
             end = stop if clip is None else min(stop, clip)
             if segment.pyramid is not None:
                 _add_pyramid(buckets, segment, column, stride, start, end)
-            for block in segment.blocks_between(start, end):
+            for block in _between(segment.blocks, start, end):
                 _add_block(buckets, block, column, stride, start, end)
         return [bucket.closed() for bucket in buckets]
 
@@ -335,6 +335,18 @@ def _add_pyramid(buckets: list[_OpenBucket], segment: Segment, column: int, stri
         i = (middle - start) // stride
         if 0 <= i < len(buckets):
             buckets[i].add_bucket(bucket, is_cut)
+
+
+def _between(blocks: Sequence[Block], start: int, end: int) -> Iterator[Block]:
+    """The blocks with rows from step `start` to before `end`, oldest first."""
+    for number in range(max(0, bisect_right(blocks, float(start), key=_first_step) - 1), len(blocks)):
+        if not len(blocks[number]) or blocks[number].steps[0] >= end:
+            return
+        yield blocks[number]
+
+
+def _first_step(block: Block) -> float:
+    return block.steps[0] if len(block) else math.inf
 
 
 def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: int, start: int, end: int) -> None:

@@ -10,7 +10,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TypeAlias
 
 from rltop.model import GAP, FilePosition
@@ -155,18 +154,6 @@ class Segment:
             else:
                 high = middle
         return low - 1 if low else None
-
-    def blocks_between(self, start: int, end: int) -> Iterator[Block]:
-        """The blocks with rows from step `start` to before `end`, oldest first.
-
-        Args:
-            start: the first step.
-            end: the one behind the last.
-        """
-        for block in islice(self.blocks, self._block_at(start) or 0, None):
-            if not len(block) or block.steps[0] >= end:
-                return
-            yield block
 
     def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
         """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets.
