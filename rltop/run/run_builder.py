@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
-"""A smaller file is read whole before a preview would pay."""
+"""A smaller file is read whole before so many rows would pay."""
 
 
 def _has_caught_up(stream: RunStream) -> bool:
@@ -95,12 +95,13 @@ class RunBuilder:
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews = []
         shown_kind = found.kind or JSONL
-        may_show = self.options.has_preview and is_file and not found.earlier and found.size >= PREVIEW_FROM_BYTES
+        may_show = self.options.has_preview and is_file and not found.earlier and found.size
         # The fewest first: they are there at once, and stand until more of them are.
-        for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
+        for rows in (FIRST_ROWS, PREVIEW_ROWS) if found.size >= PREVIEW_FROM_BYTES else (FIRST_ROWS,):
+            last = last_rows(shown_kind, rows)
             if last is not None and may_show:
-                rows = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
-                shown = self._judged(found, shown_kind.make(rows), Stream("", self.options.store))
+                decoding = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
+                shown = self._judged(found, shown_kind.make(decoding), Stream("", self.options.store))
                 previews.append(shown(self._open_feed(found.path, last)))
         whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share))
         return RunStream(

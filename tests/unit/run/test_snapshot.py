@@ -193,6 +193,16 @@ def test_a_preview_supplies_rows_and_only_what_is_no_number_is_spoken_of(tmp_pat
     assert snapshot.stream.first_step == 1
 
 
+def test_the_newest_rows_of_a_small_file_are_there_before_it_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(verl_lines(verl_rows(60)))
+    clock = FakeClock()
+    session = Session([Found(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
+    session.read_newest(60_000.0)
+    assert Snapshot(session.runs[0]).is_preview
+    assert Snapshot(session.runs[0]).step == Snapshot(run_of(verl_lines(verl_rows(60)))).step
+
+
 def test_what_is_of_now_does_not_move_with_the_step() -> None:
     run = read(RESTARTED)
     early, late = Snapshot(run, 5), Snapshot(run)
