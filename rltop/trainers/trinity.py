@@ -18,13 +18,22 @@ _CRITIC = (
     *("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/lr"),
     *("time/update_critic", "timing_per_token_ms/update_critic"),
 )
-_TRAINER = ("time/train_step", "time/read_experience", "time/trainer_sync_interval", "sample/task_count")
+_TRAINER = (
+    *("time/train_step", "time/read_experience", "time/trainer_sync_interval", "sample/task_count"),
+    *("sample/model_version/*", "sample/model_version_drift/*"),
+)
 _EXPLORER = (
     "experience_pipeline/*",
     "rollout/finished_task_count",
     "rollout/time/*",
     "explorer/time/*",
     "explore/time/*",
+    "time/experience_pipeline/*",
+    "rollout/model_version",
+    "rollout/model_%/total_request_count",
+    "rollout/ready_experience_count",
+    "rollout/total_experience_count",
+    "rollout/api_call_%_tokens_per_second/mean",
 )
 _ALONE = ("time/wait_explore_step", *(f"{part}/*/{word}@%" for part in ("eval", "bench") for word in ("mean", "best")))
 _GROUPS = ("experience_pipeline/group_advantages/*",)
@@ -85,6 +94,7 @@ _OWN = (
     Alias("experience_pipeline/filtered_count", "zero_std_count"),
     Alias("experience_pipeline/group_advantages/filtered_count", "zero_std_count"),
     Alias("experience_pipeline/experience_count", "sample_count"),
+    Alias("rollout/finished_task_count", "sample_count"),
     Alias("sample/task_count", "sample_count"),
     Alias("rollout/model_version", "param_version"),
     Alias("sample/model_version/mean", "sample_version"),
@@ -100,6 +110,13 @@ _OWN = (
     Alias("actor/chosen_reward − rejected_reward", "dpo_margin"),
     Alias("actor/dpo_loss", "loss"),
     Alias("actor/sft_loss", "nll_loss"),
+    *(Alias(f"{part}/%/response_length/mean{k}", "val_response_len") for part in _HELD_OUT for k in ("", "@%")),
+    *(Alias(f"{part}/%/{each}/*", "val_aux") for part in _HELD_OUT for each in ("response_length", "prompt_length")),
+    *(Alias(f"{part}/%/time/*", "val_aux") for part in _HELD_OUT),
+    # A single run of each task has no `@k`.
+    *(Alias(f"{part}/%/{each}", "val_score") for part in _HELD_OUT for each in ("accuracy", "reward", "score")),
+    *(Alias(f"{part}/%/%/mean", "val_score") for part in _HELD_OUT),
+    *(Alias(f"{part}/%/%/{level}", f"val_{level}") for level in ("max", "min") for part in _HELD_OUT),
     # `@k`: over k runs of a task; mean, then best; detailed statistics have one more level.
     *(
         Alias(f"{part}/*/{statistic}@%{level}", metric)
@@ -184,6 +201,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, any_of=(*_TRAINER, *_EXPLORER), weight=36),
         # A part of the explorer's keys alone: its wait, or evaluations over k runs of a task.
         Fingerprint(Algorithm.UNKNOWN, any_of=_ALONE, weight=6),
+        Fingerprint(Algorithm.UNKNOWN, all_of=("rollout/%/mean", "time/eval"), weight=6),
     ),
     aliases=tuple(
         dict.fromkeys(
@@ -195,7 +213,10 @@ DIALECT = Dialect(
         )
     ),
     timing=_TIMING,
-    hidden=("training/global_step", "rollout/model_%/*"),
+    hidden=(
+        *("training/global_step", "rollout/model_%/*", "rollout/ready_experience_count"),
+        *("rollout/total_experience_count", "eval/%/finished_task_count", "bench/%/finished_task_count"),
+    ),
     training_keys=(*_STEADY, "time/train_step", "rollout/finished_task_count", "experience_pipeline/*"),
     prefixes=tuple((f"{part}/", "") for part in _PARTS),
     traits=(

@@ -80,6 +80,12 @@ def found(keys: list[str]) -> Identity:
         (["actor/sft_loss", "actor/grad_norm", "time/train_step"], "Trinity-RFT", Algorithm.SFT),
         (TRINITY_EXPLORER, "Trinity-RFT", Algorithm.GRPO),
         (["rollout/time/run_execution/mean", "rollout/finished_task_count"], "Trinity-RFT", Algorithm.UNKNOWN),
+        # A part of the explorer's keys is enough where no other trainer has them.
+        (["rollout/reward/mean", "rollout/model_version"], "Trinity-RFT", Algorithm.UNKNOWN),
+        (["rollout/reward/mean", "time/eval", "eval/gsm8k/accuracy/mean"], "Trinity-RFT", Algorithm.UNKNOWN),
+        (["rollout/reward/mean", "time/experience_pipeline/total"], "Trinity-RFT", Algorithm.UNKNOWN),
+        (["sample/model_version/mean", "critic/score/mean"], "Trinity-RFT", Algorithm.UNKNOWN),
+        (["rollout/accuracy/mean", "rollout/reward/mean"], "generic", Algorithm.UNKNOWN),
         (REASONING, "RLinf", Algorithm.GRPO),
         ([*REASONING, "critic/training/critic/value_loss"], "RLinf", Algorithm.PPO),
         (["rollout/reward_scores_traj", "train/actor/policy_loss", "time/training"], "RLinf", Algorithm.GRPO),
@@ -160,6 +166,11 @@ def metric_of(keys: list[str], key: str) -> set[str]:
         # A mean absolute difference by the name of a KL.
         (RLLM_TINKER, "train/kl_sample_train_v1", {"rollout_logp_diff_mean"}),
         (["scores", "val/stop_rate", "loss/kl_avg"], "loss/kl_avg", set()),
+        # Of an evaluation with one run of each task there are no levels; lengths and times stand beside its scores.
+        ([*TRINITY_EXPLORER, "eval/gsm8k/accuracy/mean"], "eval/gsm8k/accuracy/mean", {"val_score"}),
+        ([*TRINITY_EXPLORER, "eval/gsm8k/accuracy"], "eval/gsm8k/accuracy", {"val_score"}),
+        ([*TRINITY_EXPLORER, "eval/a/response_length/mean@4"], "eval/a/response_length/mean@4", {"val_response_len"}),
+        ([*TRINITY_EXPLORER, "eval/a/response_length/max"], "eval/a/response_length/max", {"val_aux"}),
         # An entropy by the name of a loss.
         ([*OPENRLHF, "entropy_loss"], "entropy_loss", {"entropy"}),
         ([*REASONING, "actor/training/actor/entropy_loss"], "actor/training/actor/entropy_loss", {"entropy"}),
