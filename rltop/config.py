@@ -125,6 +125,8 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             keymap=found.keymap,
             refresh_hz=values["refresh_hz"],
             has_mouse=values["mouse"],
+            has_bell=values["bell"],
+            has_title=values["title"],
             keeps_theme=not few,
             theme_origin=theme_origin if _is_of_session(found) else "",
             has_hints=not environ.get("CI") and kept(HINTED, environ) is None,

@@ -114,6 +114,16 @@ SETTINGS: tuple[Setting, ...] = (
         example=False,
     ),
     Setting(
+        "bell", Kind.SWITCH, True, "--bell",
+        "Ring the bell and show a desktop notification (OSC 9, 777 or 99) when a CRIT begins, once a minute at most.",
+        example=False,
+    ),
+    Setting(
+        "title", Kind.SWITCH, True, "--title",
+        "Show state and worst alert in the title of the terminal's window.",
+        example=False,
+    ),
+    Setting(
         "refresh_hz", Kind.NUMBER, 4.0, "--refresh",
         "Maximum screen updates per second.",
         example=2, low=1, high=4,

@@ -24,6 +24,7 @@ DEFAULTS = {"25": True, "7": True}
 """Private modes that are on in a fresh terminal; every other one is off."""
 
 _MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
+_TITLES = re.compile(rb"\x1b\[(22|23);[02]t")
 _KITTY = re.compile(rb"\x1b\[([<>])[0-9;]*u")
 
 
@@ -178,7 +179,7 @@ class Terminal:
 
     @property
     def modes(self) -> Mapping[str, bool]:
-        """Private modes that differ from a fresh terminal, by number; also the depth of the kitty stack."""
+        """Private modes that differ from a fresh terminal, by number; also the kitty stack and the stack of titles."""
         found: dict[str, bool] = {}
         for numbers, letter in _MODE.findall(self.output):
             for number in numbers.decode().split(";"):
@@ -189,6 +190,11 @@ class Terminal:
             depth = depth + 1 if sign == b">" else max(0, depth - 1)
         if depth:
             different["kitty"] = True
+        kept = 0
+        for number in _TITLES.findall(self.output):
+            kept = kept + 1 if number == b"22" else kept - 1
+        if kept:
+            different["titles"] = True
         return different
 
     def assert_untouched(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rltop import units
+from rltop.app.bell import PLAIN_TERMINALS
 from rltop.app.routes import Routes
 from rltop.app.travel import destination
 from rltop.clock import SystemClock
@@ -30,9 +31,6 @@ MOST_COPIED = 74_994
 _TMUX_S = 2.0
 
 _MOST_REPORTS = 100
-
-_NO_CLIPBOARD = frozenset({"", "dumb", "linux", "vt100", "vt220"})
-"""Terminals that have none."""
 
 _WHY: Mapping[str, str] = MappingProxyType(
     {
@@ -255,7 +253,7 @@ class Aids(Routes):
             text: without control characters but newlines.
             what: what it is, for the line that says so.
         """
-        if os.environ.get("TERM", "") in _NO_CLIPBOARD or self._driver is None:
+        if os.environ.get("TERM", "") in PLAIN_TERMINALS or self._driver is None:
             self.tell(f"this terminal has no clipboard; it would be: {text.splitlines()[0]}")
             return
         data = text.encode("utf-8", "replace")

@@ -17,6 +17,7 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from rltop.app.bell import Bell
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
 from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
@@ -96,6 +97,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._followed = session.runs[0]
+        self._bell = Bell(session, self.options, self._clock, os.environ)
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
         self._asks_at_s = 0.0
@@ -205,6 +207,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
             Seconds to wait for the next chance.
         """
         screen = self.shown
+        self._tell_beyond_the_screen()
         if screen is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
         if self.followed.main.reader.is_opening:

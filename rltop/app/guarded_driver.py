@@ -138,6 +138,8 @@ class GuardedDriver(LinuxDriver):
 
     guard: ClassVar[ScreenGuard]
     ping: ClassVar[Ping]
+    title = ""
+    """What sets the title of the window."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -164,6 +166,9 @@ class GuardedDriver(LinuxDriver):
         self._typed = self.guard.hand_over()
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.attrs_before = None
+        if self.title:
+            # After a stop: the guard has put back the title from before.
+            self.write(self.title)
 
     def stop_job(self) -> None:
         """Give the terminal back and stop; when the job goes on, take it again."""

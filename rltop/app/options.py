@@ -18,6 +18,8 @@ class UiOptions(NamedTuple):
         has_colour: False where NO_COLOR is set.
         keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.
         refresh_hz: how often the screen follows new data at most, 1 to 4.
+        has_bell: ring and notify on a new CRIT.
+        has_title: say state and worst alert in the title of the window.
         has_mouse: take clicks and the wheel; off leaves them to the terminal.
         keeps_theme: the theme that is chosen on the screen is kept for the next time.
         theme_origin: flag or variable that sets the theme, and wins over the one that is kept; may be empty.
@@ -31,6 +33,8 @@ class UiOptions(NamedTuple):
     keymap: Mapping[str, str] = MappingProxyType({})
     refresh_hz: float = 4.0
     has_mouse: bool = True
+    has_bell: bool = True
+    has_title: bool = True
     keeps_theme: bool = False
     theme_origin: str = ""
     has_hints: bool = False

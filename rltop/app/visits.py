@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.app.aids import Aids
+from rltop.app.bell import Bell, set_title
+from rltop.app.guarded_driver import GuardedDriver
 from rltop.app.page_screen import PageScreen
 from rltop.model import Event, EventState, Level
 from rltop.pages.page import Page
@@ -28,6 +30,7 @@ class Visit(NamedTuple):
 class Visits(Aids):
     """An application that goes to the next event, and back to what was shown before."""
 
+    _bell: Bell
     _visits: tuple[Visit, ...] = ()
     _at = -1
     _visited_run = ""
@@ -70,6 +73,13 @@ class Visits(Aids):
     def _is_told(self, event: Event) -> bool:
         is_change = event.is_alarm or event.state is EventState.RECOVERED
         return is_change and not event.stream and event.level >= Level.WARN and event.rule not in self.followed.muted
+
+    def _tell_beyond_the_screen(self) -> None:
+        """Have the terminal ring, notify and change its title, where there is reason to."""
+        said = self._bell.look(self.followed)
+        if said and isinstance(self._driver, GuardedDriver):
+            self._driver.title = set_title(self._bell.title) if self._bell.title else ""
+            self._driver.write(said)
 
     # -- pages ---------------------------------------------------------------------------------------------------
 

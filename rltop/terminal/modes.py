@@ -17,8 +17,8 @@ WRITE_TIMEOUT_S = 0.5
 WARDEN_PATIENCE_S = 5.0
 """The same where nobody waits for the end: a slow link may still have a picture to deliver."""
 
-ENTER = b"\x1b[?1049h\x1b[?25l"
-"""Alternate screen, cursor hidden."""
+ENTER = b"\x1b[?1049h\x1b[?25l\x1b[22;2t"
+"""Alternate screen, cursor hidden, the title of the window kept."""
 
 LEAVE = (
     b"\x1b\\"  # ends a string that was cut in the middle, so that what follows is understood
@@ -26,6 +26,7 @@ LEAVE = (
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # mouse
     b"\x1b[?1004l\x1b[?2004l\x1b[?2048l"  # focus, bracketed paste, resize reports
     b"\x1b[?7h\x1b[0m"  # wrap, colours
+    b"\x1b[23;2t"  # the title of the window
     b"\x1b[<u"  # kitty keyboard: the alternate screen has its own stack, so before leaving it
     b"\x1b[?1049l\x1b[?25h"  # the screen that was there, and its cursor
 )

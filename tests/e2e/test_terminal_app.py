@@ -67,6 +67,31 @@ def test_a_signal_while_textual_runs(start: Start, number: int) -> None:
     terminal.assert_untouched()
 
 
+def test_a_crit_that_begins_rings_once_and_the_title_says_so_until_the_end(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    rows = [{"step": n, "loss": 1.0 + 0.01 * (n % 7)} for n in range(1, 60)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    terminal = start("plain", str(path))
+    terminal.until(lambda: b"\x1b]2;m \xc2\xb7 " in terminal.output, what="a title")
+    terminal.until_still()
+    assert b"\x1b]9;" not in terminal.output
+    # Textual ends the code for the pointer's shape with one.
+    rung = terminal.output.count(b"\a")
+    with path.open("a") as file:
+        file.writelines(json.dumps({"step": n, "loss": float("nan")}) + "\n" for n in range(60, 64))
+    terminal.until(lambda: b"CRIT NaN/Inf \xc2\xb7 rltop\x1b\\" in terminal.output, what="the alert in the title")
+    terminal.until_still()
+    assert terminal.output.count(b"\a") - rung == terminal.output.count(b"\x1b]9;") == 1
+    terminal.press("q")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+    quiet = start("plain", str(path), "--no-bell", "--no-title")
+    quiet.until_text(FOOTER)
+    quiet.press("q")
+    assert quiet.wait() == 0
+    assert b"\x1b]2;" not in quiet.output
+
+
 @pytest.mark.parametrize("term", ["dumb", "", None])
 def test_a_terminal_of_mere_lines_gets_the_overview_once(tmp_path: Path, term: str | None) -> None:
     setting = ["env", "-u", "TERM"] if term is None else ["env", f"TERM={term}"]
