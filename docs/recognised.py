@@ -27,6 +27,7 @@ TOLERANCE = 0.02
 FORMATS = {".jsonl": "JSONL", ".wandb": "W&B file", ".log": "console log", "": "zip archives"}
 WITHOUT_A_CASE = {
     "console/verl_slurm.log": ("veRL", "grpo"),
+    "console/easyr1.log": ("EasyR1", "grpo"),
     "console/trinity.log": ("Trinity-RFT", "grpo"),
     "telescope/archives": ("Telescope", "grpo"),
 }

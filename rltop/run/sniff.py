@@ -39,7 +39,13 @@ _UNPACKED_SLICES = 1200
 """Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
 _SAMPLE_ROWS, _SAMPLES_A_STEP = 8, 4
 """So many rows of the same keys for each step, on average, are samples of it."""
-SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
+_SAMPLE_KEYS = ((b'"prompt":', b'"completion":'), (b'"prompt":', b'"response":'), (b'"env":', b'"traces":'))
+"""Keys of a completion or an episode, as verifiers writes the results of an evaluation: one on each line, no step."""
+SAMPLES = (
+    "lines too long for metrics: samples?",
+    "many rows for one step: samples?",
+    "a completion on each line and no step: samples?",
+)
 """Why a file of JSON lines is taken for samples rather than metrics."""
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
 UNWRITTEN = "only NUL bytes so far"
@@ -175,7 +181,13 @@ def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str
         return "rows share no numeric key"
     if len(records) >= _SAMPLE_ROWS and _steps_begun(records) * _SAMPLES_A_STEP <= len(records):
         return SAMPLES[1]
-    return ""
+    return SAMPLES[2] if decoder.counts.numbered_rows == len(records) and _are_completions(lines) else ""
+
+
+def _are_completions(lines: Sequence[bytes]) -> bool:
+    """Do most lines have the keys of a completion?"""
+    found = sum(any(all(key in line for key in keys) for keys in _SAMPLE_KEYS) for line in lines)
+    return 2 * found > len(lines)
 
 
 def _steps_begun(records: Sequence[Record]) -> int:

@@ -65,3 +65,17 @@ def test_many_rows_of_one_step_are_samples_only_if_they_repeat_their_keys(
             assert code == EXIT_USAGE
         else:
             assert (code, said[SAID.index("step")]) == (EXIT_OK, count - 1)
+
+
+def test_results_of_an_evaluation_are_completions_and_no_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As verifiers writes them: a completion on each line, and no step; one whose lines name a step is a log."""
+    lines = [{"example_id": i, "prompt": [], "completion": [], "reward": 0.5, "num_turns": 1} for i in range(6)]
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, said = taken_for(["check", "--json"], path, capsys)
+    assert code == EXIT_USAGE
+    assert "looks like samples, not metrics: a completion on each line and no step" in str(said)
+    path.write_text("".join(json.dumps({"step": i, **line}) + "\n" for i, line in enumerate(lines)))
+    assert taken_for(["check", "--json"], path, capsys)[0] == EXIT_OK

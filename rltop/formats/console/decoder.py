@@ -19,7 +19,7 @@ from rltop.formats.console.failures import ConsoleError, read_error
 from rltop.formats.console.lines import Found, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
-from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader
+from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record
@@ -42,7 +42,7 @@ class _Waiting:
 
 
 class ConsoleDecoder:
-    """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, Stable-Baselines3 and others in a console log.
+    """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, EasyR1, Stable-Baselines3 and others in a console log.
 
     Attributes:
         last_error: the newest line that tells of a failure, or None.
@@ -69,7 +69,7 @@ class ConsoleDecoder:
         """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
         self._bar_offset, self._bar_done = 0, 0
         self._loop, self._loop_unit = LoopSteps(), ""
-        self._table = TableReader()
+        self._table, self._tree = TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
         self._generation = 0
 
@@ -108,7 +108,8 @@ class ConsoleDecoder:
         records: list[Record] = []
         for hit in self._scanner.finish():
             self._take(hit, records)
-        self._take_table(self._table.finish(), records)
+        self._take_table(self._table.finish(), self._table.offset, records)
+        self._take_table(self._tree.finish(), self._tree.offset, records)
         self._release(self._steps.flush(), records)
         self._release_rest(records)
         return records
@@ -124,14 +125,17 @@ class ConsoleDecoder:
         self._named_total = None
         self._is_summed_up = self._has_trainer_rows = False
         self._bar_offset = self._bar_done = 0
-        self._loop, self._loop_unit, self._table = LoopSteps(), "", TableReader()
+        self._loop, self._loop_unit, self._table, self._tree = LoopSteps(), "", TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
         if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
-        if hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
+        if hit.kind & Kind.TREE:
+            text = strip_escapes(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
+            self._take_table(self._tree.take(text, hit.offset), self._tree.offset, records)
+        elif hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
             for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
                 if not found.is_of_loop:
                     self._has_trainer_rows = True
@@ -144,7 +148,7 @@ class ConsoleDecoder:
                 self._take_row(found, hit.offset, hit.number, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & Kind.TABLE else _MAX_TITLE_BYTES):
             text = strip_escapes(hit.line.decode("utf-8", "replace"))
-            self._take_table(self._table.take(text, hit.number, hit.offset), records)
+            self._take_table(self._table.take(text, hit.number, hit.offset), self._table.offset, records)
         if hit.kind & Kind.ERROR:
             self._note_error(hit)
 
@@ -171,10 +175,10 @@ class ConsoleDecoder:
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def _take_table(self, found: Found | None, records: list[Record]) -> None:
+    def _take_table(self, found: Found | None, offset: int, records: list[Record]) -> None:
         if found is not None:
             self._has_trainer_rows = True
-            self._take_row(found, self._table.offset, 0, records)
+            self._take_row(found, offset, 0, records)
 
     def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
         position = FilePosition(self._generation, offset)

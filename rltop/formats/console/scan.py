@@ -9,6 +9,7 @@ has wrapped over several lines is put together again.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Kind(enum.IntFlag):
     BAR = 2
     ERROR = 4
     TABLE = 8
+    TREE = 16
 
 
 _DICTIONARY = b"{'"
@@ -31,7 +33,8 @@ _METRIC = (
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
     b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:",
 )  # fmt: skip
-_BAR = (b"%|",)
+_BAR = (b"%|", b"s/it]", b"it/s]")
+"""A notebook's shell draws no bar between the percentage and the numbers."""
 _TABLE = ("│".encode(), "┘".encode(), b" |\n", b"--------\n")
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
@@ -46,6 +49,12 @@ NEEDLES: tuple[tuple[bytes, Kind], ...] = (
 """Byte strings one of which stands in every line of each kind."""
 
 
+_IN_FRONT = rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
+_TITLE = re.compile(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
+_TREE_LINE = re.compile(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
+_BLANK = re.compile(_IN_FRONT + rb"[ \t]*(?=\n)")
+_MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
+"""Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
 MAX_METRIC_BYTES = 1024 * 1024
 """A longer line is no metric line."""
 _WRAPPED_LINES = 64
@@ -89,6 +98,7 @@ class LineScanner:
         self._is_skipping = self._is_cut = False
         self._number = 1
         self._open, self._open_start = b"", 0
+        self._tree_lines = self._between = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
         """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`.
@@ -167,7 +177,7 @@ class LineScanner:
     def reset(self) -> None:
         """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
-        self._is_cut, self._open = False, b""
+        self._is_cut, self._open, self._tree_lines = False, b"", 0
 
     def _scan_open(self) -> Iterator[Hit]:
         """The lines that waited for the rest of a dictionary, which does not come."""
@@ -204,6 +214,7 @@ class LineScanner:
                 found[begin] = found.get(begin, Kind(0)) | kind
                 end = body.find(b"\n", at)
                 at = body.find(needle, end) if end >= 0 else -1
+        self._find_trees(body, found)
         counted = behind = 0
         for begin in sorted(found):
             if begin < behind:  # inside a dictionary that was put together
@@ -220,6 +231,30 @@ class LineScanner:
             yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
+
+    def _find_trees(self, body: bytes, found: dict[int, Kind]) -> None:
+        """Mark the lines below `Step N` that are those of a tree, and the one at which it ends; it may go on later."""
+        titles = [at for at, kind in found.items() if kind & Kind.METRIC and _TITLE.match(body, at)]
+        at = 0 if self._tree_lines else -1
+        for title in (*sorted(titles), len(body)):
+            if at >= 0:
+                self._mark_tree(body, at, title, found)
+            if title < len(body):
+                found[title] |= Kind.TREE
+                self._tree_lines, self._between = _MOST_OF_TREE, 0
+                at = body.find(b"\n", title) + 1
+
+    def _mark_tree(self, body: bytes, at: int, end: int, found: dict[int, Kind]) -> None:
+        while self._tree_lines and at < end:
+            is_end = _BLANK.match(body, at) is not None
+            if is_end or _TREE_LINE.match(body, at):
+                found[at] = found.get(at, Kind(0)) | Kind.TREE
+                self._between = 0
+            else:
+                self._between += 1
+            is_over = is_end or self._between > _MOST_BETWEEN
+            self._tree_lines = 0 if is_over else self._tree_lines - 1
+            at = body.find(b"\n", at) + 1 or end
 
 
 def _end_of_line(data: bytes) -> int:

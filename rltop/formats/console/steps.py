@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 _BAR = re.compile(
     r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{0,80}pid=[^()]{1,60}\)[ \t]*)?"
-    r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%\|[^|]{0,200}\|[ \t]*(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
+    r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%(?:\|[^|]{0,200}\||(?= ))[ \t]*"
+    r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
 )
 _MAX_EPOCHS = 1000
 _EPOCH_ROUNDING = 0.005

@@ -1,7 +1,8 @@
 """Tables of a console log that hold one row of metrics: a name and a number on each line.
 
 tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines of
-dashes, with the step in it. Values are cut out with patterns; a table that is no row of metrics is no bad line.
+dashes, with the step in it. EasyR1 prints a tree below `Step N`: groups, and indented below them names and numbers.
+Values are cut out with patterns; a table that is no row of metrics is no bad line.
 """
 
 from __future__ import annotations
@@ -110,3 +111,62 @@ class TableReader:
             self._group = key if not value and key.endswith("/") else ""
         if not key.endswith(_CUT) and isinstance(number_of(value), float | NonFinite):
             self._row[self._group + key] = value
+
+
+_TREE_LINE = re.compile(
+    r"(?:\([^()]{0,80}pid=[^()]{1,60}\) )?(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$"
+)
+_FEWEST = 3
+"""A tree of fewer numbers is none of metrics."""
+_YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
+
+
+class TreeReader:
+    """Puts the lines of a tree together: its title, its groups, its numbers, and the blank line at its end.
+
+    Attributes:
+        offset: where the tree that was read last begins, its title included.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._step: int | None = None
+        self._start = 0
+        self._row: dict[str, object] = {}
+        self._above: list[tuple[int, str]] = []
+
+    def take(self, text: str, offset: int) -> Found | None:
+        """The row of the tree that this line ends, or None.
+
+        Args:
+            text: a line without escape sequences: a title, a line of a tree, or a blank one.
+            offset: where the line begins.
+        """
+        line = _TREE_LINE.match(text)
+        if line is not None:
+            self._add(line)
+            return None
+        found, title = self.finish(), _TITLE.match(text)
+        if title is not None:
+            self._step, self._start = int(title["step"]), offset
+        return found
+
+    def finish(self) -> Found | None:
+        """The row of the tree so far, if it is one of metrics; it is forgotten."""
+        step, row = self._step, self._row
+        self._step, self._row, self._above = None, {}, []
+        if step is None or len(row) < _FEWEST or not any("/" in key for key in row):
+            return None
+        self.offset = self._start
+        return Found(step, row)
+
+    def _add(self, line: re.Match[str]) -> None:
+        indent, value = len(line["indent"]), line["value"]
+        while self._above and self._above[-1][0] >= indent:
+            self._above.pop()
+        if value is None:
+            self._above.append((indent, line["key"]))
+            return
+        value = _YAML.get(value, value)
+        if self._step is not None and isinstance(number_of(value), float | NonFinite):
+            self._row["/".join((*(name for _, name in self._above), line["key"]))] = value

@@ -143,6 +143,15 @@ def test_a_key_may_end_in_the_unit_of_its_value():
     assert decoder.counts.bad_lines == 0
 
 
+def test_a_bar_without_its_drawing_counts_as_well():
+    """As the shell of a notebook prints it; unsloth's runs are often there."""
+    bars = "  0% 0/300 [00:00<?, ?it/s]Loading\n  3% 10/300 [03:58<2:06:28, 26.08s/it]"
+    rows = ["{'loss': 0.5, 'reward': 1.2, 'epoch': 0.0333}\n", "{'loss': 0.4, 'reward': 1.3, 'epoch': 0.0667}\n"]
+    text = f"{bars}\n{rows[0]}  7% 20/300 [07:58<2:06:28, 26.08s/it]\n{rows[1]}  7% 21/300 [08:02<2:06:28, 26.08s/it]\n"
+    records, _ = decode(text)
+    assert [record.step for record in records] == [10, 20]
+
+
 def test_the_named_bar_of_verl_tells_the_total():
     records, _ = decode(
         f"step:0 - val-core/x/acc:0.5\n\rTraining Progress:   0%|          | 1/400 [00:10<1:00:00]\nstep:1 - {PAIRS}\n"

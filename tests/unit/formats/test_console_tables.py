@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from rltop.formats.console.decoder import ConsoleDecoder
@@ -113,3 +115,33 @@ def test_the_table_of_a_file_that_was_left_is_forgotten() -> None:
     decoder.reset()
     assert decoder.feed("└──────────────┘\n".encode(), 0, 0) == []
     assert decoder.finish() == []
+
+
+def tree(step: int) -> str:
+    return (
+        f"Step {step}\nactor:\n  lr: 1.0e-06\n  pg_loss: 0.0{step}\ncritic:\n  score:\n    max: 1\n    mean: .nan\n\n"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("front", ["", "\x1b[36m(Runner pid=2712)\x1b[0m "])
+def test_a_tree_below_its_step_is_a_row_in_whatever_pieces_it_comes(front, size):
+    lines = "".join(f"{front}{line}\n" for line in f"Config\na:\n  b: 1\n\n{tree(1)}{tree(2)}".splitlines())
+    other = "(WorkerDict pid=9) Update policy:  50%|## | 2/4 [00:20<00:20]\n"
+    data = lines.replace("actor:\n", f"actor:\n{other}").encode()
+    decoder = ConsoleDecoder()
+    records = [record for at in range(0, len(data), size) for record in decoder.feed(data[at : at + size], at, 0)]
+    assert [record.step for record in records] == [1, 2]
+    assert [record.position.offset for record in records] == [
+        data.find(f"{front}Step {step}".encode()) for step in (1, 2)
+    ]
+    assert dict(zip(records[1].schema.keys, records[1].values, strict=True)) == pytest.approx(
+        {"actor/lr": 1e-6, "actor/pg_loss": 0.02, "critic/score/max": 1.0, "critic/score/mean": math.nan}, nan_ok=True
+    )
+    assert decoder.counts.bad_lines == 0
+
+
+def test_a_tree_ends_at_its_blank_line_and_settings_below_a_step_are_none():
+    decoder = ConsoleDecoder()
+    assert decoder.feed(f"Step 3\n{tree(4)}  lr: 5\n".encode(), 0, 0)[0].step == 4
+    assert ConsoleDecoder().feed(b"Step 5\nname: a\npath: b\nsize: 3\nmore: 4\n\n", 0, 0) == []
