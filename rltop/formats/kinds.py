@@ -57,15 +57,24 @@ _COLUMNS = re.compile(
     \{\s* (?:
       "[^"\n]{1,80}" \s*:\s* (?:
         \[\s* (?: [\[{] | (?:-?\d[\d.eE+-]*\s*,\s*){3} )
-        | \{\s* (?: "\d+" \s*:\s* (?! [{\[] ) | "(?: steps? | x )" \s*:\s* \[ )
+        | \{\s* (?: "\d+" \s*:\s* (?! [{\[] ) | "(?: steps? | x )" \s*:\s* \[
+          | "[^"\n]{1,80}" \s*:\s* \[\s* (?:-?\d[\d.eE+-]*\s*,\s*){3} )
       )
       | "\d+" \s*:\s* \{
       | "(?: columns | schema | log_history )" \s*:\s* [\[{]
     )""",
     re.VERBOSE,
 )
-"""A table on one line: a list of objects, or of at least four numbers, first; cells, rows or columns by number."""
-_CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
+"""A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
+columns by number."""
+_CSV_HEADER = re.compile(
+    rb"""
+    (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
+      | [A-Za-z_][\w/@.()\ -]*(?:\t[A-Za-z_][\w/@.()\ -]*){2,} )
+    \s*\r?$""",
+    re.VERBOSE,
+)
+"""Names between commas, or between tabs (`progress.txt` of Spinning Up)."""
 
 
 def _no_sign(head: bytes) -> bool:
@@ -218,7 +227,7 @@ TELESCOPE = Kind(
 TENSORBOARD = Kind(
     "tensorboard", "TensorBoard events", _tensorboard, "tfevents", has_sequels=True, row_starts=_event_starts
 )
-CSV = Kind("csv", "CSV", _csv, r"\.csv\Z", is_line_based=True, head_bytes=HEAD_OF_ROWS)
+CSV = Kind("csv", "CSV", _csv, r"\.[ct]sv\Z|\Aprogress\.txt\Z", is_line_based=True, head_bytes=HEAD_OF_ROWS)
 WANDB = Kind(
     "wandb",
     "W&B run",
@@ -316,7 +325,7 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
         return None
     if name.endswith(_OF_ROWS):
         return CSV if _CSV_HEADER.match(line) else JSONL
-    return CSV if name.endswith(".csv") or _CSV_HEADER.match(line) else CONSOLE
+    return CSV if name.endswith((".csv", ".tsv")) or _CSV_HEADER.match(line) else CONSOLE
 
 
 def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:

@@ -132,7 +132,8 @@ class StepCounter:
         if rows == 1 and not self._is_in_blocks:
             # Drawn again at once behind the row, or one step late: the epoch tells which.
             behind = [done for done in (bar, self._bar_before or 0, bar - 1) if self._fits(done)]
-            self.distance = behind[0] if behind else max(1, bar)
+            # Too short a distance is put right by the bars that follow, too long a one is not.
+            self.distance = behind[0] if behind else 1 if self._bar_before == 1 else max(1, bar)
         else:
             before = self._bar_before or bar
             self.distance = self._by_epoch(rows, before) or max(1, before // rows)

@@ -691,3 +691,11 @@ def test_dictionaries_of_a_loop_that_name_no_step_are_numbered() -> None:
 )  # fmt: skip
 def test_another_dictionary_without_a_step_is_no_row(line: str) -> None:
     assert read_line(line) == []
+
+
+def test_rows_of_a_part_of_an_epoch_are_not_taken_for_twice_their_steps() -> None:
+    lines = [
+        f"  1%|█  | {i}/60 [00:01<01:00,  1.2s/it]\r{{'loss': {1 / i}, 'epoch': {i / 100}}}\n" for i in range(1, 61)
+    ]
+    records, _ = decode("".join(lines))
+    assert [record.step for record in records] == list(range(1, 61))

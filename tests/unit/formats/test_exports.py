@@ -55,10 +55,11 @@ def test_curves_are_rows_at_their_steps(form: str, indent: int | None, tmp_path:
     assert [(step, stream.value("loss", step)) for step in stream.steps()] == POINTS
 
 
-def test_columns_in_groups_are_named_by_both(tmp_path: Path) -> None:
+@pytest.mark.parametrize("indent", [None, 1])
+def test_columns_in_groups_are_named_by_both(indent: int | None, tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     columns = {"loss": [1.0, 0.5, 0.25, 0.2], "reward": [0.0, 0.1, 0.2, 0.3]}
-    path.write_text(json.dumps({"train": columns, "config": {"lr": 0.1}, "seed": 1}, indent=1))
+    path.write_text(json.dumps({"train": columns, "config": {"lr": 0.1}, "seed": 1}, indent=indent))
     stream = opened(path)
     assert list(stream.keys) == ["train/loss", "train/reward"]
     assert [stream.value("train/loss", step) for step in stream.steps()] == columns["loss"]
@@ -98,3 +99,10 @@ def test_a_chart_of_several_runs_keeps_their_names(tmp_path: Path) -> None:
     path = tmp_path / "wandb_export.csv"
     path.write_text(chart("one", "two"))
     assert list(opened(path).keys) == ["one - train/reward", "two - train/reward"]
+
+
+def test_a_table_between_tabs_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "progress.txt"
+    path.write_text("Step\tLoss\tReward\n10\t0.5\t1\n20\t0.25\t2\n")
+    stream = opened(tmp_path)
+    assert [(step, stream.value("Loss", step)) for step in stream.steps()] == [(10, 0.5), (20, 0.25)]
