@@ -47,6 +47,7 @@ class FakeRun:
     state_note: str = ""
     failure: Label = field(default_factory=lambda: Label.of(""))
     kind_note: str = ""
+    kind_title: str = ""
     age_s: float | None = 12.0
     behind_bytes: int = 0
     loading: float | None = None

@@ -14,14 +14,13 @@ from rltop.settings import add_flags
 
 _COMMANDS = """\
 commands (rltop COMMAND --help says more):
-  watch FILE ...      no screen: run a command on each alert, exit when the run ends
+  watch FILE ...      no screen: run a command on alerts, exit with the run
   check FILE ...      apply all rules to whole files and print the alerts
   report RUN ...      write runs to a file to share: -o report.html, .md, .svg, .csv
   replay FILE         play back a recorded run as if it were live
   demo                play back a bundled run in which things go wrong
-  skill               print a page for an agent that watches a run
   config, callback    print the settings in force; a metrics writer for trainers
-  completions SHELL   print the completions of bash, zsh or fish
+  skill, completions  print a page for agents; what completes commands in a shell
 """
 _CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics"
 
@@ -102,7 +101,7 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop",
         "top for reinforcement-learning runs of language models.",
-        f"{_COMMANDS}{_CODES}",
+        f"{_COMMANDS}exit codes: 0 fine, 1 alerts (check), 2 usage or unreadable file, 3 no metrics",
     )
     if not is_whole:
         parser.usage = "rltop [OPTION ...] [PATH ...]"

@@ -309,6 +309,7 @@ class OverviewView(NamedTuple):
         span: what the lines cover.
         end: what the newest column is called.
         is_empty: there is not a single number yet.
+        layout: as what the file is read; empty while that is not known.
         is_awaited: nor is there a file.
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
@@ -329,6 +330,7 @@ class OverviewView(NamedTuple):
     span: str
     end: str = "now"
     is_empty: bool = False
+    layout: str = ""
     is_awaited: bool = False
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
@@ -373,6 +375,7 @@ def build_overview(
         span="newest rows" if snapshot.is_preview else "whole run" if snapshot.at_step is None else "up to",
         end=_end_word(snapshot),
         is_empty=is_empty,
+        layout=snapshot.now.kind_title,
         is_awaited=snapshot.now.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),

@@ -94,6 +94,10 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
         from rltop.pages.setup_hints import paint_setup_hints  # noqa: PLC0415 - only where there is no file yet
 
         return [*rows, Row(()), *paint_setup_hints(width, glyphs)]
+    if view.counts.lines:
+        from rltop.pages.setup_hints import paint_layout  # noqa: PLC0415 - only where nothing could be read
+
+        rows += [Row(()), *paint_layout(view.counts, view.layout, width, glyphs)]
     return [*rows, Row(()), *counts] if counts else rows
 
 

@@ -1,8 +1,10 @@
-"""How each trainer is made to write metrics: what a screen says while there is no file."""
+"""What a screen says while there is no file, or none with numbers: how each trainer is made to write them."""
 
 from __future__ import annotations
 
-from rltop.rows.cells import RowBuilder, clip
+from rltop import units
+from rltop.model import Counts
+from rltop.rows.cells import RowBuilder, clip, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
 from rltop.trainers import SETUP_HINTS
@@ -22,3 +24,33 @@ def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
         builder = RowBuilder(width, glyphs).add(" ").add(each.trainer, "value").to(column)
         rows.append(builder.add(clip(each.summary, builder.room), "dim").row())
     return rows
+
+
+_WORKS = (
+    'JSON lines with a step and numbers: {"step": 12, "loss": 0.31}',
+    "CSV with a head: step,loss,reward",
+    "a console log: step:12 - loss:0.31",
+    "--step-key KEY where the step has a name of its own",
+)
+
+
+def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list[Row]:
+    """How a file without a number was read, what its rows lack, and what would work.
+
+    Args:
+        counts: of what was read.
+        title: of the format; empty where none was recognised.
+        width: cells.
+        glyphs: the signs to draw with.
+    """
+    if counts.no_step_lines:
+        number = counts.no_step_lines
+        what = f"{units.count(number)} {'row has' if number == 1 else 'rows have'} no step"
+    elif counts.rows or counts.text_values:
+        what = "its rows have text and no number"
+    else:
+        what = "no row of metrics in it"
+    lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)
+    rows = [text_row(line, width, glyphs) for line in lines]
+    rows += [text_row("what works:", width, glyphs, "dim")]
+    return rows + [text_row(part, width, glyphs, "dim") for one in _WORKS for part in wrap(f"  {one}", width - 2, 2)]

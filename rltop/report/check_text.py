@@ -13,6 +13,7 @@ from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Ver
 from rltop.pages.events import paint_events
 from rltop.pages.header import count_words
 from rltop.pages.past_alerts import alert_role, worse_before, worst_words
+from rltop.pages.setup_hints import paint_layout
 from rltop.pages.streams import build_streams, paint_streams
 from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
@@ -52,6 +53,8 @@ def check_text(
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     if not any(each.stream.rows for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
+        if snapshot.counts.lines:
+            rows += paint_layout(snapshot.counts, snapshot.now.kind_title, width, glyphs)
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)

@@ -274,6 +274,12 @@ class Pipeline:
         """What the kind of the file says on how fresh its rows are."""
         return self.decoder.kind_note if isinstance(self.decoder, AutoDecoder) else ""
 
+    @property
+    def kind_title(self) -> str:
+        """As what the file is read; empty while that is not known."""
+        kind = self.decoder.kind if isinstance(self.decoder, AutoDecoder) else None
+        return "" if kind is None else kind.title
+
     # -- what a screen may show before all is judged ---------------------------------------------------------------
 
     def current_identity(self) -> Identity | None:

@@ -176,6 +176,11 @@ class RunStream:
         return self.reader.whole.pipeline.kind_note
 
     @property
+    def kind_title(self) -> str:
+        """As what the file is read; empty while that is not known."""
+        return self.reader.whole.pipeline.kind_title
+
+    @property
     def age_s(self) -> float | None:
         """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
         return self.status.age_s

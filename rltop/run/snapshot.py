@@ -251,6 +251,11 @@ class Now:
         return self._part.kind_note
 
     @property
+    def kind_title(self) -> str:
+        """As what the file is read; empty while that is not known."""
+        return self._part.kind_title
+
+    @property
     def age_s(self) -> float | None:
         """Seconds since the newest record came, or None where nobody knows."""
         return self._part.age_s

@@ -251,6 +251,19 @@ def test_states_without_a_number() -> None:
     assert "waiting for the first record of x" in text_of(run_of(b"", "x", state=RunState.WAITING))
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (b'{"step": 1, "note": "x"}\n', "its rows have text and no number"),
+        (b'{"a": "x"}\n{"a": "y"}\n{"a": "z"}\n', "3 rows have no step"),
+        (b"hello\n", "no row of metrics in it"),
+    ],
+)
+def test_a_file_without_a_number_says_what_it_lacks_and_what_works(lines: bytes, said: str) -> None:
+    text = text_of(run_of(lines, state=RunState.WAITING))
+    assert said in text and '{"step": 12, "loss": 0.31}' in text and "--step-key KEY" in text
+
+
 def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRun) -> None:
     assert "file:" not in text_of(healthy)
     run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
