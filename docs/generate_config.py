@@ -80,6 +80,20 @@ both, with every setting in force.
 "misc/score" = ""
 ```
 
+`[rows."<project>"]` says which rows the overview has: `pinned` keys come first, in this order, `hidden` ones have none,
+`names` are used instead of titles. What is arranged on the screen (`p`, `P`) is kept in
+`$XDG_STATE_HOME/rltop/rows.toml` and comes before the config file, project by project; of several projects above a run
+the nearest holds.
+
+```toml
+[rows."/home/ada/chess"]
+pinned = ["agent/task_rew", "actor/entropy"]
+hidden = ["actor/lr"]
+
+[rows."/home/ada/chess".names]
+"agent/task_rew" = "puzzles solved"
+```
+
 `[keys]` rebinds an action; separate keys with commas. Actions and default keys are in [keys.md](keys.md).
 
 ```toml

@@ -116,6 +116,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             rollouts=values["rollouts"],
             log=values["log"],
             meanings=meanings.load(found.meanings, environ),
+            rows=meanings.load_rows(found.rows, environ),
         ),
         ui=UiOptions(
             theme="terminal" if not theme_origin and few else values["theme"],

@@ -33,6 +33,7 @@ RULES_TABLE = "rules"
 PROFILES_TABLE = "profiles"
 KEYS_TABLE = "keys"
 METRICS_TABLE = "metrics"
+ROWS_TABLE = "rows"
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -202,6 +203,7 @@ class Gathered(NamedTuple):
         profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
         meanings: project → key → canonical name, from the file.
+        rows: project → what it says of rows, from the file.
     """
 
     values: Mapping[str, Value]
@@ -211,6 +213,7 @@ class Gathered(NamedTuple):
     profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     file: Path | None = None
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    rows: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 
 
 def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Gathered:
@@ -231,6 +234,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     keymap: Mapping[str, str] = {}
     profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     meanings: Mapping[str, Mapping[str, str]] = {}
+    rows: Mapping[str, Mapping[str, object]] = {}
 
     def settle(name: str, value: Value, origin: str) -> None:
         values[name], origins[name] = value, origin
@@ -240,12 +244,15 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
         profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
         rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
         meanings = _meanings(table.pop(METRICS_TABLE, {}), file)
+        rows = table.pop(ROWS_TABLE, {})
+        if not isinstance(rows, dict):
+            raise ConfigError(f"{file}: `{ROWS_TABLE}` must be a table", 'write [rows."/path/to/project"]')
         for name, raw in table.items():
             setting = BY_NAME.get(name)
             if setting is None:
                 raise ConfigError(
                     f"{file}: unknown setting `{name}`",
-                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE]),
+                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE, ROWS_TABLE]),
                 )
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
     for variable, text in environ.items():
@@ -263,7 +270,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             where = f"flag {setting.flag}"
             value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
             settle(setting.name, value, setting.flag)
-    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file, meanings)
+    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file, meanings, rows)
 
 
 def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.ranges import NONE, Ranges
+from rltop.catalog.row_sets import AS_FOUND, Arrangement
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
@@ -60,6 +61,7 @@ class FakeRun:
     role: str = ""
     is_rank: bool = False
     beside: Sequence[FakeRun] = ()
+    arrangement: Arrangement = AS_FOUND
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rltop import units
+from rltop.app.arranging import Arranging
 from rltop.app.bell import PLAIN_TERMINALS
-from rltop.app.routes import Routes
 from rltop.app.travel import destination
 from rltop.clock import SystemClock
 from rltop.errors import cannot_write
@@ -52,7 +52,7 @@ HINTS = "first start: {open} opens what is selected, {back} goes back, {help} li
 """Said once, until the next key."""
 
 
-class Aids(Routes):
+class Aids(Arranging):
     """An application that answers every key, if need be in a line above the footer."""
 
     def hint(self) -> None:
@@ -116,7 +116,7 @@ class Aids(Routes):
             case "mute":
                 is_allowed = bool(self._rule_at_hand)
             case "meaning":
-                is_allowed = bool(self._key_at_hand[0]) and self.session.may_mean(self.followed)
+                is_allowed = bool(self.key_at_hand[0]) and self.session.may_mean(self.followed)
             case "unmute":
                 is_allowed = bool(self.followed.muted)
             case "travel":

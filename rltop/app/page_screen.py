@@ -23,7 +23,7 @@ from rltop.app.status import paint_status
 from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Page, Redraw
+from rltop.pages.page import Ask, Effect, ListPage, Page, Redraw
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting, heads_of, next_sorting
@@ -112,6 +112,7 @@ class PageScreen(Screen[None]):
         super().__init__()
         self.page = page
         self._host = host
+        self._asks_page = False
         filter_keys = (Where.FILTER,) if self.has_filter else ()
         self._groups = (*filter_keys, *page.where)
         self._keys: dict[bool, KeyNames] = {}
@@ -287,10 +288,11 @@ class PageScreen(Screen[None]):
 
     # -- the prompt ----------------------------------------------------------------------------------------------
 
-    async def ask(self) -> None:
-        """Ask for a step or a window, in a line of its own above the footer."""
+    async def ask(self, what: Ask | None = None) -> None:
+        """Ask for what the page wants to know, None for a step or a window, in a line of its own above the footer."""
         if not self.query("#prompt"):
-            prompt = FilterInput(placeholder=PROMPT, id="prompt", compact=True)
+            self._asks_page, (hint, text) = what is not None, what or (PROMPT, "")
+            prompt = FilterInput(value=text, placeholder=hint, id="prompt", compact=True)
             await self.mount(prompt, before=self.status)
             # At once: `Widget.focus` is put off, and the next key would go to the list.
             self.set_focus(prompt)
@@ -303,7 +305,10 @@ class PageScreen(Screen[None]):
     def _prompt_submitted(self, message: Input.Submitted) -> None:
         message.stop()
         self._answered()
-        self._host.go_to(message.value)
+        if self._asks_page:
+            self.carry_out(self.page.answer(message.value, self.moment))
+        else:
+            self._host.go_to(message.value)
 
     # -- the filter ----------------------------------------------------------------------------------------------
 

@@ -17,9 +17,8 @@ from rltop.model import Verdict
 from rltop.pages.changes import ChangePage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
-from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Mark, Mean, Open, Page, Push, Say, ShowStep, Travel
+from rltop.pages.page import Effect, Mark, Open, Page, Push, Say, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.themes import Palette
@@ -128,8 +127,6 @@ class Routes(TimeTravel):
             case Mark(path):
                 self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
                 self.draw()
-            case Mean(key, metric):
-                self._mean(key, metric)
 
     @property
     def _root(self) -> str:
@@ -224,35 +221,6 @@ class Routes(TimeTravel):
         if rule:
             run.mute(rule, rule not in run.muted)
             self.draw()
-
-    @property
-    def _key_at_hand(self) -> tuple[str, str]:
-        """The key of the metric on the page, or of the one that is selected, and its stream; else empty."""
-        shown = self.shown
-        if shown is None:
-            return "", ""
-        if isinstance(shown.page, MetricPage):
-            return shown.page.key, shown.page.stream
-        target = shown.board.target if shown.is_mounted else None
-        return (target.name, target.stream) if target is not None and target.kind is TargetKind.METRIC else ("", "")
-
-    def action_meaning(self) -> None:
-        """Say which metric the key at hand is."""
-        key, stream = self._key_at_hand
-        if key and self.session.may_mean(self.followed):
-            from rltop.pages.meaning import MeaningPage  # noqa: PLC0415 - rarely opened
-
-            self.push(MeaningPage(key, stream))
-
-    def _mean(self, key: str, metric: str | None) -> None:
-        """Keep what a key is, and show the run as it is read anew."""
-        try:
-            self.session.mean(self.followed, key, metric)
-        except OSError as error:
-            self.notify(f"cannot be kept: {error.strerror or error}", severity="error")
-            return
-        self.pop_screen()
-        self.draw()
 
     def action_unmute(self) -> None:
         """Take in again what was muted."""

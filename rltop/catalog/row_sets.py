@@ -1,4 +1,4 @@
-"""Which metrics the overview shows, in order, for each algorithm.
+"""Which metrics the overview shows, in order, for each algorithm, and what a person has changed of that.
 
 Data, not code: a row names a metric and what may stand in for it.
 """
@@ -130,3 +130,73 @@ ROW_SETS: Mapping[Algorithm, tuple[OverviewRow, ...]] = {
     Algorithm.UNKNOWN: _ANY,
 }
 """Rows of each algorithm, most important first; no metric stands in two rows of a set, nor do statistics of one."""
+
+
+class Arrangement(NamedTuple):
+    """Which rows a person wants to see of a run's metrics.
+
+    Attributes:
+        pinned: the trainer's own keys that come first, in order.
+        hidden: those that get no row of the overview.
+        names: key and what it is called instead of its title.
+    """
+
+    pinned: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_as_found(self) -> bool:
+        """Has nobody arranged anything?"""
+        return not (self.pinned or self.hidden or self.names)
+
+    @property
+    def is_full(self) -> bool:
+        """Is there no place for another pinned key?"""
+        return len(self.pinned) >= MOST_ROWS
+
+    def name_of(self, key: str) -> str:
+        """What a person calls a key; empty where nobody has said."""
+        return next((name for named, name in self.names if named == key), "") if self.names else ""
+
+    def toggled(self, key: str) -> Arrangement:
+        """The same with a key pinned behind the others, or pinned no more; what is pinned is not hidden."""
+        if key in self.pinned:
+            return self._replace(pinned=tuple(one for one in self.pinned if one != key))
+        hidden = tuple(one for one in self.hidden if one != key)
+        return self._replace(pinned=(*self.pinned, key)[:MOST_ROWS], hidden=hidden)
+
+    def moved(self, key: str, by: int) -> Arrangement:
+        """The same with a pinned key at another place.
+
+        Args:
+            key: the trainer's.
+            by: places further down, as far as there are any.
+        """
+        rest = [one for one in self.pinned if one != key]
+        rest.insert(max(0, self.pinned.index(key) + by), key)
+        return self._replace(pinned=tuple(rest))
+
+    def veiled(self, key: str) -> Arrangement:
+        """The same with a key hidden, or shown again; what is hidden is not pinned."""
+        if key in self.hidden:
+            return self._replace(hidden=tuple(one for one in self.hidden if one != key))
+        pinned = tuple(one for one in self.pinned if one != key)
+        return self._replace(pinned=pinned, hidden=(*self.hidden, key)[:MOST_ROWS])
+
+    def called(self, key: str, name: str) -> Arrangement:
+        """The same with a key of another name.
+
+        Args:
+            key: the trainer's.
+            name: what it is called; empty for its title.
+        """
+        names = tuple(one for one in self.names if one[0] != key)
+        name = " ".join(name.split())[:LONGEST_NAME]
+        return self._replace(names=(*names, (key, name))[-MOST_ROWS:] if name else names)
+
+
+MOST_ROWS = 200
+"""Keys that are pinned, hidden or named at most."""
+LONGEST_NAME = 40
+AS_FOUND = Arrangement()

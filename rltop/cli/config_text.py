@@ -12,7 +12,7 @@ from rltop.cli.resolve_paths import load_config
 from rltop.config import in_force
 from rltop.resources import state_folder
 from rltop.run import meanings
-from rltop.settings import KEYS_TABLE, METRICS_TABLE, PROFILES_TABLE, RULES_TABLE, SETTINGS, toml_text
+from rltop.settings import KEYS_TABLE, METRICS_TABLE, PROFILES_TABLE, ROWS_TABLE, RULES_TABLE, SETTINGS, toml_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -37,10 +37,19 @@ def print_config(arguments: Namespace) -> int:
         lines += _rules(f"{PROFILES_TABLE}.{profile}", rules)
     if found.keymap:
         lines += ["", f"[{KEYS_TABLE}]", *(f"{name} = {toml_text(keys)}" for name, keys in found.keymap.items())]
-    lines += ["", f"# what keys mean, by project; said on the screen: {state_folder() / meanings.FILE_NAME}"]
+    lines += ["", f"# what keys mean, by project; said on the screen: {_state(meanings.FILE_NAME)}"]
     lines.append(meanings.text(config.ingest.meanings, f"{METRICS_TABLE}.").rstrip() or "# nothing was said")
+    lines += [
+        "",
+        f"# pinned, hidden and renamed rows, by project; arranged on the screen: {_state(meanings.ROWS_FILE)}",
+    ]
+    lines.append(meanings.rows_text(config.ingest.rows, f"{ROWS_TABLE}.").rstrip() or "# nothing was arranged")
     say("\n".join(lines) + "\n")
     return 0
+
+
+def _state(name: str) -> Path:
+    return state_folder() / name
 
 
 def _rules(table: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -107,6 +107,7 @@ def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock:
         modified_s=found.modified_s,
     )
     run = Run(found.name, path, main)
+    run.arrangement = meanings.rows_of_path(found.path, options.rows)
     while run.advance(_Once()):
         pass
     return run

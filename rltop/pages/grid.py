@@ -52,11 +52,13 @@ class Shape(NamedTuple):
 
 
 def charted(snapshot: Snapshot) -> list[Charted]:
-    """The metrics of the overview; of a run without any, every key."""
+    """The metrics of the overview, pinned ones first; of a run without any, every key."""
     chosen = [Charted(one.title, one.signal, one.stream) for one in choose_key_metrics(snapshot)]
-    if chosen:
+    placed = {*snapshot.arrangement.pinned, *snapshot.arrangement.hidden}
+    if any(one.signal.key not in placed for one in chosen):
         return chosen
-    return [Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in sorted(snapshot.stream.keys)]
+    keys = [key for key in sorted(snapshot.stream.keys) if key not in placed]
+    return [*chosen, *(Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in keys)]
 
 
 class GridPage(Page):
@@ -65,11 +67,11 @@ class GridPage(Page):
     where = (Where.GRID,)
     footer = ("step-back", "step-on")
     help = (
-        "The metrics of the overview as charts, all of the same steps, with the marked runs over them. {step-back} and "
-        "{step-on} move one cursor in all of them, and every value is of its step. {charts-after} and {charts-before} "
-        "show the next and the previous ones, {more-charts} and {fewer-charts} change how many are beside each other, "
-        "{chart-rows} how many are below each other; {go} and a window shows these steps in all, {whole} the whole "
-        "run. {open} opens one."
+        "The metrics of the overview, pinned ones first, as charts, all of the same steps, with the marked runs over "
+        "them. {step-back} and {step-on} move one cursor in all of them, and every value is of its step. "
+        "{charts-after} and {charts-before} show the next and the previous ones, {more-charts} and {fewer-charts} "
+        "change how many are beside each other, {chart-rows} how many are below each other; {go} and a window shows "
+        "these steps in all, {whole} the whole run. {open} opens one."
     )
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from rltop.catalog.row_sets import ROW_SETS, OverviewRow
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.bands import families_of
-from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart
+from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart, signal_of
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.names import told_apart
@@ -60,10 +60,27 @@ class Choice(NamedTuple):
 
 
 def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
-    """The rows of the algorithm's set for which the run logs a metric, in order.
+    """What a person has pinned, then the rows of the algorithm's set for which the run logs a metric, in order.
 
     Where the main stream does not log it, another stream of the run may.
     """
+    return [*choose_pinned(snapshot), *_choose_rows(snapshot)]
+
+
+def choose_pinned(snapshot: Snapshot) -> list[Choice]:
+    """The metrics that a person has pinned, as far as the run logs them."""
+    return [
+        Choice(_called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
+        for key in snapshot.arrangement.pinned
+        if (part := next((one for one in snapshot.streams if key in one.stream.keys), None)) is not None
+    ]
+
+
+def _called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
+    return Label.of(snapshot.arrangement.name_of(signal.key) or title or signal.metric.title).display
+
+
+def _choose_rows(snapshot: Snapshot) -> list[Choice]:
     parts = [part for part in snapshot.streams if part.identity is not None and not part.is_rank]
     if not parts or parts[0].identity is None:
         return []
@@ -76,7 +93,13 @@ def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
                 break
         else:
             chosen += _guess(parts, wanted.metrics)
-    return chosen
+    arrangement = snapshot.arrangement
+    if arrangement.is_as_found:
+        return chosen
+    placed = {*arrangement.pinned, *arrangement.hidden}
+    return [
+        one._replace(title=_called(snapshot, one.signal, one.title)) for one in chosen if one.signal.key not in placed
+    ]
 
 
 _PARTS = frozenset({"reward_component", "sample_metric"})
@@ -174,7 +197,7 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
     of_key = {signal.key: signal for signals in known.values() for signal in signals}
     first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
     families = families_of(snapshot)
-    done = {choice.signal.key for choice in shown if choice.stream == snapshot.role}
+    done = {choice.signal.key for choice in shown if choice.stream == snapshot.role} | {*snapshot.arrangement.hidden}
     done |= {families[key].main.key for key in done if key in families}
     names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key))
     for each in [*first, *snapshot.stream.keys]:
@@ -183,7 +206,7 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
             continue
         done.add(key)
         signal = of_key.get(key) or generic_signal(key)
-        yield Choice(Label.of(names.get(key, signal.metric.title)).display, signal, stream=snapshot.role)
+        yield Choice(_called(snapshot, signal, names.get(key, "")), signal, stream=snapshot.role)
 
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})
@@ -213,7 +236,7 @@ _LEAST_NOTE = 8
 """Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
 _MOST_NOTE = 22
 _LEAST_KEY, _LEAST_LINE = 12, 20
-_WITH_CHANGE, _WITH_KEYS = 63, 90
+_WITH_CHANGE, _WITH_KEYS, _WITH_RANGE = 63, 90, 120
 _SIGN, _VALUE = 3, 8
 VALUE_CELLS = _VALUE + 6
 """Cells of a value and its unit."""
@@ -258,11 +281,13 @@ def metric_columns(
         Column(
             head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
         ),
-        Column("range", lambda row: (row.band, "note"), is_right=False, priority=4, gap=1),
         Column(
-            "", lambda row, cells: note_line(row, cells, glyphs, has_name=width >= _WITH_KEYS), Kind.DRAWN,
+            "range", lambda row: (row.band if width >= _WITH_RANGE else "", "note"), is_right=False, priority=4, gap=1,
+        ),
+        Column(
+            "", lambda row, cells: _notes(row, cells, width, glyphs), Kind.DRAWN,
             _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
-            wants=lambda row: _note_cells(row, glyphs),
+            wants=lambda row: _note_cells(row, width, glyphs),
         ),
     )  # fmt: skip
 
@@ -311,7 +336,9 @@ def value_text(reading: SignalReading) -> tuple[str, str]:
     return units.quantity(reading.point.value, reading.unit)
 
 
-def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[tuple[str, str]]:
+def notes_of(
+    row: MetricRow, glyphs: Glyphs, *, has_name: bool = False, has_range: bool = False
+) -> list[tuple[str, str]]:
     """Remarks on a row as (text, role), what matters most first.
 
     With `has_name` the row has its `SignalReading.name` in a column of its own.
@@ -319,7 +346,8 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     Args:
         row: the metric.
         glyphs: the signs to draw with.
-        has_name: `SignalReading.name` has a column of its own, and the band too.
+        has_name: `SignalReading.name` has a column of its own.
+        has_range: so has the band.
     """
     reading = row.reading
     notes = []
@@ -335,7 +363,7 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     if reading.is_older and reading.point is not None and not reading.is_nonfinite_now:
         notes.append((f"@{units.step(reading.point.step)}", "note"))
     notes += [(remark, "note") for remark in row.remark.split("; ") if remark]
-    if row.band and not has_name:
+    if row.band and not has_range:
         notes.append((row.band, "note"))
     if reading.others:
         notes.append((f"+{reading.others} more", "dim"))
@@ -410,13 +438,17 @@ def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
     return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
 
-def _note_cells(row: MetricRow, glyphs: Glyphs) -> int:
+def _note_cells(row: MetricRow, width: int, glyphs: Glyphs) -> int:
     """Cells of the first remark; the others are said where there is room."""
-    first = next(iter(notes_of(row, glyphs, has_name=True)), ("", ""))
+    first = next(iter(notes_of(row, glyphs, has_name=True, has_range=width >= _WITH_RANGE)), ("", ""))
     return max(_LEAST_NOTE, cell_width(first[0]))
 
 
-def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> Line:
+def _notes(row: MetricRow, cells: int, width: int, glyphs: Glyphs) -> Line:
+    return note_line(row, cells, glyphs, has_name=width >= _WITH_KEYS, has_range=width >= _WITH_RANGE)
+
+
+def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool, has_range: bool = False) -> Line:
     """As many remarks as fit whole; one that does not goes without its unit, or not at all.
 
     Args:
@@ -424,9 +456,10 @@ def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> 
         cells: room.
         glyphs: the signs to draw with.
         has_name: as in `notes_of`.
+        has_range: likewise.
     """
     pieces: list[Piece] = []
-    for text, role in notes_of(row, glyphs, has_name=has_name):
+    for text, role in notes_of(row, glyphs, has_name=has_name, has_range=has_range):
         room = cells - bool(pieces)
         form = next((form for form in (text, _without_unit(text)) if cell_width(form) <= room), "")
         if form:

@@ -161,9 +161,9 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
     reading = view.reading
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
-    builder.add(Label.of(reading.signal.metric.title).display, "strong")
+    builder.add(Label.of(reading.title).display, "strong")
     # Where there is no room for a key that can be read, its value is worth more.
-    if reading.key.display != reading.signal.metric.title and builder.room >= 52:
+    if reading.key.display != reading.title and builder.room >= 52:
         builder.add("  ").add(clip_middle(reading.key.display, max(8, builder.room - 40)), "key")
     text, unit = value_text(reading)
     builder.add("   ").add(text, "crit" if reading.is_nonfinite_now else "value").add(
@@ -259,7 +259,7 @@ def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: st
     role = LEVEL_ROLES[reading.level]
     sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
-    builder.left(title or Label.of(reading.signal.metric.title).display, 19, "text")
+    builder.left(title or Label.of(reading.title).display, 19, "text")
     text, unit = value_text(reading)
     builder.right(text, 8, "crit" if reading.is_nonfinite_now else "value").left(f" {unit}" if unit else "", 6, "unit")
     builder.right(change_text(reading), 8, "note").add("  ")
@@ -293,10 +293,10 @@ class MetricPage(Page):
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
         "restarts, alert onsets, and a min/max or spread band where logged. The markers under the steps are alerts "
         "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
-        "related metrics; {open} opens one. {meaning} says which metric the key is. The chart follows the newest step "
-        "until you pan or zoom; zooming centres on the step that is shown, and the statistics are then those of the "
-        "window. {axis} draws it by time, tokens or epoch, {lock} keeps the range of values, {smooth-less} and "
-        "{smooth-more} change the smoothing."
+        "related metrics; {open} opens one. {meaning} says which metric the key is, {pin} pins it to the top of the "
+        "overview. The chart follows the newest step until you pan or zoom; zooming centres on the step that is shown, "
+        "and the statistics are then those of the window. {axis} draws it by time, tokens or epoch, {lock} keeps the "
+        "range of values, {smooth-less} and {smooth-more} change the smoothing."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
@@ -335,6 +335,9 @@ class MetricPage(Page):
         chart = self._chart(view, moment, width, chart_height)
         self._canvas = canvas_of(chart, 1)
         title = paint_metric_title(view, width, moment.glyphs)
+        if self.key in moment.snapshot.arrangement.pinned:
+            builder = RowBuilder(width, moment.glyphs).line(title.line)
+            title = Row(builder.add("   pinned", "note").row().line, title.links)
         if self._plot is not None and (self._plot.axis is not Axis.STEP or self._plot.is_log_x):
             builder = RowBuilder(width, moment.glyphs).line(title.line)
             scale = ", log scale" if self._plot.is_log_x else ""

@@ -6,10 +6,11 @@ The statistics of one quantity share a place. No value is read here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import Family
+from rltop.catalog.row_sets import AS_FOUND, Arrangement
 from rltop.model import Signal
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.pages.bands import braces, families_of
@@ -17,6 +18,7 @@ from rltop.pages.signals import generic_signal
 from rltop.run.snapshot import Snapshot
 
 _BOOKKEEPING = "Bookkeeping"
+PINNED = "Pinned"
 _MOST_GENERAL = 12
 """Known keys without a section of their own that are listed as one; more of them are listed by what they are."""
 
@@ -61,19 +63,25 @@ class TreeIndex:
         streams: by stream of the run, how many keys there were when it was made, and
             whose names it carries.
         rank_sections: sections of single ranks, which begin folded: they say the same many times over.
+        arrangement: what was pinned and named when it was made.
     """
 
     keys: tuple[TreeKey, ...]
     sections: dict[str, int]
     streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
     rank_sections: frozenset[str] = frozenset()
+    arrangement: Arrangement = AS_FOUND
 
     def is_for(self, snapshot: Snapshot) -> bool:
         """Does it still fit the run?"""
         now = _streams(snapshot)
-        return len(now) == len(self.streams) and all(
-            keys == then and identity is known
-            for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
+        return (
+            self.arrangement == snapshot.arrangement
+            and len(now) == len(self.streams)
+            and all(
+                keys == then and identity is known
+                for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
+            )
         )
 
 
@@ -86,12 +94,24 @@ def index_tree(snapshot: Snapshot) -> TreeIndex:
     found: list[TreeKey] = []
     for each in snapshot.streams:
         found += _index_stream(each)
+    found = _pinned_first(found, snapshot.arrangement)
     sections: dict[str, int] = {}
     for one in found:
         sections[one.section] = sections.get(one.section, 0) + one.size
     of_ranks = {each.role for each in snapshot.streams if each.is_rank}
     folded = frozenset(one.section for one in found if one.stream in of_ranks)
-    return TreeIndex(tuple(found), sections, _streams(snapshot), folded)
+    return TreeIndex(tuple(found), sections, _streams(snapshot), folded, snapshot.arrangement)
+
+
+def _pinned_first(keys: list[TreeKey], arrangement: Arrangement) -> list[TreeKey]:
+    """The keys with the pinned ones in a section of their own; one can be found by its own name too."""
+    if arrangement.is_as_found:
+        return keys
+    named = [replace(one, words=f"{one.words} {arrangement.name_of(one.key).casefold()}") for one in keys]
+    place = {key: number for number, key in enumerate(arrangement.pinned)}
+    pinned = [replace(one, section=PINNED, group="", name=one.key) for one in named if one.key in place]
+    pinned.sort(key=lambda one: place[one.key])
+    return [*pinned, *(one for one in named if one.key not in place)]
 
 
 def _index_stream(snapshot: Snapshot) -> list[TreeKey]:

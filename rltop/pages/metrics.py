@@ -159,8 +159,9 @@ def build_tree(
             worst = _worst(part.verdicts, line) if line.others else None
             if worst is not None and worst.level > reading.level:
                 reading = reading._replace(level=worst.level, verdict=worst)
-            title = line.signal.metric.title if line.signal.metric.name else ""
-            row = MetricRow(title, reading, band=text_around(part.snapshot, line.signal) if line.others else "")
+            title = reading.own_name or (line.signal.metric.title if line.signal.metric.name else "")
+            band = text_around(part.snapshot, line.signal) if line.others else ""
+            row = MetricRow(title, reading, "hidden" if line.key in snapshot.arrangement.hidden else "", band)
             depth = 1 if line.group else 0
             name = Label.of(line.all_names or line.name)
             short = Label.of(line.name) if line.all_names else None
@@ -344,7 +345,8 @@ class MetricsPage(ListPage):
     help = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
         "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
-        "filter. {fold} folds a section, {unfold} unfolds it, {open} opens a metric."
+        "filter. {pin} pins a metric: it comes first here, on the overview and among the charts. "
+        "{fold} folds a section, {unfold} unfolds it, {open} opens a metric."
     )
 
     def __init__(self, section: str = "") -> None:

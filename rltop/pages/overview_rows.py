@@ -245,7 +245,7 @@ class OverviewPage(Page):
         "One run, from the top: its trainer, progress, speed and state; a one-line summary; active alerts, learning "
         "and system; the key metrics of its algorithm, each with its change against this run's baseline and its whole "
         "history; where the time of the newest step went; and how far the longest completions lag behind. Select "
-        "anything; {open} opens it."
+        "anything; {open} opens it. {pin} pins a metric to the top, {arrange} orders, names and hides rows."
     )
 
     def __init__(self) -> None:

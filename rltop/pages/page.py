@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, NamedTuple
 
+from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target
@@ -66,7 +67,25 @@ class Mean(NamedTuple):
     metric: str | None
 
 
-Effect = Open | Push | ShowStep | Travel | Mark | Say | Mean | Redraw
+class Arrange(NamedTuple):
+    """Keep which rows a person wants to see."""
+
+    arrangement: Arrangement
+
+
+class Ask(NamedTuple):
+    """Ask for a line of text; what is typed goes to `Page.answer`.
+
+    Attributes:
+        hint: what is asked.
+        text: what stands there already.
+    """
+
+    hint: str
+    text: str = ""
+
+
+Effect = Arrange | Ask | Open | Push | ShowStep | Travel | Mark | Say | Mean | Redraw
 """What a page wants of the application; None where a page is asked is nothing."""
 
 
@@ -164,6 +183,16 @@ class Page(ABC):
             moment: what is shown.
         """
         del first, last, moment
+        return None
+
+    def answer(self, text: str, moment: Moment) -> Effect | None:
+        """What was asked for has been typed.
+
+        Args:
+            text: as typed.
+            moment: what is shown.
+        """
+        del text, moment
         return None
 
     def text_to_copy(self, moment: Moment) -> str:

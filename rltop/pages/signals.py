@@ -50,6 +50,7 @@ class SignalReading(NamedTuple):
         spark: the line over the whole run.
         stream: the stream of the run that it is in; "" is the main one.
         judged: the value that the verdict is based on, where that is not the one shown.
+        own_name: what a person calls it; empty where nobody has said.
     """
 
     signal: Signal
@@ -68,6 +69,12 @@ class SignalReading(NamedTuple):
     stream: str = ""
     declared: Range | None = None
     judged: Point | None = None
+    own_name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called: by a person, else by the catalogue."""
+        return self.own_name or self.signal.metric.title
 
     @property
     def name(self) -> str:
@@ -252,6 +259,7 @@ def read_signal(
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
         judged=judged,
+        own_name=snapshot.arrangement.name_of(signal.key),
     )
 
 

@@ -23,6 +23,7 @@ class Where(enum.Enum):
     CHART = "On a metric's chart"
     GRID = "On the page of charts"
     METRICS = "In the list of metrics"
+    ROWS = "On the page of rows"
     TIMELINE = "In the timeline"
     TABLE = "In a table that can be sorted"
     RUNS = "In the list of runs"
@@ -134,6 +135,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
             Key("unmute", "X", "Unmute", "Unmute all rules"),
             Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
+            Key("pin", "p", "Pin", "Pin the selected metric to the top of the overview, or unpin it"),
+            Key("arrange", "P", "Rows", "Order, name and hide the rows of the overview"),
             Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard"),
             Key("copy-row", "Y", "Copy row", "Copy the selected row as text; on the page of an alert, the page"),
             Key(
@@ -255,6 +258,11 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("fold", "left,h", "Fold", "Fold the selected section"),
             Key("unfold", "right,l", "Unfold", "Unfold the selected section"),
             Key("fold-all", "z", "Fold all", "Fold or unfold all sections", is_shown=True),
+        ),
+        Where.ROWS: (
+            Key("row-up", "K,shift+up", "Move", "Move a pinned row up", is_shown=True, group="Move"),
+            Key("row-down", "J,shift+down", "Move", "Move a pinned row down", is_shown=True, group="Move"),
+            Key("hide", "H", "Hide", "Hide the selected row, or show it again", is_shown=True),
         ),
         Where.TIMELINE: (
             Key("family", "f", "Family", "Cycle the family filter", is_shown=True),

@@ -1,4 +1,4 @@
-"""What a person has said that keys mean: kept by project, in the user's state.
+"""What a person has said of keys: what they mean, which rows they get; kept by project, in the user's state.
 
 A project is a repository, or the folder above a run's own. What was said of it holds for
 every run below it; a nearer project comes before one further up.
@@ -12,11 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from rltop.catalog.guesses import said_meaning
+from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
 from rltop.resources import is_file, read_toml, state_folder
 from rltop.run.found import home_of
 
 FILE_NAME = "metrics.toml"
+ROWS_FILE = "rows.toml"
 NO_METRIC = ""
 """Said of a key that is no metric of the catalogue, whatever its name suggests."""
 _MARKS = (".git", ".hg", "pyproject.toml")
@@ -124,10 +126,13 @@ def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Pa
     Raises:
         OSError: it cannot be written.
     """
-    file = state_folder(environment) / FILE_NAME
+    return _write(state_folder(environment) / FILE_NAME, "what keys mean", text(meanings))
+
+
+def _write(file: Path, what: str, tables: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     unready = file.with_suffix(f".{os.getpid()}.tmp")
-    unready.write_text("# Written by rltop: what keys mean, by project; printed by `rltop config`.\n" + text(meanings))
+    unready.write_text(f"# Written by rltop: {what}, by project; printed by `rltop config`.\n{tables}")
     unready.replace(file)
     return file
 
@@ -154,3 +159,104 @@ def _quoted(text: str) -> str:
         for char in text
     )
     return f'"{body}"'
+
+
+Arrangements = Mapping[str, Arrangement]
+"""Project → which rows its runs get."""
+
+
+def arrangement_of(table: object) -> Arrangement | None:
+    """What a table of the config file or of the state file says; None where it is no such table."""
+    if not isinstance(table, dict) or not table.keys() <= {"pinned", "hidden", "names"}:
+        return None
+    pinned, hidden, names = table.get("pinned", []), table.get("hidden", []), table.get("names", {})
+    if not (isinstance(pinned, list) and isinstance(hidden, list) and isinstance(names, dict)):
+        return None
+    if not all(isinstance(one, str) for one in (*pinned, *hidden, *names.values())):
+        return None
+    found = AS_FOUND
+    for key, name in list(names.items())[:MOST_ROWS]:
+        found = found.called(key, name)
+    pinned, hidden = list(dict.fromkeys(pinned))[:MOST_ROWS], list(dict.fromkeys(hidden))[:MOST_ROWS]
+    return found._replace(pinned=tuple(pinned), hidden=tuple(one for one in hidden if one not in pinned))
+
+
+def rows_of_path(path: str, rows: Arrangements) -> Arrangement:
+    """Which rows a run gets: what was said of the nearest project above it.
+
+    Args:
+        path: of the run.
+        rows: of all projects.
+    """
+    if not rows:
+        return AS_FOUND
+    above = (str(folder) for folder in Path(path).absolute().parents)
+    return next((rows[folder] for folder in above if folder in rows), AS_FOUND)
+
+
+def load_rows(
+    configured: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
+) -> Arrangements:
+    """What the config file says and what was arranged on the screen, which comes before it, project by project.
+
+    Args:
+        configured: the tables of the config file.
+        environment: instead of the process's own.
+
+    Raises:
+        ConfigError: a table of the config file is none of rows.
+    """
+    found = {}
+    for project, table in configured.items():
+        said = arrangement_of(table)
+        if said is None:
+            raise ConfigError(
+                f"`rows.{project}` must have lists of keys `pinned` and `hidden`, and a table `names`",
+                'for example pinned = ["reward", "grad_norm"]',
+            )
+        found[project] = said
+    file = state_folder(environment) / ROWS_FILE
+    if not is_file(file):
+        return found
+    try:
+        told = read_toml(file)
+    except ConfigError:
+        return found
+    return found | {project: said for project, table in told.items() if (said := arrangement_of(table)) is not None}
+
+
+def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) -> Path:
+    """Write every arrangement, in place of what the file held.
+
+    Args:
+        rows: of all projects.
+        environment: instead of the process's own.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return _write(state_folder(environment) / ROWS_FILE, "pinned, hidden and renamed rows", rows_text(rows))
+
+
+def rows_text(rows: Arrangements, prefix: str = "") -> str:
+    """The arrangements as TOML.
+
+    Args:
+        rows: of all projects.
+        prefix: stands before the name of each table.
+    """
+    lines = []
+    for project, one in sorted(rows.items()):
+        lines.append(f"[{prefix}{_quoted(project)}]")
+        lines += [
+            f"{name} = [{', '.join(_quoted(key) for key in keys)}]"
+            for name, keys in (("pinned", one.pinned), ("hidden", one.hidden))
+        ]
+        if one.names:
+            lines += ["", f"[{prefix}{_quoted(project)}.names]"]
+            lines += [f"{_quoted(key)} = {_quoted(name)}" for key, name in sorted(one.names)]
+        lines.append("")
+    return "\n".join(lines)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rltop.catalog.row_sets import Arrangement
 from rltop.formats.decoder import DecoderOptions
 from rltop.rules.options import EngineOptions
 from rltop.sources.feed import Feed
@@ -29,6 +30,7 @@ class IngestOptions(NamedTuple):
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
         log: console log of the runs; empty looks beside each run.
         meanings: project → key → canonical name, as a person has said.
+        rows: project → which rows its runs get.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -39,6 +41,7 @@ class IngestOptions(NamedTuple):
     rollouts: str = ""
     log: str = ""
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    rows: Mapping[str, Arrangement] = MappingProxyType({})
 
 
 class Notifier:

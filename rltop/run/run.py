@@ -11,6 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rltop.catalog.dialect import Identity
+from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
@@ -59,6 +60,7 @@ class Run:
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
         settings: what it was started with; likewise.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
+        arrangement: which rows a person wants to see of it.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
 
@@ -75,14 +77,14 @@ class Run:
     ) -> None:
         self.name, self.path, self.main = name, path, main
         self.beside: Sequence[RunStream] = tuple(others)
+        self.arrangement = AS_FOUND
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None
         self.settings: RunSettings | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
-        self._rank_watch = rank_watch
+        self._rank_watch, self._next = rank_watch, 0
         self._judged = [each for each in self.beside if not each.is_rank]
-        self._next = 0
         self._merged: tuple[Hashable, list[Event]] = (None, [])
 
     @property
@@ -164,9 +166,8 @@ class Run:
     @property
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
-        shelf = tuple(0 if each is None else each.version for each in (self.rollouts, self.console))
-        shelf = (*shelf, self.settings is not None)
-        return (shelf, *(each.version for each in self.streams))
+        beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
+        return (*beside, self.settings is not None, self.arrangement, *(each.version for each in self.streams))
 
     @property
     def loading(self) -> float | None:

@@ -58,7 +58,12 @@ class RunBuilder:
         self._notifier = notifier
 
     def build(self, found: Found) -> Run:
-        """The run that was found, with every stream of it."""
+        """The run that was found, with every stream of it, and the rows that a person wants of it."""
+        run = self._build(found)
+        run.arrangement = meanings.rows_of_path(found.path, self.options.rows)
+        return run
+
+    def _build(self, found: Found) -> Run:
         name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
         if found.awaits:

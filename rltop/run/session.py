@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from rltop.catalog.row_sets import Arrangement
 from rltop.clock import Clock
 from rltop.run import meanings
 from rltop.run.found import Found
@@ -165,6 +166,22 @@ class Session:
             if self.may_mean(before) and meanings.project_of(before.path.raw) == project:
                 before.close()
                 before.replaced_by = self.runs[at] = self._builder.build(self._found[at])
+
+    def arrange(self, run: Run, arrangement: Arrangement) -> None:
+        """Keep which rows a person wants to see of the runs of a project.
+
+        Args:
+            run: one of them.
+            arrangement: which rows.
+
+        Raises:
+            OSError: it cannot be kept; nothing has changed then.
+        """
+        project = meanings.project_of(run.path.raw)
+        meanings.save_rows({**meanings.load_rows({}), project: arrangement})
+        self._builder.options = self.options._replace(rows={**self.options.rows, project: arrangement})
+        for each in self.runs:
+            each.arrangement = meanings.rows_of_path(each.path.raw, self.options.rows)
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""

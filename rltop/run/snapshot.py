@@ -19,6 +19,7 @@ from rltop.stats.timing import step_timing
 if TYPE_CHECKING:
     from rltop.catalog.dialect import Identity, TimingPlan
     from rltop.catalog.ranges import Ranges
+    from rltop.catalog.row_sets import Arrangement
     from rltop.run.memo import Memo
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run import Run
@@ -144,6 +145,11 @@ class Snapshot:
     def group_size(self) -> int | None:
         """Completions per prompt, where it is known."""
         return self.part.group_size
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """Which rows a person wants to see."""
+        return self.run.arrangement
 
     @property
     def ranges(self) -> Ranges:

@@ -14,6 +14,7 @@ from rltop.app.app import RltopApp
 from rltop.app.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.app.key_line import KeyLine
 from rltop.app.options import UiOptions
+from rltop.pages.arrange import ArrangePage
 from rltop.pages.changes import ChangePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.events import EventsPage
@@ -35,7 +36,7 @@ from rltop.terminal.early_keys import keeps_early_keys
 
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
-    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage, GridPage,
+    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage, GridPage, ArrangePage,
 )  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}

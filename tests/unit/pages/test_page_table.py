@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rltop
+from rltop.pages.arrange import ArrangePage
 from rltop.pages.changes import ChangePage
 from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
@@ -30,7 +31,7 @@ from rltop.rows.rows import Target, TargetKind
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
-    ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
+    ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
     MetricPage, RanksPage, RolloutsPage, SettingsPage, VerdictPage,
 }  # fmt: skip
 

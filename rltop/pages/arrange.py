@@ -1,0 +1,203 @@
+"""Which rows the overview has: pinned, ordered, named and hidden by whoever looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import ClassVar, NamedTuple
+
+from rltop import units
+from rltop.model import Label, Signal
+from rltop.pages.key_metrics import choose_key_metrics, choose_others, value_text
+from rltop.pages.moment import Moment
+from rltop.pages.page import Arrange, Ask, Effect, ListPage, Redraw, Say, top_of
+from rltop.pages.signals import generic_signal, read_signal, signal_of
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Where
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.run.snapshot import Snapshot
+
+LEAST = (40, 8)
+_HEAD_ROWS = 2
+_MOST = 2_000
+"""Keys that are listed at most; the list of metrics has all of them."""
+PINNED, SHOWN, HIDDEN, OTHER = "pinned", "row", "hidden", ""
+
+
+class ArrangedRow(NamedTuple):
+    """A key that has a row of the overview, or may get one.
+
+    Attributes:
+        state: `PINNED`, `SHOWN`, `HIDDEN` or `OTHER`.
+        title: what it is called.
+        signal: what it shows.
+        stream: the stream of the run that logs it.
+        is_logged: the run has it.
+    """
+
+    state: str
+    title: str
+    signal: Signal
+    stream: str = ""
+    is_logged: bool = True
+
+
+def arranged_rows(snapshot: Snapshot) -> list[ArrangedRow]:
+    """The pinned keys, the other rows of the overview, the hidden ones, and every other metric."""
+    return list(islice(_arranged_rows(snapshot), _MOST))
+
+
+def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
+    arrangement, chosen = snapshot.arrangement, choose_key_metrics(snapshot)
+    by_key = {one.signal.key: one for one in chosen}
+    for key in arrangement.pinned:
+        one = by_key.get(key)
+        if one is not None:
+            yield ArrangedRow(PINNED, one.title, one.signal, one.stream)
+        else:
+            signal = generic_signal(key)
+            title = Label.of(arrangement.name_of(key) or signal.metric.title).display
+            yield ArrangedRow(PINNED, title, signal, is_logged=False)
+    for one in chosen:
+        if one.signal.key not in arrangement.pinned:
+            yield ArrangedRow(SHOWN, one.title, one.signal, one.stream)
+    for key in arrangement.hidden:
+        part = next((each for each in snapshot.streams if key in each.stream.keys), None)
+        signal = generic_signal(key) if part is None else signal_of(part, key)
+        title = Label.of(arrangement.name_of(key) or signal.metric.title).display
+        yield ArrangedRow(HIDDEN, title, signal, "" if part is None else part.role, part is not None)
+    for one in choose_others(snapshot, chosen):
+        yield ArrangedRow(OTHER, one.title, one.signal, one.stream)
+
+
+class ArrangePage(ListPage):
+    """The rows of the overview in their order, and what else could be one."""
+
+    where: ClassVar[Sequence[Where]] = (Where.ROWS,)
+    footer: ClassVar[Sequence[str]] = ("open", "pin")
+    filter_hint = "filter by title or key"
+    help = (
+        "The rows of the overview, pinned ones first, then those of the algorithm, then hidden ones, then every other "
+        "metric of the run. {pin} pins a metric or unpins it, {row-up} and {row-down} move a pinned one, {hide} hides "
+        "a row or shows it again, {open} gives it a name of your own (an empty one is its title again). The page of "
+        "charts and the list of metrics follow the pinned ones. It holds for every run of the project, and `rltop "
+        "config` prints it. Alerts keep the names of the catalogue, and are raised for hidden metrics too."
+    )
+
+    def __init__(self) -> None:
+        """The rows, the first one chosen."""
+        super().__init__()
+        self._query = ""
+        self._shown: list[ArrangedRow] = []
+        self._chosen: Target | None = None
+        self._at = self._top = 0
+
+    @property
+    def chosen(self) -> Target | None:
+        """The metric that is selected."""
+        return self._chosen
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another row."""
+        self._chosen = target
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the row that lies `by` rows away, or the last one on the way."""
+        if self._shown:
+            self._chosen = _target(self._shown[max(0, min(self._at + by, len(self._shown) - 1))])
+        return Redraw()
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show what matches, from now on."""
+        self._query, self._chosen = text, None
+        return Redraw()
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Ask for a name of one's own."""
+        title = next((one.title for one in self._shown if _target(one) == target), "")
+        return Ask(f"a name for {Label.of(target.name)}; empty for its title", title)
+
+    def answer(self, text: str, moment: Moment) -> Effect | None:
+        """Keep the name; the title, or nothing, is none."""
+        if self._chosen is None:
+            return None
+        key, title = self._chosen.name, self._shown[self._at].signal.metric.title
+        return Arrange(moment.run.arrangement.called(key, "" if text.strip() == title else text))
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Move a pinned row, or hide one."""
+        arrangement = moment.run.arrangement
+        if self._chosen is None:
+            return Say("no row is selected")
+        name = self._chosen.name
+        if key == "hide":
+            # The row goes elsewhere, whoever hides them stays.
+            self._chosen = None
+            return Arrange(arrangement.veiled(name))
+        if name not in arrangement.pinned:
+            return Say(moment.keys.tell("only pinned rows can be moved: {pin} pins this one"))
+        moved = arrangement.moved(name, -1 if key == "row-up" else 1)
+        return Arrange(moved) if moved != arrangement else Say("it is at the end of the pinned rows already")
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The head, then the rows in sight."""
+        glyphs, snapshot = moment.glyphs, moment.snapshot
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, glyphs, LEAST)
+        words = self._query.casefold().split()
+        self._shown = [
+            one for one in arranged_rows(snapshot)
+            if all(word in f"{one.title} {one.signal.key} {one.state}".casefold() for word in words)
+        ]  # fmt: skip
+        places: dict[Target | None, int] = {_target(one): number for number, one in enumerate(self._shown)}
+        self._at = places.get(self._chosen, max(0, min(self._at, len(self._shown) - 1)))
+        self._chosen = _target(self._shown[self._at]) if self._shown else None
+        room = max(1, height - _HEAD_ROWS)
+        self._top = top_of(self._at, self._top, room, len(self._shown))
+        rows = [_head(snapshot, width, glyphs)]
+        if not self._shown:
+            clears = moment.keys.clause("back", ": {} clears the filter")
+            note = f"no metric matches “{Label.of(self._query)}”{clears}" if words else "no metrics yet"
+            return fill([*rows, Row(()), text_row(note, width, glyphs, "dim")], height)
+        shown = self._shown[self._top : self._top + room]
+        painter = TablePainter(
+            Table(_columns(snapshot), shown, target=_target, sign=lambda one: ("", "dim")), width, glyphs
+        )
+        rows += [painter.head(), *(painter.row(number) for number in range(len(shown)))]
+        return fill(rows, height)
+
+
+def _target(one: ArrangedRow) -> Target:
+    return Target(TargetKind.METRIC, one.signal.key, stream=one.stream)
+
+
+def _head(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
+    arrangement = snapshot.arrangement
+    builder = RowBuilder(width, glyphs).add(" ROWS OF THE OVERVIEW", "title")
+    builder.add(f"   {units.count(len(arrangement.pinned))} pinned", "value")
+    return builder.add(f"   {units.count(len(arrangement.hidden))} hidden", "dim").row()
+
+
+def _state(one: ArrangedRow) -> tuple[str, str]:
+    return one.state, "note" if one.state == PINNED else "dim"
+
+
+def _title(one: ArrangedRow) -> tuple[str, str]:
+    return one.title, "dim" if one.state == HIDDEN else "text"
+
+
+def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
+    def value(one: ArrangedRow) -> tuple[str, str]:
+        if not one.is_logged:
+            return "not logged", "dim"
+        text, unit = value_text(read_signal(snapshot.within(one.stream), one.signal, 0))
+        return f"{text} {unit}".strip(), "value"
+
+    return (
+        Column("", _state, Kind.TEXT, least=6, is_steady=True),
+        Column("metric", _title, Kind.NAME, least=13, most=40),
+        Column("key", lambda one: (Label.of(one.signal.key).display, "key"), Kind.NAME, least=12, most=64, priority=2),
+        Column("last", value, least=8, priority=1),
+    )  # fmt: skip
