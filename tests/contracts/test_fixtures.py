@@ -22,7 +22,7 @@ HOSTILE = FIXTURES / "hostile"
 IDS = [str(case.relative_to(FIXTURES)) for case in CASES]
 JSONL_CASES = [case for case in CASES if (case / "metrics.jsonl").exists()]
 WRITTEN_BY = {"the trainer's own logger", "the documented shape"}
-TRAINING = {"grad_norm", "actor/grad_norm", "policy/approxkl_avg", "optim/lr"}
+TRAINING = {"grad_norm", "actor/grad_norm", "policy/approxkl_avg", "optim/lr", "progress/lr"}
 SIX = {"veRL", "OpenRLHF", "TRL", "Telescope", "Trinity-RFT", "RLinf"}
 
 
