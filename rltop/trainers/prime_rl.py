@@ -35,6 +35,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.GRPO, any_of=_OWN, weight=28),
         Fingerprint(Algorithm.GRPO, all_of=("Loss", "Mismatch KL"), weight=24),
         Fingerprint(Algorithm.GRPO, all_of=("Reward", "Max Off-Policy"), weight=24),
+        Fingerprint(Algorithm.GRPO, all_of=("Reward", "Seq. Length"), weight=24),
         Fingerprint(Algorithm.SFT, all_of=("loss/perplexity", "optim/lr", "time/forward_backward"), weight=26),
     ),
     aliases=(
@@ -115,6 +116,8 @@ DIALECT = Dialect(
         Alias("Cancelled", "cancelled_frac"),
         Alias("Turns", "num_turns_mean"),
         Alias("Max Off-Policy", "staleness_max"),
+        Alias("Max. Off-Policy Level", "staleness_max"),
+        Alias("Seq. Length", "total_len_mean"),
         Alias("Loss", "loss"),
         Alias("Entropy", "entropy"),
         Alias("Mismatch KL", "off_policy_kl"),

@@ -333,8 +333,9 @@ _LASTED = re.compile(
 _MILLISECONDS = re.compile(r"(\d{1,4}(?:\.\d+)?)ms")
 _LENGTHS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _NAMED = re.compile(
-    rf"(?P<key>[A-Z][A-Za-z.-]{{0,31}}(?: [A-Z][A-Za-z.-]{{0,31}}){{0,3}}) (?P<value>{_NUMBER})"
-    r"(?:/(?P<of>\d{1,12}) \([\d.]{1,8}%\))?(?P<unit>%| [A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?)?"
+    rf"(?P<key>[A-Z][A-Za-z.-]{{0,31}}(?: [A-Z][A-Za-z.-]{{0,31}}){{0,3}}):? (?P<value>{_NUMBER})"
+    r"(?:/(?P<of>\d{1,12}) \([\d.]{1,8}%\))?(?:/\d[\d.]{0,11}(?= [A-Za-z]{1,8} \())?"
+    r"(?P<unit>%| [A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?)?(?: \([\d.]{1,8}%\))?"
 )
 LASTED = "time/step"
 """The key of what prime-rl prints without a name: how long the step took, as its metric file calls it."""
@@ -342,14 +343,14 @@ _FEWEST_NAMED = 3
 
 
 def _read_named(rest: str, step: int, *, is_cut: bool) -> list[Found]:
-    """`Step N | 3.21s | Loss 0.0012 | Grad. Norm 0.12 | MFU 12.3%`, as prime-rl prints it; nothing else."""
+    """`Step N | 3.21s | Loss 0.0012`, or `Time: 3.21s | Loss: 0.0012`, as prime-rl prints it; nothing else."""
     found = Found(step)
     pieces = [piece.strip() for piece in rest.split(" | ")]
     for i, piece in enumerate(pieces):
         if is_cut and i + 1 == len(pieces):
             found.lost += 1
             continue
-        named, lasted = _NAMED.fullmatch(piece), _seconds_in(piece) if i == 0 else None
+        named, lasted = _NAMED.fullmatch(piece), _seconds_in(piece.removeprefix("Time: ")) if i == 0 else None
         if named is not None:
             value = float(named["value"]) / float(named["of"] or 1) if named["of"] != "0" else 0.0
             found.row[named["key"]] = value / _PERCENT if named["unit"] == "%" else value

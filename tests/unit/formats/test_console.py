@@ -613,6 +613,18 @@ PRIME_RL = {
         {"time/step": 63.0, "Reward": 0.25, "Trainable": 0.75, "Turns": 1.0, "Max Off-Policy": 2.0, "Error": 0.0,
          "Truncation": 0.035},
     ),
+    "trainer of 2025": (
+        "15:04:05 SUCCESS Step 12 | Time: 98.02s | Loss: -0.0036 | Entropy: 1.0338 | Mismatch KL: 0.3523"
+        " | Grad. Norm: 0.1 | LR: 1.00e-06 | Throughput: 1234 tokens/s | MFU: 12.3% | Peak Mem.: 45.1/80.0 GiB (56.4%)",
+        {"time/step": 98.02, "Loss": -0.0036, "Entropy": 1.0338, "Mismatch KL": 0.3523, "Grad. Norm": 0.1, "LR": 1e-6,
+         "Throughput": 1234.0, "MFU": 0.123, "Peak Mem.": 45.1},
+    ),
+    "orchestrator of 2025": (
+        "Step 12 | Time: 98.02s | Reward: 0.4353 | Throughput: 3000.0 tokens/s | Seq. Length: 2069.9 tokens/sample"
+        " | Async Level: 1 | Max. Off-Policy Level: 2",
+        {"time/step": 98.02, "Reward": 0.4353, "Throughput": 3000.0, "Seq. Length": 2069.9, "Async Level": 1.0,
+         "Max. Off-Policy Level": 2.0},
+    ),
 }  # fmt: skip
 
 
