@@ -21,9 +21,11 @@ from rltop.errors import cannot_write
 from rltop.files import replace_file
 from rltop.model import Label
 from rltop.pages.changes import ChangePage
+from rltop.pages.metric import MetricPage
 from rltop.resources import HINTED, keep
 from rltop.rows.keys import Where
 from rltop.run.snapshot import Snapshot
+from rltop.settings import BY_NAME
 
 MOST_COPIED = 74_994
 """Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
@@ -218,6 +220,15 @@ class Aids(Arranging):
         else:
             self.tell("nothing is selected that could be copied")
 
+    def action_go_to(self, text: str) -> None:
+        """Go to a step or a window."""
+        self.go_to(text)
+
+    def action_tell_setting(self, name: str) -> None:
+        """Say what a setting does and how it is set."""
+        setting = BY_NAME[name]
+        self.tell(f"{setting.flag}, {setting.variable}, or {name} in config.toml: {setting.help}")
+
     def action_tell_config(self) -> None:
         """Say which config file is meant."""
         folder = self.options.themes_folder
@@ -227,15 +238,30 @@ class Aids(Arranging):
         """Copy the command that opens the run."""
         self._copy(f"rltop {shlex.quote(self.followed.path.raw)}", "the command")
 
-    async def action_report(self) -> None:
-        """Write a report of the run into the current directory, beside those that are there."""
-        from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
-        from rltop.report.writers import file_name, rendered  # noqa: PLC0415 - few sessions write one
+    async def action_report(self, suffix: str = ".html") -> None:
+        """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.
 
-        run, loop = self.followed, asyncio.get_running_loop()
-        made = Made.at(f"rltop {shlex.quote(run.path.raw)}, command palette", SystemClock().wall())
-        path = Path(file_name(run.name.raw, run.stream.last_step))
-        data = rendered(path.suffix, [build_report(Snapshot(run))], made)
+        Args:
+            suffix: of `report.writers.FORMATS`; in `.csv` a chart is its values.
+        """
+        from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
+        from rltop.report.writers import file_name, rendered, series_csv  # noqa: PLC0415 - few sessions write one
+
+        page, moment, loop = self.page, self.moment, asyncio.get_running_loop()
+        marked = [run for run in self.session.runs if run.path.raw in self.marked]
+        runs = marked if len(marked) > 1 else [self.followed]
+        window, step = None if page is None else page.window, moment.snapshot.step
+        path = Path(file_name(f"{len(runs)}-runs" if len(runs) > 1 else runs[0].name.raw, step, suffix))
+        if suffix == ".csv" and isinstance(page, MetricPage):
+            part = Snapshot(self.followed, self.at_step).within(page.stream)
+            data = series_csv(part, page.key, window)
+        else:
+            command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
+            has_document = suffix == ".csv"
+            reports = [
+                build_report(Snapshot(run, self.at_step), has_document=has_document, window=window) for run in runs
+            ]
+            data = rendered(suffix, reports, Made.at(command, SystemClock().wall()))
 
         def write() -> None:
             said = _written(path, data)
@@ -274,7 +300,7 @@ def _written(path: Path, data: bytes) -> str:
         if free is None:
             return f"{path} and its copies are there already: delete some"
         replace_file(free, data)
-        return f"report written: {free} in {Path.cwd()}"
+        return f"written: {free} in {Path.cwd()}"
     except OSError as error:
         return cannot_write(str(path), error).message
 

@@ -20,7 +20,7 @@ from textual.screen import Screen
 from rltop.app.bell import Bell
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
-from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
+from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
 from rltop.app.guarded_driver import ScreenGuard, driver_for
 from rltop.app.options import UiOptions
 from rltop.app.pace import LinkPing, Pace, is_multiplexed
@@ -291,6 +291,9 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
                 self.set_theme(name)
             case Act(action):
                 await self.run_action(action)
+            case OpenIn(path, target):
+                await self.follow(path)
+                self.open(target)
             case effect:
                 self.carry_out(effect)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
@@ -16,8 +16,15 @@ from rltop.app.bindings import action_of
 from rltop.model import Label, VerdictState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open
+from rltop.pages.verdict import rule_titles
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
+from rltop.settings import SETTINGS
+
+MOST_ELSEWHERE = 2_000
+"""Metrics of other runs that are looked through."""
+
+_PLACE = re.compile(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
 
 DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""
@@ -69,6 +76,13 @@ class Act(NamedTuple):
     action: str
 
 
+class OpenIn(NamedTuple):
+    """Open something of another run, which is shown from then on."""
+
+    path: str
+    target: Target
+
+
 class Command(NamedTuple):
     """Something that has a name.
 
@@ -81,7 +95,7 @@ class Command(NamedTuple):
 
     text: str
     help: str
-    does: Open | SetTheme | Act
+    does: Open | SetTheme | Act | OpenIn
     is_offered: bool = True
 
 
@@ -101,13 +115,47 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
         yield Command("Compare the marked runs", "", Act("compare"))
     yield Command("Name the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
-    yield Command("Write a report of this run", "an HTML page in the current directory", Act("report"))
+    what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"
+    where = "the step and window that are shown, in the current directory"
+    yield Command(f"Write a report of {what}", f"an HTML page of {where}", Act("report"))
+    yield Command(
+        "Write the data that is shown as CSV", f"a chart's values, else the metrics: {where}", Act("report('.csv')")
+    )
     for name in themes:
         yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
     for run in moment.runs if len(moment.runs) > 1 else ():
         target = Target(TargetKind.RUN, run.path.raw)
         yield _opening(moment, f"run: {run.name} ({run.state.value})", run.path.raw, target, is_offered=False)
     yield from _metrics(moment)
+    yield from _metrics_elsewhere(moment)
+    for setting in SETTINGS:
+        what = Label.of(setting.help).display
+        yield Command(f"setting: {setting.name}", what, Act(f"tell_setting({setting.name!r})"), is_offered=False)
+    for rule, title in rule_titles():
+        target = Target(TargetKind.VERDICT, rule)
+        yield _opening(moment, f"rule: {rule} {title}", "what it says of this run", target, is_offered=False)
+
+
+def _metrics_elsewhere(moment: Moment) -> Iterator[Command]:
+    """The metrics of other runs, of as many runs as are quickly looked through."""
+    left = MOST_ELSEWHERE
+    for run in moment.runs:
+        if run is moment.run:
+            continue
+        for key in islice(run.stream.keys, left):
+            target, left = Target(TargetKind.METRIC, key), left - 1
+            text = moment.glyphs.to_ascii(f"metric: {Label.of(key)} of {run.name}")
+            yield Command(text, "", OpenIn(run.path.raw, target), is_offered=False)
+
+
+def place_typed(query: str) -> Command | None:
+    """Going to the step or the window that was typed; None where that is no place."""
+    match = _PLACE.fullmatch(query)
+    return (
+        None
+        if match is None
+        else Command(f"Go to {match[1]}", "a step, or a window of a chart", Act(f"go_to({match[1]!r})"))
+    )
 
 
 def _verdicts(moment: Moment) -> Iterator[Command]:
@@ -185,6 +233,9 @@ def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command]
         async def search(self, query: str) -> Hits:
             """Whatever matches what was typed."""
             matcher = self.matcher(query)
+            typed = place_typed(query)
+            if typed is not None:
+                yield Hit(10.0, Content(typed.text), partial(pick, typed), text=typed.text, help=typed.help)
             ranked = [(rank(query, one.text, matcher.match(one.text)), one) for one in offer()]
             # Letters strewn over a sentence are a match only where there is no better one.
             least = 1.0 if any(score >= 1.0 for score, _ in ranked) else 0.0

@@ -194,6 +194,11 @@ class GridPage(Page):
             return Redraw()
         return None
 
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The steps that are shown; None is the whole run."""
+        return None if self._zoom is None else (self._zoom.first, self._zoom.last)
+
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Show these steps in every chart."""
         stream = moment.snapshot.stream

@@ -448,6 +448,11 @@ class MetricPage(Page):
         self._show((self._shown(moment) or whole).scaled(WHEEL**-turn, whole, step), whole)
         return Redraw()
 
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The steps that are shown; None is the whole run."""
+        return None if self._zoom is None else (self._zoom.first, self._zoom.last)
+
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Zoom to these steps."""
         whole = _whole_run(moment)

@@ -174,6 +174,11 @@ class Page(ABC):
         del x, y, turn, moment
         return None
 
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The stretch of steps that its charts show, both ends inside; None is the whole run, or no chart."""
+        return None
+
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Show a stretch of steps, both ends inside; None where the page has no chart.
 

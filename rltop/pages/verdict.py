@@ -61,6 +61,11 @@ class VerdictView:
     earlier: Alert | None = None
 
 
+def rule_titles() -> list[tuple[str, str]]:
+    """Id and title of every rule."""
+    return [(spec.id, spec.title) for spec in registry.ALL_SPECS]
+
+
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
     """Read the verdict of a rule at a step, and what the links of its chain show around the onset.
 

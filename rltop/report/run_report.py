@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
 from rltop.pages.chain_rows import chain_table
-from rltop.pages.chart import PlotData
+from rltop.pages.chart import PlotData, Zoom
 from rltop.pages.events import event_table
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
@@ -205,13 +205,20 @@ class RunReport:
     document: Document | None = None
 
 
-def build_report(snapshot: Snapshot, *, has_charts: bool = True, has_document: bool = False) -> RunReport:
+def build_report(
+    snapshot: Snapshot,
+    *,
+    has_charts: bool = True,
+    has_document: bool = False,
+    window: tuple[int, int] | None = None,
+) -> RunReport:
     """Read everything that a report says of a run.
 
     Args:
         snapshot: the run.
         has_charts: read the charts too, which are most of the work.
         has_document: have the JSON document of the overview too.
+        window: the steps, both inside, of the curves of the key metrics; None is all.
     """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     active = snapshot.verdicts.firing
@@ -222,7 +229,7 @@ def build_report(snapshot: Snapshot, *, has_charts: bool = True, has_document: b
         path=snapshot.path,
         entry=read_entry(snapshot),
         level=max((one.level for one in active), default=Level.OK if snapshot.stream.rows else Level.NO_DATA),
-        facts=tuple(_facts(snapshot, view)),
+        facts=(*_facts(snapshot, view), *_window_words(window)),
         records=_records(snapshot),
         sentence=view.sentence.text.display,
         sentence_level=view.sentence.level,
@@ -231,7 +238,7 @@ def build_report(snapshot: Snapshot, *, has_charts: bool = True, has_document: b
         over=tuple(_over(snapshot)),
         rows=tuple(row._replace(line=None) for row in view.rows),
         metrics=_metrics(snapshot, rows, view),
-        figures=tuple(_key_figures(snapshot, view.rows)) if has_charts else (),
+        figures=tuple(_key_figures(snapshot, view.rows, window)) if has_charts else (),
         timing=timing.timing,
         timing_words=timing.explanation.display or timing.note,
         stages=_stages(timing),
@@ -414,15 +421,23 @@ def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:
             yield figure_of(part, key)
 
 
-def _key_figures(snapshot: Snapshot, rows: Sequence[MetricRow]) -> Iterator[Figure]:
+def _window_words(window: tuple[int, int] | None) -> tuple[str, ...]:
+    return () if window is None else (f"key curves of steps {units.step(window[0])}–{units.step(window[1])}",)
+
+
+def _key_figures(
+    snapshot: Snapshot, rows: Sequence[MetricRow], window: tuple[int, int] | None = None
+) -> Iterator[Figure]:
     for row in rows[:MOST_FIGURES]:
         reading = row.reading
         line = sparkline(fitted(reading.spark, 2 * _LINE_CELLS), UNICODE)
         spark = "".join(piece.text for piece in line)
-        yield figure_of(snapshot.within(reading.stream), reading.signal.key, row.title, spark)
+        yield figure_of(snapshot.within(reading.stream), reading.signal.key, row.title, spark, window)
 
 
-def figure_of(part: Snapshot, key: str, title: str = "", spark: str = "") -> Figure:
+def figure_of(
+    part: Snapshot, key: str, title: str = "", spark: str = "", window: tuple[int, int] | None = None
+) -> Figure:
     """A metric with its chart.
 
     Args:
@@ -430,8 +445,9 @@ def figure_of(part: Snapshot, key: str, title: str = "", spark: str = "") -> Fig
         key: the trainer's.
         title: what it is called; by default as the catalogue calls it.
         spark: a short line of characters.
+        window: the steps of the chart, both inside; None is all.
     """
-    view = build_metric(part, key, columns=COLUMNS)
+    view = build_metric(part, key, columns=COLUMNS, zoom=None if window is None else Zoom(*window))
     reading, plot = view.reading, view.plot
     change = change_text(reading)
     return Figure(

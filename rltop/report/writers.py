@@ -11,8 +11,10 @@ from types import MappingProxyType
 
 from rltop.errors import RltopError
 from rltop.model import Label
+from rltop.pages.signals import signal_of
 from rltop.report.document import Document, dumps
 from rltop.report.run_report import Made, RunReport
+from rltop.run.snapshot import Snapshot
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,15 +54,16 @@ def format_of(path: str) -> str:
     return suffix
 
 
-def file_name(name: str, step: int | None) -> str:
+def file_name(name: str, step: int | None, suffix: str = ".html") -> str:
     """What a report of a run is called, whatever the run is called.
 
     Args:
         name: of the run.
-        step: its newest one.
+        step: that it is about.
+        suffix: of `FORMATS`.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:_LONGEST_NAME].strip(".-") or "run"
-    return f"rltop-{plain}{'' if step is None else f'-{step}'}.html"
+    return f"rltop-{plain}{'' if step is None else f'-{step}'}{suffix}"
 
 
 def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curves: bool = False) -> bytes:
@@ -90,6 +93,28 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
         case _:
             return dumps(_document(reports, made)) + b"\n"
     return text.encode("utf-8", "backslashreplace")
+
+
+def series_csv(part: Snapshot, key: str, window: tuple[int, int] | None) -> bytes:
+    """Every value of a key that is held, as in `--curves`.
+
+    Args:
+        part: the stream that logs it.
+        key: the trainer's.
+        window: the steps, both inside; None is all.
+    """
+    series, metric = part.stream.series(key), signal_of(part, key).metric
+    head = (
+        part.run.name.raw,
+        part.run.path.raw,
+        part.role or None,
+        metric.name or None,
+        key,
+        metric.unit.value or None,
+    )
+    low, high = window or (0, 10**18)
+    points = zip(series.steps, series.values, strict=True)
+    return _csv(_CURVES, ((*head, int(step), value) for step, value in points if low <= step <= high)).encode()
 
 
 def _document(reports: Sequence[RunReport], made: Made) -> Document:

@@ -244,10 +244,65 @@ async def test_a_report_is_written_beside_the_ones_that_are_there(
             await press(pilot, "ctrl+p", *("space" if one == " " else one for one in "write a report"))
             await pilot.pause(0.3)
             await press(pilot, "down", "enter")
-            await until(pilot, lambda: status_text(app).startswith("report written"))
+            await until(pilot, lambda: status_text(app).startswith("written:"))
             assert name in status_text(app) and (tmp_path / name).exists()
         assert "KL to reference" in (tmp_path / name).read_text()
     assert len(list(tmp_path.iterdir())) == 2  # noqa: ASYNC240 - the program has ended
+
+
+async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.go_to("120")
+        app.open(Target(TargetKind.METRIC, "actor/entropy"))
+        await pilot.pause()
+        app.go_to("100-119")
+        await pilot.pause()
+        await app.run_action("report('.csv')")
+        await until(pilot, lambda: status_text(app).startswith("written:"))
+        csv = (tmp_path / "rltop-tool_slowdown-120.csv").read_text().splitlines()
+        assert len(csv) == 21 and csv[0].startswith("run,path,stream,metric,key") and ",100," in csv[1]
+        await app.run_action("report")
+        await until(pilot, lambda: "html" in status_text(app) and status_text(app).startswith("written:"))
+        page = (tmp_path / "rltop-tool_slowdown-120.html").read_text()
+        assert "step 120" in page and "key curves of steps 100\u2013119" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("step 50", "step 50"),
+        ("20-80", "window is for a chart"),
+        ("setting refresh", "--refresh"),
+        ("poll_s", "--poll"),
+    ],
+)
+async def test_the_palette_knows_steps_and_settings(query: str, said: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "ctrl+p", *keys_of(query))
+        await pilot.pause(0.3)
+        await press(pilot, "enter")
+        await until(pilot, lambda: said in status_text(app) or app.at_step == 50)
+
+
+async def test_the_palette_knows_rules_and_the_metrics_of_other_runs(tmp_path: Path) -> None:
+    other = write_rows(tmp_path / "other.jsonl", ({"step": n, "only/here": float(n)} for n in range(1, 30)))
+    app = app_over(RECORDED, other)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "ctrl+p", *keys_of("only/here"))
+        await pilot.pause(0.3)
+        await press(pilot, "enter")
+        await until(pilot, lambda: isinstance(app.page, MetricPage) and app.page.key == "only/here")
+        assert app.followed.path.raw == str(other)
+        await press(pilot, "ctrl+p", *keys_of("rule: g1"))
+        await pilot.pause(0.3)
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.page is not None and app.page.rule == "G1")
 
 
 async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +317,11 @@ async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypat
         await app.run_action("report")
         await until(pilot, lambda: "permission denied" in status_text(app))
         assert status_text(app).startswith("cannot write rltop-tool_slowdown-150.html")
+
+
+def keys_of(text: str) -> list[str]:
+    names = {" ": "space", "-": "minus", "_": "underscore", ":": "colon", "/": "slash"}
+    return [names.get(one, one) for one in text]
 
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
