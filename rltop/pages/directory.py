@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from rltop.pages.events import EventsPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
@@ -14,6 +13,7 @@ from rltop.pages.page import Page
 from rltop.pages.ranks import RanksPage
 from rltop.pages.run_settings import SettingsPage
 from rltop.pages.runs import RunsPage
+from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind

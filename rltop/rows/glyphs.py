@@ -27,6 +27,7 @@ class Glyphs(Struct):
         threshold: in front of a threshold's value.
         baseline: in front of a baseline's value.
         rule: a line across the screen.
+        heavy: a line that stands out from it.
         upright: a step marked in a line.
         bar: a full cell of a bar.
         bar_ends: the last cell of a bar by eighths, thinnest first.
@@ -49,6 +50,7 @@ class Glyphs(Struct):
     threshold: str
     baseline: str
     rule: str
+    heavy: str
     upright: str
     bar: str
     bar_ends: str
@@ -124,6 +126,7 @@ UNICODE = Glyphs(
     threshold="┄",
     baseline="╌",
     rule="─",
+    heavy="━",
     upright="│",
     bar="█",
     bar_ends="▏▎▍▌▋▊▉█",
@@ -170,6 +173,7 @@ ASCII = Glyphs(
     threshold="=",
     baseline="-",
     rule="-",
+    heavy="=",
     upright=":",
     bar="#",
     bar_ends="-#",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rltop.pages.changes import ChangePage
-from rltop.pages.events import EventsPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.timeline import EventsPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import heads_of

@@ -17,7 +17,6 @@ from rltop.app.options import UiOptions
 from rltop.pages.arrange import ArrangePage
 from rltop.pages.changes import ChangePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
-from rltop.pages.events import EventsPage
 from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
 from rltop.pages.meaning import MeaningPage
@@ -28,6 +27,7 @@ from rltop.pages.page import Page
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.runs import RunsPage
+from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.keys import NO_KEYS, Where

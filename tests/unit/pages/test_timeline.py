@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import Event, EventState, Label, Level
-from rltop.pages.events import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.pages.markers import read_markers
+from rltop.pages.timeline import EventFilter, Firing, Timeline, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.keys import KeyNames
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
 from rltop.rows.widths import cell_width
@@ -229,3 +230,23 @@ def test_charts_have_no_marks_of_what_stood_before_a_restart() -> None:
         (marker.rule, marker.step) for marker in read_markers(Snapshot(run_with(BEGUN_ANEW)), 0, 200) if marker.rule
     }
     assert steps == {("O1", 50), ("R1", 60), ("E1", 80)}
+
+
+def test_a_critical_alert_is_a_heavy_line_and_many_events_of_a_cell_are_their_number() -> None:
+    log = [event(10, "O1", "gradient", Level.CRIT, FIRING), event(20, "O1", "gradient", Level.CRIT, OVER)]
+    log += [event(1000 + step, "F3", "facts", Level.INFO, FACT) for step in range(8)]
+    log += [event(2000 + step, "F3", "facts", Level.INFO, FACT) for step in range(30)]
+    text = text_of(run_with(sorted(log, key=lambda one: one.step), steps=10_001))
+    gradient, facts = text.splitlines()[2:4]
+    assert gradient.split() == ["gradient", "2", "◆"]
+    assert facts.split() == ["facts", "38", "8", "+"]
+    short = text_of(run_with(log[:2]))
+    assert "◆━━━━" in short and "█" not in short
+
+
+def test_a_filter_says_how_it_is_cleared() -> None:
+    keys = KeyNames({"back": ("Esc",)})
+    for wanted, said in ((EVERYTHING, False), (EventFilter(level=Level.CRIT), True)):
+        snapshot = Snapshot(run_with(LOG))
+        title = paint_timeline(snapshot, build_timeline(snapshot, wanted), 0, 120, 40, UNICODE, keys)[0]
+        assert ("Esc clears the filter" in "".join(piece.text for piece in title.line)) is said

@@ -1,0 +1,490 @@
+"""The event log of a run: lanes of the families of rules on the step axis, and a list with filters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from rltop import units
+from rltop.model import Event, EventState, Label, Level
+from rltop.pages.events import WITH_FAMILY, Told, event_columns, told
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep, top_of
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import NO_KEYS, KeyNames, Where
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Sorting, Table, paint_table, sort_items
+from rltop.run.past import Calendar, outlived
+from rltop.run.snapshot import Snapshot
+from rltop.store.stream import Stream
+from rltop.structs import Struct, field, replace
+
+LEAST = (40, 12)
+LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
+"""What the level filter goes through; the first lets everything pass."""
+
+_LANE_CELLS = 18
+_COUNT_CELLS = 5
+_MOST_COUNTED = 9
+"""Events of one cell that are said by their number; more of them are a plus."""
+_MOST_LANES = 14
+_FIXED_ROWS = 5
+
+
+class EventFilter(Struct):
+    """Which events are shown.
+
+    Attributes:
+        family: only this one; empty is all of them.
+        level: at least this; NO_DATA lets everything pass.
+        text: part of the rule, the family or the message, whatever its case.
+    """
+
+    family: str = ""
+    level: Level = Level.NO_DATA
+    text: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """It lets everything pass."""
+        return not self.family and self.level is Level.NO_DATA and not self.text.strip()
+
+    def passes(self, event: Event) -> bool:
+        """Does it let this event pass?"""
+        if (self.family and event.family != self.family) or event.level < self.level:
+            return False
+        text = self.text.strip().casefold()
+        return not text or text in f"{event.rule} {event.family} {event.message}".casefold()
+
+
+class Firing(Struct):
+    """A stretch over which a rule fired.
+
+    Attributes:
+        rule: its id.
+        level: the worst that it reached.
+        first: where it began to fire.
+        last: where it recovered; None while it fires.
+        is_old: a later restart went back behind its beginning.
+    """
+
+    rule: str
+    level: Level
+    first: int
+    last: int | None
+    is_old: bool = False
+
+
+class Lane(Struct, frozen=False):
+    """The events of one family: stretches, and the steps of facts."""
+
+    family: str
+    firings: list[Firing] = field(default_factory=list)
+    facts: list[int] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def level(self) -> Level:
+        """The worst of them."""
+        return max((firing.level for firing in self.firings), default=Level.INFO)
+
+
+class Timeline(Struct):
+    """The events that pass a filter; made once per log and filter.
+
+    Attributes:
+        wanted: the filter.
+        sorting: the order of the list; None: newest first.
+        seen: how many events the log had when this was made.
+        at: the step of the time cursor when this was made.
+        numbers: which events of the log pass, in that order.
+        lanes: by family, the one that began first on top.
+        families: every family of the log, in the same order.
+        first, last: the steps that the axis spans.
+        newest: the newest step when this was made.
+        old: numbers of the events on steps that a later restart went back behind.
+        steps: of events in another stream, by their number: the step of the run at
+            that time, or None where nobody says when that was.
+        stream: of the run that this is about.
+    """
+
+    wanted: EventFilter
+    sorting: Sorting | None
+    seen: int
+    at: int | None
+    numbers: tuple[int, ...]
+    lanes: tuple[Lane, ...]
+    families: tuple[str, ...]
+    first: int
+    last: int
+    newest: int
+    old: frozenset[int]
+    steps: Mapping[int, int | None]
+    stream: Stream = field(repr=False, compare=False)
+
+    def step_of(self, number: int, event: Event) -> int | None:
+        """The step of the run at which an event stands; None where there is none, or its row is another now.
+
+        Args:
+            number: of the event in the log.
+            event: the event.
+        """
+        if number in self.old:
+            return None
+        return self.steps[number] if event.stream else event.step
+
+    def is_for(self, snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> bool:
+        """Does it still fit the run, the filter and the order?
+
+        Args:
+            snapshot: the run at a step.
+            wanted: the filter.
+            sorting: the order of the list; None: newest first.
+        """
+        now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
+        return self.stream is snapshot.stream and (self.seen, self.wanted, self.sorting, self.at, self.newest) == now
+
+
+def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> Timeline:
+    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked.
+
+    Args:
+        snapshot: the run.
+        wanted: which events are shown.
+        sorting: the order of the list; None: newest first.
+    """
+    events = snapshot.events
+    families = tuple(dict.fromkeys(event.family for event in events))
+    lanes: dict[str, Lane] = {}
+    numbers = []
+    steps: dict[int, int | None] = {}
+    calendar = Calendar(snapshot.stream, lambda role: snapshot.within(role).stream)
+    old = outlived(events)
+    standing: dict[tuple[str, str], Firing] = {}
+    for number, event in enumerate(events):
+        passes = wanted.passes(event)
+        if passes:
+            numbers.append(number)
+        if not passes and not _ends_what_is_shown(event, standing):
+            continue
+        lane = lanes.setdefault(event.family, Lane(event.family))
+        lane.count += passes
+        if event.stream:
+            steps[number] = calendar.step_of(event)
+        step = steps.get(number, event.step)
+        if step is not None:
+            _place(lane, event, step, standing, is_old=number in old)
+    for (rule, _), firing in standing.items():
+        lanes[_family_of(events, rule)].firings.append(firing)
+    begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
+    # Before a restart the run may have come farther.
+    reach = max((events[number].step for number in old if not events[number].stream), default=end)
+    listed = [told(events[number], number) for number in reversed(numbers)]
+    return Timeline(
+        wanted, sorting, len(events), snapshot.at_step,
+        tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
+        tuple(lanes.values()), families, begin, max(end, reach), end, old, steps, snapshot.stream,
+    )  # fmt: skip
+
+
+def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:
+    """A recovery that the filter keeps out of the list still ends its bar."""
+    return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
+
+
+def _family_of(events: Sequence[Event], rule: str) -> str:
+    return next(event.family for event in reversed(events) if event.rule == rule)
+
+
+def _place(
+    lane: Lane, event: Event, step: int, standing: dict[tuple[str, str], Firing], *, is_old: bool = False
+) -> None:
+    whose = (event.rule, event.stream)
+    if event.state is EventState.FACT:
+        lane.facts.append(step)
+    elif event.state is EventState.RECOVERED:
+        begun = standing.pop(whose, None)
+        if begun is not None:
+            # A restart ends it on a step before its own: its bar is its beginning.
+            lane.firings.append(replace(begun, last=max(step, begun.first)))
+    else:
+        begun = standing.get(whose, Firing(event.rule, event.level, step, None, is_old))
+        standing[whose] = replace(begun, level=max(begun.level, event.level))
+
+
+def lane_rows(timeline: Timeline, height: int) -> int:
+    """How many lanes are painted in a page of `height` rows: a third of it at most.
+
+    Args:
+        timeline: the events.
+        height: rows.
+    """
+    return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
+
+
+def list_rows(timeline: Timeline, height: int) -> int:
+    """How many events are painted in a page of `height` rows.
+
+    Args:
+        timeline: the events.
+        height: rows.
+    """
+    return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
+
+
+def paint_timeline(
+    snapshot: Snapshot, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs,
+    keys: KeyNames = NO_KEYS,
+) -> list[Row]:  # fmt: skip
+    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on.
+
+    Args:
+        snapshot: the run at a step.
+        timeline: its events.
+        top: number in the list of the first event that is painted.
+        width: cells.
+        height: rows.
+        glyphs: the signs to draw with.
+        keys: as they are bound now.
+    """
+    if width < LEAST[0] or height < LEAST[1]:
+        return too_small(width, height, glyphs, LEAST)
+    rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]
+    if not snapshot.events:
+        none = "no events yet: no alert, no evaluation, no checkpoint, no restart"
+        text = none if snapshot.now.loading is None else "still checking history"
+        return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
+    axis = _Axis(timeline, width - _LANE_CELLS - 1, snapshot.step if snapshot.at_step is not None else None)
+    rows.append(axis.head(width, glyphs))
+    shown = lane_rows(timeline, height)
+    loudest = sorted(timeline.lanes, key=lambda lane: -lane.level)[:shown]
+    rows += [axis.lane(lane, width, glyphs) for lane in timeline.lanes if any(lane is one for one in loudest)]
+    hidden = len(timeline.lanes) - shown
+    rows.append(rule_row(width, glyphs))
+    if not timeline.numbers:
+        rows.append(
+            text_row(f"no event matches the filter{keys.clause('back', '; {} clears it')}", width, glyphs, "dim")
+        )
+        return fill(rows, height)
+    room = list_rows(timeline, height)
+    rows += _paint_list(snapshot, timeline, timeline.numbers[top : top + room], width, glyphs)
+    rows = fill(rows, height - 1)
+    left = [f"{units.count(hidden)} less severe {'family' if hidden == 1 else 'families'} not shown"] if hidden else []
+    below = len(timeline.numbers) - top - room
+    which = "earlier" if timeline.sorting is None else "more"
+    left += [f"{units.count(below)} {which} {'event' if below == 1 else 'events'} below"] if below > 0 else []
+    return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
+
+
+def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Glyphs, keys: KeyNames) -> Row:
+    wanted = timeline.wanted
+    builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
+    total = len(snapshot.events)
+    if wanted.is_open:
+        builder.add(f"{units.count(total)} {'event' if total == 1 else 'events'}", "value")
+    else:
+        builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
+    parts = []
+    if wanted.family:
+        parts.append(f"family {wanted.family}")
+    if wanted.level is not Level.NO_DATA:
+        parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")
+    if wanted.text.strip():
+        parts.append(f"matching {Label.of(wanted.text.strip()).display!r}")
+    shown = ", ".join(parts) if parts else "all families, all levels"
+    builder.add("   ").add(shown, "note" if parts else "dim")
+    return builder.add(keys.clause("back", "   {} clears the filter") if parts else "", "dim").row()
+
+
+class _Axis:
+    """Steps in columns: half the page's business is to be aligned."""
+
+    def __init__(self, timeline: Timeline, cells: int, cursor: int | None) -> None:
+        self.first, self.last, self.cells = timeline.first, timeline.last, max(8, cells)
+        self.newest = timeline.newest
+        self.cursor = None if cursor is None else self.column(cursor)
+
+    def column(self, step: int) -> int:
+        span = max(1, self.last - self.first)
+        return max(0, min(self.cells - 1, (step - self.first) * (self.cells - 1) // span))
+
+    def head(self, width: int, glyphs: Glyphs) -> Row:
+        builder = RowBuilder(width, glyphs).add(" ").left("family", _LANE_CELLS - len("events") - 3, "dim")
+        builder.add("events  ", "dim")
+        first, last = units.step(self.first), units.step(self.last)
+        builder.add(first, "dim").add(" ")
+        rest = _LANE_CELLS + self.cells - builder.column - len(last) - 1
+        return builder.add(glyphs.rule * max(0, rest), "rule").add(" ").add(last, "dim").row()
+
+    def lane(self, lane: Lane, width: int, glyphs: Glyphs) -> Row:
+        """A family: lines where alerts stand, heavy where critical, and what began in a cell, by number if several."""
+        cells: list[tuple[str, str]] = [(" ", "text")] * self.cells
+        # The worst is painted last, and ends over what is drawn along: neither may hide a beginning.
+        # What a restart has gone back behind stands below everything, and dim.
+        firings = sorted(lane.firings, key=lambda one: (not one.is_old, one.level))
+        for firing in firings:
+            role, last = _role_of(firing), self.newest if firing.last is None else firing.last
+            sign = glyphs.heavy if firing.level is Level.CRIT else glyphs.rule
+            for column in range(self.column(firing.first), self.column(last) + 1):
+                cells[column] = (sign, role)
+        begun = Counter(self.column(step) for step in lane.facts)
+        for column, number in begun.items():
+            cells[column] = (_sign(number, Level.INFO, glyphs), "info")
+        for firing in firings:
+            if firing.last is not None and self.column(firing.last) != self.column(firing.first):
+                cells[self.column(firing.last)] = (glyphs.recovered, "dim")
+        begun.update(self.column(firing.first) for firing in firings)
+        for firing in firings:
+            column = self.column(firing.first)
+            cells[column] = (_sign(begun[column], firing.level, glyphs), _role_of(firing))
+        if self.cursor is not None:
+            text, _ = cells[self.cursor]
+            cells[self.cursor] = (glyphs.upright if text == " " else text, "cursor")
+        name = Label.of(lane.family).display
+        builder = RowBuilder(width, glyphs).add(" ").left(name, _LANE_CELLS - _COUNT_CELLS - 2, "text")
+        builder.right(units.count(lane.count), _COUNT_CELLS - 1, "dim").add("  ")
+        for role, alike in groupby(cells, key=itemgetter(1)):
+            builder.add("".join(text for text, _ in alike), role)
+        return builder.row()
+
+
+def _sign(number: int, level: Level, glyphs: Glyphs) -> str:
+    """What stands for the events that began in one cell: the sign of their level, or how many they are."""
+    return glyphs.level(level) if number == 1 else str(number) if number <= _MOST_COUNTED else "+"
+
+
+def _role_of(firing: Firing) -> str:
+    return "dim" if firing.is_old else LEVEL_ROLES[firing.level]
+
+
+def _paint_list(
+    snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
+) -> list[Row]:
+    """The events of these numbers under their heads; each leads to its step."""
+    at, muted = snapshot.at_step, snapshot.verdicts.muted
+    listed = [
+        told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
+    ]
+
+    def sign(one: Told) -> tuple[str, str]:
+        is_recovered = one.event.state is EventState.RECOVERED
+        return glyphs.recovered if is_recovered else glyphs.level(one.event.level), one.role
+
+    table = Table(
+        event_columns(has_family=width >= WITH_FAMILY),
+        listed,
+        target=lambda one: Target(TargetKind.EVENT, one.event.rule, one.number),
+        sorting=timeline.sorting,
+        is_sortable=True,
+        sign=sign,
+    )
+    return paint_table(table, width, glyphs)
+
+
+class EventsPage(ListPage):
+    """Every event of the run: lanes on the step axis, and the list of them with a filter."""
+
+    where = (Where.TIMELINE, Where.TABLE)
+    filter_hint = "filter by rule, family or message"
+    help = (
+        "All events of the run. Top: one lane per rule family over the steps, with a bar from where an alert was "
+        "raised to where it recovered, heavy where it was critical; a number stands for as many events of one cell, a "
+        "plus for more than nine. Below: the events, newest first; {open} goes to "
+        "the step of an event, {open} again opens its alert there, {live} returns to live. Events on steps that were "
+        "redone after a restart are dim. {find} filters by text, {family} by family, {level} by level; {sort} sorts "
+        "by the next column."
+    )
+
+    def __init__(self) -> None:
+        """Every event, the newest one chosen."""
+        super().__init__()
+        self._timeline: Timeline | None = None
+        self._events: Sequence[Event] = ()
+        self._wanted = EventFilter()
+        self._chosen: int | None = None
+        self._at = 0
+        self._top = 0
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The lanes, and the events around the chosen one."""
+        timeline = self._timeline
+        if timeline is None or not timeline.is_for(moment.snapshot, self._wanted, self.sorting):
+            if timeline is not None and timeline.stream is not moment.snapshot.stream:
+                self._chosen, self._at = None, 0
+            timeline = self._timeline = build_timeline(moment.snapshot, self._wanted, self.sorting)
+        self._events = moment.snapshot.events
+        self._settle(timeline)
+        room = list_rows(timeline, height)
+        self._top = top_of(self._at, self._top, room, len(timeline.numbers))
+        return paint_timeline(moment.snapshot, timeline, self._top, width, height, moment.glyphs, moment.keys)
+
+    def _settle(self, timeline: Timeline) -> None:
+        """Find the chosen event again; where it is filtered out, the one in its place."""
+        numbers = timeline.numbers
+        if self._chosen is not None and self._chosen in numbers:
+            self._at = numbers.index(self._chosen)
+        self._at = max(0, min(self._at, len(numbers) - 1))
+        # The newest one stays chosen while newer ones come, until another is picked.
+        if self._chosen is not None:
+            self._chosen = numbers[self._at] if numbers else None
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the event that lies `by` lines away."""
+        if self._timeline is None or not self._timeline.numbers:
+            return None
+        self._at = max(0, min(self._at + by, len(self._timeline.numbers) - 1))
+        self._chosen = self._timeline.numbers[self._at]
+        return Redraw()
+
+    @property
+    def chosen(self) -> Target | None:
+        """The event that is selected."""
+        numbers = self._timeline.numbers if self._timeline is not None else ()
+        if not numbers:
+            return None
+        number = numbers[min(self._at, len(numbers) - 1)]
+        return Target(TargetKind.EVENT, self._events[number].rule, number)
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another event."""
+        if target != self.chosen:
+            self._chosen = target.step
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Go to the step of an event; from there, to its rule."""
+        if target.kind is not TargetKind.EVENT or target.step is None:
+            return super().open(target, moment)
+        event = moment.snapshot.events[target.step]
+        step = event.step if self._timeline is None else self._timeline.step_of(target.step, event)
+        if step is None or step == moment.snapshot.step:
+            return Open(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))
+        return ShowStep(step)
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Show the next family only, or leave out the next lower level; after the last one, all again."""
+        if key == "family":
+            families = ["", *(self._timeline.families if self._timeline is not None else ())]
+            now = families.index(self._wanted.family) if self._wanted.family in families else 0
+            return self._show(replace(self._wanted, family=families[(now + 1) % len(families)]))
+        now = LEVELS.index(self._wanted.level)
+        return self._show(replace(self._wanted, level=LEVELS[(now + 1) % len(LEVELS)]))
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show the events with this text."""
+        return self._show(replace(self._wanted, text=text))
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape clears the filters rather than leaving the page."""
+        return not self._wanted.is_open
+
+    def close_something(self) -> Effect | None:
+        """Clear every filter."""
+        return self._show(EventFilter())
+
+    def _show(self, wanted: EventFilter) -> Effect:
+        self._wanted = wanted
+        return Redraw()
