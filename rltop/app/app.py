@@ -180,6 +180,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
         await self._has_shown()
         while True:
             while self.session.step(SLICE_MS):
+                await self._list_runs()
                 self._draw_when_due()
                 await asyncio.sleep(0)
                 await self.keys_shown()

@@ -74,7 +74,8 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
     """
-    from rltop.pages.runs import by_attention, read_entry
+    from rltop.pages.run_entry import read_entry
+    from rltop.pages.runs import by_attention
     from rltop.report.document import dumps
     from rltop.report.overview_document import once_document
     from rltop.report.text import runs_text

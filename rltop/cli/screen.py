@@ -25,6 +25,7 @@ from rltop.terminal.early_keys import keeps_early_keys
 from rltop.terminal.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
+    from rltop.run.discover import Seen
     from rltop.run.look import Look
     from rltop.run.rescan import Rescanner
     from rltop.sources.tail import LastRows
@@ -38,6 +39,7 @@ def watch(
     paths: Sequence[str] = (),
     left_out: Sequence[tuple[str, str]] = (),
     first: Look | None = None,
+    seen: Seen | None = None,
 ) -> int:
     """Follow files until the user quits.
 
@@ -47,6 +49,7 @@ def watch(
         paths: directories and globs that are rescanned for new runs.
         left_out: what could not be read, and why.
         first: the scan that found them, if it is not done yet.
+        seen: what that scan has judged, if it is.
     """
     clock = SystemClock()
 
@@ -68,7 +71,7 @@ def watch(
         if paths:
             from rltop.run.rescan import Rescanner
 
-            rescanner = Rescanner(paths, found, clock, notifier.notify, first=first)
+            rescanner = Rescanner(paths, found, clock, notifier.notify, first=first, seen=seen)
             rescanner.left_out = left_out
             rescanner.start()
         try:

@@ -50,7 +50,7 @@ def show(arguments: Namespace) -> int:
     discovery = begun.result()
     if (discovery.missing or not discovery.found) and is_awaited(discovery):
         return watch([awaited(paths, discovery)], config, paths, discovery.left_out)
-    return watch(discovery.found, config, paths if discovery.may_grow else (), discovery.left_out)
+    return watch(discovery.found, config, paths if discovery.may_grow else (), discovery.left_out, seen=discovery.seen)
 
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:

@@ -20,15 +20,14 @@ from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw
-from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
-from rltop.pages.run_settings import Difference, differences, paint_differences
-from rltop.pages.runs import RunEntry, read_entry
+from rltop.pages.run_entry import RunEntry, read_entry
+from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
+from rltop.pages.run_settings import Difference, differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
-from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, parting
 
@@ -39,10 +38,6 @@ MOST_RUNS = 8
 _CHART_ROWS = 12
 _MOST_RECORDS = 2_000
 """Of longer runs every so-manieth record is compared: where they part is then known to half a hundredth of the run."""
-
-_MOST_COLUMNS = 6
-_LEAST_SETTING, _MOST_SETTING = 4, 24
-"""Settings that are columns of the table too, and their cells."""
 
 _TOLD = 3
 """How many metrics the sentence on where two runs part names."""
@@ -251,10 +246,11 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
         _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
         Column(
-            "s/step", lambda one: (_seconds(one.snapshot), "value"), priority=3, sort=lambda one: pace_s(one.snapshot)
+            "s/step", lambda one: (_duration(one.entry.pace_s), "value"), priority=3, sort=lambda one: one.entry.pace_s
         ),
         _number("speed", lambda one: newest(one.snapshot, SPEEDS), 5),
         Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=4, priority=6),
+        Column("ETA", lambda one: (_duration(one.entry.eta_s), "value"), priority=8, sort=lambda one: one.entry.eta_s),
         Column("age", lambda one: (_age(one.entry), "dim"), priority=7, sort=lambda one: one.entry.age_s),
     )
 
@@ -274,34 +270,6 @@ def _number(
         return None if found is None else found.value
 
     return Column(head, cell, priority=priority, sort=key)
-
-
-def _setting_columns(found: Sequence[Difference]) -> Sequence[Column[ComparedRun]]:
-    """The first settings that differ, for as many as there is room for."""
-
-    def column(place: int, difference: Difference) -> Column[ComparedRun]:
-        def value(one: ComparedRun) -> str:
-            told = difference.values[int(one.sign) - 1]
-            return "" if told is None else told
-
-        def sort(one: ComparedRun) -> float | str | None:
-            return _size(value(one)) if are_numbers else value(one).casefold()
-
-        are_numbers = all(told is None or _size(told) is not None for told in difference.values)
-        return Column(
-            Label.of(difference.short).display, lambda one: (value(one), "note"), Kind.TEXT,
-            least=max(_LEAST_SETTING, cell_width(difference.short)), most=_MOST_SETTING, priority=8 + place, sort=sort,
-        )  # fmt: skip
-
-    shown = [one for one in found if not one.is_name and one.is_shared]
-    return [column(place, one) for place, one in enumerate(shown[:_MOST_COLUMNS])]
-
-
-def _size(value: str) -> float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return None
 
 
 def _paint_settings(
@@ -343,9 +311,12 @@ def _step(step: int | None) -> str:
     return units.UNKNOWN if step is None else units.step(step)
 
 
-def _seconds(snapshot: Snapshot) -> str:
-    pace = pace_s(snapshot)
-    return "" if pace is None else units.duration(pace)
+def _place_of(one: ComparedRun) -> int | None:
+    return int(one.sign) - 1
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else units.duration(seconds)
 
 
 def _age(entry: RunEntry) -> str:
@@ -413,7 +384,10 @@ class ComparePage(Page):
         moment: Moment,
         width: int,
     ) -> list[Row]:
-        columns = [*_columns(moment.glyphs, baseline.entry.path.raw), *_setting_columns(found)]
+        columns: list[Column[ComparedRun]] = [
+            *_columns(moment.glyphs, baseline.entry.path.raw),
+            *setting_columns(found, _place_of, 9),
+        ]
         items = sort_items(runs, columns, self.sorting)
         table = Table(
             columns, items, target=lambda one: Target(TargetKind.RUN, one.entry.path.raw), sorting=self.sorting,

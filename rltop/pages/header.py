@@ -42,7 +42,7 @@ STATE_ROLES = {
 }
 """The role in which a state word is written; dim where it is none of these."""
 _OVER = frozenset({RunState.ENDED, RunState.FINISHED, RunState.DIED})
-_UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
+UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
 class HeaderView(NamedTuple):
@@ -96,13 +96,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
     last, total = stream.last_step, stream.total_steps
     pace = wall_s if wall_s is not None else step_s
     eta_s = None
-    if (
-        pace is not None
-        and total is not None
-        and last is not None
-        and last < total
-        and snapshot.now.state in _UNDER_WAY
-    ):
+    if pace is not None and total is not None and last is not None and last < total and snapshot.now.state in UNDER_WAY:
         eta_s = pace * (total - last)
     return HeaderView(
         name=snapshot.name,

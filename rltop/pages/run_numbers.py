@@ -37,7 +37,7 @@ def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
         snapshot: the run, and its step.
         names: of the catalogue, the best one first.
     """
-    signal = _first_signal(snapshot, names)
+    signal = first_signal(snapshot, names)
     point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
     if signal is None or point is None:
         return None
@@ -54,7 +54,7 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     Returns:
         None where the run logs none of them, or where no direction of it is the good one.
     """
-    signal = _first_signal(snapshot, names)
+    signal = first_signal(snapshot, names)
     first, last = snapshot.stream.first_step, snapshot.step
     if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
         return None
@@ -77,7 +77,7 @@ _SIDES = (Direction.UP, Direction.DOWN)
 
 def pace_s(snapshot: Snapshot) -> float | None:
     """Seconds a step takes now: the median of the newest, as logged, else by the clock; None where unknown."""
-    signal = _first_signal(snapshot, ("time_step",))
+    signal = first_signal(snapshot, ("time_step",))
     if signal is None:
         return wall_pace(snapshot)
     values = snapshot.stream.series(signal.key, _PACE_ROWS).values
@@ -85,7 +85,13 @@ def pace_s(snapshot: Snapshot) -> float | None:
     return median(known) if known else wall_pace(snapshot)
 
 
-def _first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
+def first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
+    """The first of the metrics that the run logs.
+
+    Args:
+        snapshot: the run.
+        names: of the catalogue, the best one first.
+    """
     identity = snapshot.identity
     if identity is None:
         return None

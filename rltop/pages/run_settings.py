@@ -7,8 +7,8 @@ read is `run.run_settings`'s.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rltop import units
 from rltop.model import Label
@@ -18,6 +18,7 @@ from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.rows.widths import cell_width
 from rltop.run.run_settings import RunSettings, SettingsFile, Value
 
 LEAST = (40, 12)
@@ -25,6 +26,9 @@ NOT_SET = units.UNKNOWN
 _MOST_VALUE = 60
 _LEAST_VALUE = 6
 _HEAD_ROWS = 2
+_MOST_COLUMNS, _MOST_COLUMN = 6, 24
+"""Settings that are columns of a table of runs too, and their cells."""
+T = TypeVar("T")
 
 _FIRST = (
     "lr", "learning_rate", "kl_loss_coef", "kl_coef", "kl_penalty_coef", "beta", "clip_ratio", "epsilon", "cliprange",
@@ -58,6 +62,11 @@ class Difference(NamedTuple):
     short: str
     values: tuple[str | None, ...]
     is_name: bool
+
+    @property
+    def known(self) -> int:
+        """How many of the runs have it."""
+        return sum(value not in (None, NOT_SET) for value in self.values)
 
     @property
     def is_shared(self) -> bool:
@@ -114,6 +123,43 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
         name: next((end for end in each if taken[end] == 1 and end.casefold() not in _SAYS_NOTHING), name)
         for name, each in ends.items()
     }
+
+
+def setting_columns(
+    found: Sequence[Difference], place_of: Callable[[T], int | None], priority: int
+) -> Sequence[Column[T]]:
+    """The first settings that differ as columns of a table of runs, for as many as there is room for.
+
+    Args:
+        found: in order.
+        place_of: row → number of its run among those that were compared; None for one that was not.
+        priority: of the first column; each leaves before the one in front of it.
+    """
+
+    def column(number: int, one: Difference) -> Column[T]:
+        def value(row: T) -> str:
+            place = place_of(row)
+            return "" if place is None else one.values[place] or ""
+
+        def sort(row: T) -> float | str | None:
+            return _size(value(row)) if are_numbers else value(row).casefold() or None
+
+        are_numbers = all(told is None or _size(told) is not None for told in one.values)
+        head = Label.of(one.short).display
+        return Column(
+            head, lambda row: (value(row), "note"), Kind.TEXT, least=max(_LEAST_VALUE, cell_width(head)),
+            most=max(_MOST_COLUMN, cell_width(head)), priority=priority + number, sort=sort,
+        )  # fmt: skip
+
+    shown = [one for one in found if not one.is_name and one.known >= len(one.values) / 2]
+    return [column(number, one) for number, one in enumerate(shown[:_MOST_COLUMNS])]
+
+
+def _size(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def paint_differences(

@@ -5,26 +5,29 @@ Owns the order, the filter and the columns; a row is read from a `Snapshot`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 from rltop import units
-from rltop.model import Label, Level, RunState, Verdict, VerdictState
+from rltop.model import Level, RunState
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Mark, Open, Redraw, top_of
-from rltop.pages.past_alerts import alert_name, alert_role, first_mover, incident_count, worse_before
+from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
-from rltop.pages.run_numbers import REWARDS, VALIDATIONS, AskedRun, Value, best, newest, pace_s
+from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
+from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal
+from rltop.pages.run_settings import Difference, differences, setting_columns
+from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert
 
 LEAST = (40, 12)
 HEAD_ROWS = 2
@@ -34,114 +37,12 @@ _STATES = (
 )  # fmt: skip
 """Of equally bad runs, those that may need somebody come before those that go on, and these before what is over."""
 
-
 _MOST_ASKED = 200
 """Runs that are asked whether they know a name by which no run was found."""
-_GONE = frozenset({RunState.DIED, RunState.LOST})
-
-
-@dataclass(frozen=True, slots=True)
-class RunEntry:
-    """One run in a list of runs.
-
-    Attributes:
-        name: as shown.
-        path: where it is read from; tells runs of one name apart.
-        dialect: whose keys, empty while unknown.
-        algorithm: what is being trained, empty while unknown.
-        step: the newest one, or None.
-        total_steps: where the run says it.
-        streams: how many streams it has, ranks aside.
-        state: the state word.
-        age_s: age of the newest record, or None.
-        loading: fraction of the history that was read, None when complete.
-        level: the worst that fires, NO_DATA without a row.
-        verdict: what a run died of; else the title of the worst verdict, empty where none fires.
-        more: further incidents: alerts that began together are one.
-        worst: the worst alert that is over, where it was worse than what fires; None without one.
-        is_milder: that alert is the one shown, which has settled at a lower level.
-        reward, best: the newest reward; the best validation and where it was.
-        pace_s: seconds a step takes now.
-    """
-
-    name: Label
-    path: Label
-    dialect: str
-    algorithm: str
-    step: int | None
-    total_steps: int | None
-    streams: int
-    state: RunState
-    age_s: float | None
-    loading: float | None
-    level: Level
-    verdict: str
-    more: int
-    worst: Alert | None = None
-    is_milder: bool = False
-    reward: Value | None = None
-    best: Value | None = None
-    pace_s: float | None = None
-
-    @property
-    def attention(self) -> Level:
-        """How much it wants to be looked at: a dead run, as much as the worst verdict."""
-        return Level.CRIT if self.state in _GONE else self.level
-
-    @property
-    def past(self) -> str:
-        """The worst alert that is over, in words; may be empty."""
-        if self.worst is None:
-            return ""
-        if self.is_milder:
-            return f"was {self.worst.level.word.upper()}"
-        return f"{'earlier attempt' if self.worst.is_earlier else 'was'} {_past_name(self.worst)}"
-
-
-def read_entry(snapshot: Snapshot) -> RunEntry:
-    """What the list says of a run."""
-    identity = snapshot.identity
-    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
-    worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
-    level = max((verdict.level for verdict in firing), default=Level.OK)
-    what = "" if worst is None else _what(worst)
-    more = max(0, incident_count(firing) - 1)
-    if snapshot.now.state is RunState.DIED and snapshot.now.failure.raw:
-        what, more = snapshot.now.failure.display, incident_count(firing)
-    past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
-    is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
-    has_rows = any(each.stream.rows for each in snapshot.streams)
-    return RunEntry(
-        name=snapshot.name,
-        path=snapshot.path,
-        dialect="" if identity is None else identity.dialect.name,
-        algorithm="" if identity is None else identity.algorithm.display_name,
-        step=snapshot.stream.last_step,
-        total_steps=snapshot.stream.total_steps or None,
-        streams=sum(not part.is_rank for part in snapshot.streams),
-        state=snapshot.now.state,
-        age_s=snapshot.now.age_s,
-        loading=snapshot.now.loading,
-        level=level if has_rows or firing else Level.NO_DATA,
-        verdict=what,
-        more=more,
-        worst=past,
-        is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
-        reward=newest(snapshot, REWARDS),
-        best=best(snapshot, VALIDATIONS),
-        pace_s=pace_s(snapshot),
-    )
-
-
-def _what(worst: Verdict) -> str:
-    """The worst alert, behind the one that began its incident."""
-    settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
-    first = first_mover(worst)
-    return Label.of(f"{first}, {worst.title}{settled}" if first else f"{worst.title}{settled}").display
-
-
-def _past_name(alert: Alert) -> str:
-    return f"{alert_name(alert)} @{units.step(alert.since_step)}"
+_MOST_SHOWN = 100
+"""Rows on the highest screen: of what is not in sight, ages are not asked for."""
+_MOST_COMPARED = 64
+"""Runs whose settings are compared without being marked."""
 
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
@@ -208,37 +109,55 @@ def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
     return -level, _STATES.index(entry.state), -past, age_s // 60, entry.path.raw
 
 
-_LEAST_NAME = 16
+_LEAST_NAME = 20
 _LEAST_VERDICT = 16
 _LEAST_AGE = len("119 min ago")
 _LEAST_STATE = len("✓ finished")
-_MOST_TRAINER = 28
+_MOST_TRAINER = 16
+_LEAST_CURVE, _MOST_CURVE = 8, 14
 _MARK_ROLES = 8
 
 
-def run_columns(
-    entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "", marked: Sequence[str] = ()
-) -> Sequence[Column[RunEntry]]:
-    """The columns of the list; of a narrow screen the trainer leaves first, then the age, the step and the verdict.
+class Beside(NamedTuple):
+    """What the list shows of runs beside their entries.
+
+    Attributes:
+        shown: path of the run that the other pages are about.
+        marked: paths of the runs that are compared.
+        curve: draws the reward of a run in so many cells; None leaves the column out.
+        settings: those in which runs differ, and by path which of their values is whose.
+    """
+
+    shown: str = ""
+    marked: Sequence[str] = ()
+    curve: Callable[[RunEntry, int], Line] | None = None
+    settings: Sequence[Difference] = ()
+    places: Mapping[str, int] = MappingProxyType({})
+
+
+NOTHING = Beside()
+
+
+def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NOTHING) -> Sequence[Column[RunEntry]]:
+    """The columns of the list; those behind the alerts leave first, then curve, age, reward, step and alerts.
 
     Args:
         entries: all of them.
         glyphs: signs.
-        shown: path of the run that the other pages are about.
-        marked: paths of the runs that are compared.
+        beside: what else is known of them.
     """
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
-        Column("", lambda one: _mark(one, marked), is_right=False),
+        Column("", lambda one: _ever(one, glyphs), is_right=False),
+        Column("", lambda one: _mark(one, beside.marked), is_right=False),
         Column(
             "run",
-            lambda one: _name(one, "strong" if one.path.raw == shown else "text"),
+            lambda one: _name(one, "strong" if one.path.raw == beside.shown else "text"),
             Kind.NAME,
             least=_LEAST_NAME,
             sort=lambda one: one.name.raw.casefold(),
         ),
-        Column("trainer", lambda one: (_trainer(one), "note"), Kind.NAME, 16, _MOST_TRAINER, priority=4, sort=_trainer),
         Column(
             "step",
             lambda one: (_step(one), "value"),
@@ -253,15 +172,10 @@ def run_columns(
             is_right=False,
             sort=lambda one: -_STATES.index(one.state),
         ),
-        Column("reward", lambda one: (_number(one.reward), "value"), priority=5, sort=lambda one: _key(one.reward)),
+        Column("reward", lambda one: (_number(one.reward), "value"), priority=3, sort=lambda one: _key(one.reward)),
+        *_curve_column(beside.curve),
         Column("best val", lambda one: (_best(one), "value"), priority=6, sort=lambda one: _key(one.best)),
-        Column(
-            "s/step",
-            lambda one: ("" if one.pace_s is None else units.duration(one.pace_s), "value"),
-            priority=7,
-            sort=lambda one: one.pace_s,
-        ),
-        Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
+        Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
             "alerts",
             _paint_verdict,
@@ -271,7 +185,46 @@ def run_columns(
             wants=lambda one: cell_width(_verdict(one)),
             sort=lambda one: one.attention,
         ),
-    )
+        Column("s/step", lambda one: (_duration(one.pace_s), "value"), priority=7, sort=lambda one: one.pace_s),
+        Column("ETA", lambda one: (_duration(one.eta_s), "value"), priority=8, sort=lambda one: one.eta_s),
+        Column("algorithm", lambda one: (one.algorithm, "note"), Kind.TEXT, least=9, priority=9, sort=_algorithm),
+        Column("speed", lambda one: (_number(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
+        Column(
+            "trainer", lambda one: (one.dialect, "note"), Kind.NAME, 8, _MOST_TRAINER, priority=11,
+            sort=lambda one: one.dialect.casefold(),
+        ),
+        *_setting_columns(beside),
+    )  # fmt: skip
+
+
+def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Column[RunEntry]]:
+    if curve is None:
+        return ()
+    return (Column("", curve, Kind.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5, wants=_wants_curve),)
+
+
+def _setting_columns(beside: Beside) -> Sequence[Column[RunEntry]]:
+    def place_of(entry: RunEntry) -> int | None:
+        return beside.places.get(entry.path.raw)
+
+    return setting_columns(beside.settings, place_of, priority=12)
+
+
+def _wants_curve(entry: RunEntry) -> int:
+    return _MOST_CURVE if entry.reward is not None else 0
+
+
+def _ever(entry: RunEntry, glyphs: Glyphs) -> Cell:
+    """The worst level that an alert had which is over, where that is worse than what stands."""
+    return (glyphs.level(entry.ever), LEVEL_ROLES[entry.ever]) if entry.ever >= Level.WARN else ("", "dim")
+
+
+def _algorithm(entry: RunEntry) -> str:
+    return entry.algorithm.casefold()
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else units.duration(seconds)
 
 
 def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
@@ -300,10 +253,6 @@ def _key(found: Value | None) -> float | None:
 
 def _best(entry: RunEntry) -> str:
     return _number(entry.best, has_step=True)
-
-
-def _trainer(entry: RunEntry) -> str:
-    return " · ".join(part for part in (entry.dialect, entry.algorithm) if part)
 
 
 def _verdict(entry: RunEntry) -> str:
@@ -336,9 +285,8 @@ def paint_runs(
     *,
     top: int = 0,
     total: int | None = None,
-    shown: str = "",
     sorting: Sorting | None = None,
-    marked: Sequence[str] = (),
+    beside: Beside = NOTHING,
     trouble: str = "",
 ) -> list[Row]:
     """The list from the entry `top` on, under a title and a head.
@@ -350,15 +298,14 @@ def paint_runs(
         glyphs: signs.
         top: number of the first entry in view.
         total: how many runs there are; None is as many as entries.
-        shown: path of the run that the other pages are about.
         sorting: the order that the heads show; the entries are in it already.
-        marked: paths of the runs that are compared.
+        beside: what else is known of them.
         trouble: what of the filter was not understood.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    painter = TablePainter(run_table(entries, glyphs, shown, sorting, marked), width, glyphs)
+    painter = TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if trouble:
         rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
@@ -371,21 +318,19 @@ def paint_runs(
 def run_table(
     entries: Sequence[RunEntry],
     glyphs: Glyphs,
-    shown: str = "",
     sorting: Sorting | None = None,
-    marked: Sequence[str] = (),
+    beside: Beside = NOTHING,
 ) -> Table[RunEntry]:
     """The runs in rows; each leads to its overview.
 
     Args:
         entries: in order.
         glyphs: the signs to draw with.
-        shown: path of the run that the other pages are about.
         sorting: the order that the heads show.
-        marked: paths of the runs that are marked.
+        beside: what else is known of them.
     """
     return Table(
-        run_columns(entries, glyphs, shown, marked),
+        run_columns(entries, glyphs, beside),
         entries,
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
@@ -430,7 +375,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     if entry.worst is not None and now:
         if cell_width(f"{now}{more} · {past}") > cells and entry.attention < Level.WARN:
             # What was an alert is worth more than what is none; milder now, it is named itself.
-            now, more, past = "", "", f"was {_past_name(entry.worst)}"
+            now, more, past = "", "", f"was {past_name(entry.worst)}"
         elif cell_width(f"{now}{more} · {past}") > cells:
             past = ""
         else:
@@ -450,7 +395,8 @@ class RunsPage(ListPage):
     tells_counts: ClassVar[bool] = True
     help = (
         "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
-        "alert level, stalled, live, finished. {open} opens a run, {mark} marks it and {compare} compares the marked "
+        "alert level, stalled, live, finished. The first sign is the worst alert now, the one beside it the worst that "
+        "is over, if that was worse. {open} opens a run, {mark} marks it and {compare} compares the marked "
         "ones, {sort} sorts by the next column, {runs} goes back to the run shown before. {find} filters: words, or "
         "reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo (metrics, then settings), a minus before what is not"
         " wanted."
@@ -460,6 +406,8 @@ class RunsPage(ListPage):
         """Every run, what comes first chosen."""
         super().__init__()
         self._entries: list[RunEntry] = []
+        self._book = Entries()
+        self._told: tuple[list[int], list[Difference]] = ([], [])
         self._query = ""
         self._chosen: str | None = None
         self._at = 0
@@ -471,29 +419,59 @@ class RunsPage(ListPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
-        self._entries = sort_runs(list_runs(map(Snapshot, moment.runs), self._query), self.sorting)
+        self._entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
         self._settle()
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
-        total, shown = len(moment.runs), moment.run.path.raw
         return paint_runs(
             self._entries, width, height, moment.glyphs,
-            top=self._top, total=total, shown=shown, sorting=self.sorting, marked=moment.marked,
+            top=self._top, total=len(moment.runs), sorting=self.sorting, beside=self._beside(moment),
             trouble=self._trouble(moment),
         )  # fmt: skip
+
+    def _listed(self, moment: Moment) -> list[RunEntry]:
+        """The runs for which the filter holds, what needs attention first."""
+        query = read_query(self._query)
+        self._book.keep(len(moment.runs))
+        found = ((self._book.of(run), run) for run in moment.runs)
+        return by_attention(one for one, run in found if not query.terms or query.holds(_asked(one, Snapshot(run))))
+
+    def _columns(self, moment: Moment) -> Sequence[Column[RunEntry]]:
+        """By which the list can be sorted."""
+        return run_columns((), moment.glyphs, self._beside(moment))
+
+    def _beside(self, moment: Moment) -> Beside:
+        """What is shown beside the entries: the curve of the reward, and settings of marked runs, else of all."""
+        by_path = {run.path.raw: run for run in moment.runs}
+
+        def curve(entry: RunEntry, cells: int) -> Line:
+            run = by_path.get(entry.path.raw)
+            signal = None if run is None or entry.reward is None else first_signal(Snapshot(run), REWARDS)
+            if run is None or signal is None:
+                return ()
+            return sparkline(fitted(read_spark(Snapshot(run), signal, 2 * _MOST_CURVE), 2 * cells), moment.glyphs)
+
+        marked = [path for path in moment.marked if path in by_path]
+        paths = marked if len(marked) > 1 else list(by_path) if len(by_path) <= _MOST_COMPARED else []
+        known = [by_path[path].settings for path in paths]
+        if self._told[0] != (now := [id(one) for one in known]):
+            self._told = (now, differences(known))
+        places = {path: number for number, path in enumerate(paths)}
+        return Beside(moment.run.path.raw, moment.marked, curve, self._told[1], places)
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""
         query = read_query(self._query)
         if query.trouble or self._entries:
             return query.trouble
-        asked = [_asked(read_entry(one), one) for one in map(Snapshot, moment.runs[:_MOST_ASKED])]
+        asked = [_asked(self._book.of(run), Snapshot(run)) for run in moment.runs[:_MOST_ASKED]]
         unknown = unknown_names(query, asked)
         return f"no run logs or sets {', '.join(unknown)}" if unknown else ""
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""
-        entries = list_runs(map(Snapshot, moment.runs), self._query)
-        return tuple((one.path.raw, one.state, one.age_s and one.age_s // 5, one.level) for one in entries)
+        shown = {one.path.raw for one in self._entries[self._top : self._top + _MOST_SHOWN]}
+        entries = map(self._book.of, moment.runs)
+        return tuple((one.state, one.level, _age(one) if one.path.raw in shown else "") for one in entries)
 
     def _settle(self) -> None:
         """Find the chosen run again, wherever it stands now."""

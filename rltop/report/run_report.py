@@ -23,7 +23,8 @@ from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import OverviewView, build_overview
 from rltop.pages.past_alerts import alert_words
-from rltop.pages.runs import RunEntry, read_entry, run_table
+from rltop.pages.run_entry import RunEntry, read_entry
+from rltop.pages.runs import run_table
 from rltop.pages.stages import TimingView
 from rltop.pages.timing import TimingPageView, build_timing_page, stage_columns
 from rltop.pages.verdict import VerdictView, build_verdict

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rltop.pages.runs import RunEntry, paint_runs
+from rltop.pages.run_entry import RunEntry
+from rltop.pages.runs import paint_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.themes import Palette, load_palette, sgr

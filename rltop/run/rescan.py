@@ -40,6 +40,7 @@ class Rescanner:
         on_news: Callable[[], None],
         interval_s: float = INTERVAL_S,
         first: Look | None = None,
+        seen: Seen | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -50,6 +51,7 @@ class Rescanner:
             on_news: called from the thread when there is something to take; must not block.
             interval_s: between two looks, at least.
             first: the first look, where it has not come to its end: how far it is, and what it finds, is news.
+            seen: what the first look has judged, where it has come to its end.
         """
         self._first = first
         self._paths = list(paths)
@@ -58,7 +60,7 @@ class Rescanner:
         self._interval_s = interval_s
         self._shape = _shape(found)
         self._is_awaiting = any(each.awaits for each in found)
-        self._seen: Seen = {}
+        self._seen: Seen = {} if seen is None else seen
         self._news: list[Found] | None = None
         self.left_out: Sequence[tuple[str, str]] = ()
         """What the newest look could not read, and why."""

@@ -39,6 +39,8 @@ _UNPACKED_SLICES = 1200
 """Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
 _SAMPLE_ROWS, _SAMPLES_A_STEP = 8, 4
 """So many rows of the same keys for each step, on average, are samples of it."""
+_FIRST_LINES = 12
+"""Where so many lines are rows of metrics the others need not be looked at: there may be a thousand files."""
 _SAMPLE_KEYS = ((b'"prompt":', b'"completion":'), (b'"prompt":', b'"response":'), (b'"env":', b'"traces":'))
 """Keys of a completion or an episode, as verifiers writes the results of an evaluation: one on each line, no step."""
 SAMPLES = (
@@ -171,8 +173,14 @@ def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str
     lines = head.split(b"\n")[:-1]
     if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
         return SAMPLES[0]
+    if len(lines) > _FIRST_LINES and not _why_no_rows(lines[:_FIRST_LINES], options):
+        return ""
+    return _why_no_rows(lines, options)
+
+
+def _why_no_rows(lines: Sequence[bytes], options: DecoderOptions) -> str:
     decoder = JSONL.make(options)
-    records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
+    records = decoder.feed(b"\n".join(lines) + b"\n", 0, 0)
     if not records:
         has_rows = decoder.counts.lines > decoder.counts.bad_lines
         return "no row with a step and a number" if has_rows else "not JSON lines"

@@ -11,7 +11,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -281,18 +282,21 @@ def mount_of(path: str, mountinfo: str | None = None, rules: MountRules = DEFAUL
     return rules.judge(path, *(best or (UNKNOWN_MOUNT.point, UNKNOWN_MOUNT.kind)))
 
 
-def parse_mountinfo(text: str) -> Iterable[tuple[str, str]]:
-    """Yield (mount point, kind) of each line; a malformed line is passed over.
+@lru_cache(maxsize=2)
+def parse_mountinfo(text: str) -> Sequence[tuple[str, str]]:
+    """(Mount point, kind) of each line; a malformed line is passed over.
 
     The format is that of proc_pid_mountinfo(5): the mount point is the fifth field,
     the kind the first one behind a lone hyphen, before which stand any number of
     optional fields. Space, tab, newline and backslash are written in octal.
     """
+    found = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
         fields, kinds = before.split(" "), after.split(" ")
         if separator and len(fields) >= 5 and kinds[0]:
-            yield _unescape(fields[4]), _unescape(kinds[0])
+            found.append((_unescape(fields[4]), _unescape(kinds[0])))
+    return found
 
 
 def _unescape(field: str) -> str:

@@ -59,7 +59,7 @@ async def test_a_key_sorts_the_runs_by_one_column_after_the_other_and_the_chosen
         await press(pilot, "down")
         chosen = screen_of(app).board.target
         orders = []
-        for _ in range(6):  # the age of runs that have ended is no column
+        for _ in range(7):  # the age of runs that have ended is no column
             await press(pilot, "s")
             orders.append([line.split()[1] for line in page_text(app).splitlines()[2:5]])
             assert screen_of(app).board.target == chosen

@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 from rltop.model import Label, Level, RunState
-from rltop.pages.runs import HEAD_ROWS, RunEntry, by_attention, list_runs, paint_runs, sort_runs
+from rltop.pages.run_entry import Entries, RunEntry, read_entry
+from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
@@ -126,7 +127,7 @@ def test_columns_leave_by_what_they_are_worth():
             assert set(now) > set(order[-1])
             order.append(tuple(now))
     assert [set(now) - set(before) for before, now in pairwise(order)] == [
-        {"alerts"}, {"step"}, {"age"}, {"trainer"},
+        {"alerts"}, {"step"}, {"age"}, {"algorithm"}, {"trainer"},
     ]  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
     def heads(width):
         return [one.head for one in heads_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False)))]
 
-    assert heads(160) == ["run", "trainer", "step", "state", "age", "alerts"]
+    assert heads(160) == ["run", "step", "state", "age", "alerts", "algorithm", "trainer"]
     assert heads(60) == ["run", "state", "alerts"]  # a column that is not shown sorts nothing
     assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
     assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
@@ -200,3 +201,38 @@ def test_a_narrow_list_says_what_was_an_alert_before_what_is_none():
     assert "@122" in row_of(plateau, 60)
     firing = replace(entry("run", Level.WARN, verdict="truncation"), worst=past())
     assert "truncation" in row_of(firing, 76)
+
+
+def test_the_worst_level_that_is_over_stands_beside_that_of_now():
+    glyphs = glyph_set(is_ascii=False)
+    crit, warn = glyphs.level(Level.CRIT), glyphs.level(Level.WARN)
+    over = replace(entry("over", Level.WARN, verdict="now"), worst=past())
+    assert row_of(over).startswith(f" {warn} {crit}  over")
+    earlier = replace(entry("earlier", Level.WARN, verdict="now"), worst=past(is_earlier=True))
+    still = replace(entry("still", Level.CRIT, verdict="now"), worst=past())
+    assert crit not in row_of(earlier)
+    assert row_of(still).count(crit) == 1
+
+
+def test_an_entry_is_read_again_where_the_run_has_changed_and_where_time_may_have():
+    run = FakeRun(**{**vars(firing_run()), "state": RunState.LIVE, "age_s": 12.0})
+    book = Entries()
+    first = book.of(run)
+    run.age_s = 15.0
+    assert book.of(run) == replace(first, age_s=15.0)
+    run.verdicts = ()
+    assert book.of(run).level == first.level, "neither rows nor time have moved"
+    run.age_s = 25.0
+    assert book.of(run).level is Level.OK
+    run.state = RunState.DIED
+    assert book.of(run).attention is Level.CRIT
+
+
+def test_a_run_with_steps_to_go_says_when_it_will_be_over():
+    rows = verl_lines(
+        (n, {"critic/rewards/mean": 0.5, "timing_s/step": 2.0, "timing_s/gen": 2.0}) for n in range(1, 41)
+    )
+    run = run_of(rows, total_steps=100, state=RunState.LIVE)
+    assert read_entry(Snapshot(run)).eta_s == pytest.approx(120.0)
+    run.state = RunState.FINISHED
+    assert read_entry(Snapshot(run)).eta_s is None
