@@ -82,6 +82,13 @@ UNSLOTH = SetupHint(
     "logs/metrics.jsonl",
     note="unsloth patches TRL's trainers and turns reporting off; the callback still gets every log.",
 )
+VERIFIERS = SetupHint(
+    "verifiers",
+    CALLBACK_LINE,
+    "logs/metrics.jsonl",
+    note="Its own trainer, RLTrainer of 0.1.8 and 0.1.9; newer versions train with prime-rl. results.jsonl of an "
+    "evaluation holds completions, not metrics.",
+)
 TORCHTUNE = SetupHint(
     "torchtune",
     "metric_logger._component_=torchtune.training.metric_logging.DiskLogger metric_logger.output_fmt=jsonl",

@@ -53,6 +53,11 @@ RLLM = [
     "batch/solver/fractions/effective", "batch/termination_reason/max_response_length_exceeded",
     "batch/steps_per_traj/mean",
 ]  # fmt: skip
+VERIFIERS = [
+    "loss", "grad_norm", "learning_rate", "reward", "reward/std", "advantage/absmean", "reward/correct_answer",
+    "tokens/completion", "tokens/masked_fraction", "timing/generation_ms", "wall_clock/generate_s", "importance_ratio",
+    "entropy", "mismatch_kl", "epoch",
+]  # fmt: skip
 RLLM_VERL = [*RLLM, "actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step", "timing_s/update_actor"]
 RLLM_TINKER = [*RLLM, "train/kl_sample_train_v1", "train/kl_sample_train_v2", "progress/lr", "time/step"]
 CRITIC = ["train/critic/value_loss", "train/critic/explained_variance"]
@@ -102,6 +107,8 @@ def found(keys: list[str]) -> Identity:
         (["train/reward", "train/reward_std_dev", "loss/train"], "ART", Algorithm.GRPO),
         (EASYR1, "EasyR1", Algorithm.GRPO),
         ([*EASYR1, "critic/values/mean", "critic/vf_loss", "perf/mfu_critic"], "EasyR1", Algorithm.PPO),
+        (VERIFIERS, "verifiers", Algorithm.GRPO),
+        ([f"train/{key}" for key in VERIFIERS], "verifiers", Algorithm.GRPO),
         (RLLM_VERL, "rLLM", Algorithm.GRPO),
         ([*RLLM_VERL, "critic/values/mean"], "rLLM", Algorithm.PPO),
         (RLLM_TINKER, "rLLM", Algorithm.GRPO),
@@ -160,6 +167,9 @@ def metric_of(keys: list[str], key: str) -> set[str]:
         ([*EASYR1, "val/reward_score"], "val/reward_score", {"val_score"}),
         ([*EASYR1, "val/accuracy_reward"], "val/accuracy_reward", {"val_aux"}),
         (EASYR1, "response_length/clip_ratio", {"truncated_frac"}),
+        (VERIFIERS, "mismatch_kl", {"off_policy_kl"}),
+        (VERIFIERS, "importance_ratio", {"is_ratio_mean"}),
+        (VERIFIERS, "reward/correct_answer", {"reward_component"}),
         (EASYR1, "actor/pg_clipfrac_higher", {"clip_frac"}),
         ([*RLLM_VERL, "val/math/pass@1"], "val/math/pass@1", {"val_score"}),
         ([*RLLM_VERL, "val/math/pass@8"], "val/math/pass@8", {"val_passk"}),
