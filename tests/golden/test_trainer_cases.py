@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.model import SpanKind
+from rltop.model import Level, SpanKind
 from rltop.pages.overview import build_overview
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
@@ -116,3 +118,24 @@ def test_one_validation_row_with_its_levels_as_a_band() -> None:
         low, high = map(float, rows[0].band.split("…"))
         assert rows[0].reading.point is not None
         assert low < rows[0].reading.point.value < high
+
+
+def test_a_share_that_comes_late_is_no_fall_of_the_validation_score(tmp_path: Path) -> None:
+    """open-instruct leaves pass@1 out of evaluations that are not whole; scores are ten times as large."""
+    path = tmp_path / "metrics.jsonl"
+    with path.open("w") as file:
+        for step in range(1, 201):
+            score = 0.6 - 0.35 * math.exp(-3.0 * step / 200)
+            row = {"step": step, "scores": 10.0 * score, "val/stop_rate": 0.98, "val/sequence_lengths": 900.0 + step}
+            if step % 20 == 0:
+                row["eval/scores"] = 10.0 * (score - 0.02)
+                if step > 80:
+                    row |= {"eval/pass_at_1": score - 0.02, "eval/pass_at_4": score + 0.1}
+            file.write(json.dumps(row) + "\n")
+    run = read_whole(str(path), Config(), FakeClock()).runs[0]
+    assert run.identity is not None
+    assert run.identity.dialect.name == "open-instruct"
+    told = [event for event in run.events if event.rule == "F3"]
+    assert {event.key for event in told} == {"eval/scores"}
+    assert len(told) == 10
+    assert not [event for event in run.events if event.level >= Level.WARN]
