@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rltop.app.environment import settle_environment
+from rltop.app.environment import is_served, settle_environment
 from rltop.cli.importing import importing
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
@@ -130,8 +130,11 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 
 
 @contextmanager
-def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
-    """The terminal with the first frame on it; restored in any case."""
+def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard | None]:
+    """The terminal with the first frame on it; restored in any case. None in a browser, which has none to restore."""
+    if is_served(os.environ):
+        yield None
+        return
     palette = load_palette(config.ui.theme, config.ui.themes_folder)
     if not config.ui.has_colour:
         palette = palette.without_colour()
@@ -151,7 +154,7 @@ def _run(
     open_feed: OpenFeed,
     clock: Clock,
     notifier: Notifier,
-    guard: TerminalGuard,
+    guard: TerminalGuard | None,
     rescanner: Rescanner | None = None,
     left_out: Sequence[tuple[str, str]] = (),
 ) -> int:

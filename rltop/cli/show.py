@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rltop.app.environment import is_served
 from rltop.cli.output import complain, is_terminal
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.resolve_paths import (
@@ -115,6 +116,8 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
 def _is_text(arguments: Namespace) -> bool:
     """Print text instead of a screen: on request, or because the terminal has none, which is reported?"""
+    if is_served(os.environ) and not (arguments.once or arguments.json):
+        return False
     if arguments.once or arguments.json or not is_terminal() or not _has_keys():
         return True
     if not is_plain_terminal(os.environ):

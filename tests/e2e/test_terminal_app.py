@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -90,6 +91,27 @@ def test_a_crit_that_begins_rings_once_and_the_title_says_so_until_the_end(start
     quiet.press("q")
     assert quiet.wait() == 0
     assert b"\x1b]2;" not in quiet.output
+
+
+def test_the_screen_is_shown_by_what_serves_it_to_a_browser(tmp_path: Path) -> None:
+    served = {"TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver", "COLUMNS": "100", "ROWS": "30"}
+    environment = {**os.environ, **served, "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, PROGRAM, "plain", RECORDED], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+    ) as program:
+        assert program.stdin is not None and program.stdout is not None and program.stderr is not None
+        assert program.stdout.readline() == b"__GANGLION__\n"
+        said = b""
+        while b"Palette" not in said:
+            part = os.read(program.stdout.fileno(), 65_536)
+            assert part, program.stderr.read()
+            said += part
+        assert b"KL to reference" in said
+        program.stdin.write(b"D\0\0\0\1q")
+        program.stdin.flush()
+        program.stdout.read()
+        assert program.wait(15) == 0 and program.stderr.read() == b""
 
 
 @pytest.mark.parametrize("term", ["dumb", "", None])
