@@ -161,7 +161,7 @@ class Refused(NamedTuple):
     Attributes:
         metric: canonical name.
         key: the trainer's key, which stays visible under its own name.
-        value: the median of its first values, in the metric's unit.
+        value: the median of its first values, as logged.
     """
 
     metric: str

@@ -232,6 +232,8 @@ class MetricRow(NamedTuple):
         return self.reading.spark if self.line is None else self.line()
 
 
+_WITH_SOURCES = 160
+"""From this width on the remark on several validation sources has room beside an alert."""
 _LEAST_NOTE = 8
 """Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
 _MOST_NOTE = 22
@@ -439,9 +441,10 @@ def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def _note_cells(row: MetricRow, width: int, glyphs: Glyphs) -> int:
-    """Cells of the first remark; the others are said where there is room."""
+    """Cells of the first remark, and of what is said of several sources; the others are said where there is room."""
     first = next(iter(notes_of(row, glyphs, has_name=True, has_range=width >= _WITH_RANGE)), ("", ""))
-    return max(_LEAST_NOTE, cell_width(first[0]))
+    told = row.remark.split("; ") if "; " in row.remark and width >= _WITH_SOURCES else []
+    return max(_LEAST_NOTE, cell_width(" ".join(dict.fromkeys([first[0], *told]))))
 
 
 def _notes(row: MetricRow, cells: int, width: int, glyphs: Glyphs) -> Line:

@@ -278,22 +278,23 @@ def _possible(
 
 
 def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
-    """The median of the first values if it lies outside the metric's range, or they are no durations; else None."""
+    """The median of the first values, as logged, if it is outside the metric's range, or they are no durations."""
     metric = signal.metric
     is_time = metric.name == "time_step"
     if metric.low is None and metric.high is None and not is_time:
         return None
-    values = [signal.read(value) for value in samples if math.isfinite(value)]
-    if not values:
+    logged = _finite(samples)
+    if not logged:
         return None
-    middle = sorted(values)[len(values) // 2]
-    low, high = metric.low, metric.high
+    values = [signal.read(value) for value in logged]
+    told = sorted(logged)[len(logged) // 2]
+    middle, low, high = signal.read(told), metric.low, metric.high
     if (low is not None and middle < low - _ROUNDING) or (high is not None and middle > high + _ROUNDING):
-        return middle
+        return told
     if is_time and len(values) >= _CLOCK_ROWS and all(a < b for a, b in pairwise(values)):
         ticks = [after - before for before, after in pairwise(values)]
         is_clock = values[-1] > _CLOCK_GROWTH * values[0] > 0.0 or max(ticks) < _CLOCK_GROWTH * min(ticks)
-        return middle if is_clock else None
+        return told if is_clock else None
     return None
 
 

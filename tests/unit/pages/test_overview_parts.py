@@ -36,6 +36,19 @@ def test_several_validation_sources_say_how_many_and_which_moved() -> None:
     assert first.remark == "3 sets 0.1…0.6; math +0.195"
 
 
+def test_several_validation_sources_are_told_of_beside_an_alert_too() -> None:
+    def row(step: int) -> dict[str, float]:
+        scores = {"aime": 0.1, "gsm8k": 0.6, "math": 0.2 + step / 200} if step % 10 == 0 else {}
+        values = {f"val-core/{name}/acc/mean@8": score for name, score in scores.items()}
+        return {**BASE, **values, "critic/score/mean": 0.2 + step / 200}
+
+    snapshot = Snapshot(run_of(verl_lines((step, row(step)) for step in range(1, 101))))
+    assert "R14" in {verdict.rule for verdict in snapshot.verdicts.standing}
+    rows = texts(list(paint_overview(build_overview(snapshot, width=160, height=40), 160, 40, UNICODE)))
+    (line,) = [row for row in rows if "  val-core/aime" in row]
+    assert "┄ 0.1" in line and "3 sets 0.1…0.7" in line
+
+
 def test_unknown_keys_are_called_by_what_tells_them_apart() -> None:
     keys = ("a/reward/mean", "b/width", "c/width", "d/x/width", "e/x/width", "depth")
     assert names_apart(keys) == {

@@ -401,6 +401,13 @@ def test_an_accuracy_of_three_is_no_accuracy_and_that_is_said_once(tmp_path: Pat
     assert [event for event in engine.events if event.rule == "F6"] == []
 
 
+def test_what_is_impossible_is_quoted_as_it_was_logged(tmp_path: Path) -> None:
+    _, engine = read([{"step": r, "loss": 1.0 + r % 3, "perf/mfu": 20_612.0} for r in range(1, 60)], tmp_path)
+    assert [event.message for event in engine.events if event.rule == "F6"] == [
+        "perf/mfu of 20,612 is not MFU: impossible; shown as logged"
+    ]
+
+
 def test_r1_a_classic_reward_far_below_its_start_needs_ten_records() -> None:
     fell = lambda at: lambda r: noisy(20.0 + 0.2 * r if r < 60 else at, 0.05)(r)  # noqa: E731
     assert 67 <= first(judged(series(74, reward_mean=fell(-60.0)), "classic"), "R1").record <= 71
