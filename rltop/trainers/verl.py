@@ -451,9 +451,10 @@ _RLLM_STATISTICS = ("mean", "std", "max", "min")
 _RLLM_ALIASES = (
     *(Alias(f"reward/%/{each}", f"reward_{each}") for each in _RLLM_STATISTICS),
     *(Alias(f"advantage/%/{each}", f"adv_{each}") for each in _RLLM_STATISTICS),
-    Alias("advantage/%/fraction_zero", "sample_metric"),
     Alias("episode/correct", "success_frac"),
     Alias("batch/%/fractions/effective", "zero_std_frac", scale=-1.0, shift=1.0),
+    # Of completions rather than groups: where groups have one size it is the same share.
+    Alias("advantage/%/fraction_zero", "zero_std_frac"),
     Alias("batch/%/fractions/too_easy", "all_good_frac"),
     Alias("batch/%/fractions/too_hard", "all_bad_frac"),
     Alias("batch/solve_all", "all_good_frac"),
@@ -519,7 +520,7 @@ _RLLM_STAGES = (
     _rllm_stage("time/buffer_wait"),
     _rllm_stage("time/forward_backward"),
     _rllm_stage("time/optim_step"),
-    _rllm_stage("time/fused_forward_backward_and_optim_step"),
+    Stage("time/fused_forward_backward_and_optim_step", name="forward_backward_optim"),
     _rllm_stage("time/weight_sync", fits_inside=True),
     _rllm_stage("time/save_checkpoint", fits_inside=True),
     _rllm_stage("time/testing", is_outside=True),
