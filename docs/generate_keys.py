@@ -16,7 +16,8 @@ INTRODUCTION = """\
 
 Arrows or `h` `j` `k` `l` move, Enter opens the selected row, Escape goes back. The footer shows the keys of the current
 page, `?` lists all keys, and `Ctrl-p` finds metrics, alerts, themes and actions by name. With the mouse, a click
-selects, a second click opens, the wheel scrolls.
+selects, a second click opens, the wheel scrolls; on a chart a click goes to a step, dragging selects the window and the
+wheel zooms; a click on a table's head sorts, on a bar of the step strip shows its step.
 """
 
 AFTER = """\

@@ -27,6 +27,8 @@ from rltop.rows.keys import Where
 from rltop.run.snapshot import Snapshot
 from rltop.settings import BY_NAME
 
+PLACES = "a step: 1200, +50, -50, live; or a window for a chart: 300-350"
+
 MOST_COPIED = 74_994
 """Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
 
@@ -152,7 +154,7 @@ class Aids(Arranging):
     async def action_go(self) -> None:
         """Ask for a step or a window."""
         if self.shown is not None:
-            await self.shown.ask()
+            await self.shown.ask(PLACES, self.go_to)
 
     def go_to(self, text: str) -> None:
         """Go to the step that was typed, or show the window in the chart of the page.

@@ -29,7 +29,7 @@ from rltop.app.plot_pane import paint_chart
 from rltop.app.styles import textual_theme
 from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
-from rltop.app.visits import Visits
+from rltop.app.together import Together
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
@@ -58,7 +58,7 @@ ASK_GAP = 300.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 
-class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
+class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
@@ -120,6 +120,7 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
             runs=self.session.runs,
             picked=self.picked,
             marked=tuple(self.marked),
+            marked_metrics=tuple(self.marked_metrics),
             draw_chart=paint_chart,
             version=run.version,
         )
@@ -254,14 +255,8 @@ class RltopApp(KeysInOrder, Visits, Themes, inherit_bindings=False):
 
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
-        has_rule = bool(self._rule_at_hand)
-        offered: tuple[bool, ...] = (
-            self.is_live,
-            self.followed.stream.last_step is None,
-            not self.shown_verdicts,
-            has_rule,
-            len(self.session.runs) > 1,
-        )
+        offered: tuple[bool, ...] = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts)
+        offered += (bool(self._rule_at_hand), bool(self.key_at_hand[0]), len(self.session.runs) > 1)
         # At the very end, when there is no screen any more, a timer may still come here.
         if offered != self._footer_state and self.screen_stack:
             self._footer_state = offered

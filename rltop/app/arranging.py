@@ -19,9 +19,12 @@ class Arranging(Routes):
                 self._mean(key, metric)
             case Arrange():
                 self._arrange(effect)
-            case Ask():
-                if self.shown is not None:
-                    self.call_later(self.shown.ask, effect)
+            case Ask(hint, text):
+                shown = self.shown
+                if shown is not None:
+                    self.call_later(
+                        shown.ask, hint, lambda said: shown.carry_out(shown.page.answer(said, shown.moment)), text
+                    )
             case _:
                 super().carry_out(effect)
 

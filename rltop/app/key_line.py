@@ -127,7 +127,7 @@ class KeyLine(Widget, can_focus=False):
 
     def _rank(self, one: ActiveBinding) -> int:
         """What is the page's own comes first, then what it is about, then what every page has."""
-        if one.node is not self.app:
+        if one.node is not self.app and not one.binding.action.startswith("app."):
             return -1
         id = one.binding.id or ""
         return self._first.index(id) if id in self._first else len(self._first)

@@ -6,7 +6,7 @@ active screen is painted, and only when there is something new to see.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from textual import on
@@ -18,12 +18,12 @@ from textual.widgets import Input
 from rltop.app.bindings import BINDINGS, key_names
 from rltop.app.key_line import KeyLine
 from rltop.app.messages import Opened, Selected
-from rltop.app.row_view import LongRowView, RowView
+from rltop.app.row_view import LongRowView, Mouse, RowView
 from rltop.app.status import paint_status
 from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
-from rltop.pages.page import Ask, Effect, ListPage, Page, Redraw
+from rltop.pages.page import Effect, ListPage, Page, Redraw, ShowStep
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting, heads_of, next_sorting
@@ -32,8 +32,6 @@ from rltop.structs import replace
 
 MAX_FILTER_CHARS = 256
 """Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
-
-PROMPT = "a step: 1200, +50, -50, live; or a window for a chart: 300-350"
 
 
 class Host(Protocol):
@@ -63,10 +61,6 @@ class Host(Protocol):
 
     def carry_out(self, effect: Effect) -> None:
         """Do what a page wants."""
-        ...
-
-    def go_to(self, text: str) -> None:
-        """Go to the step or the window that was typed."""
         ...
 
     def visited(self, page: Page) -> None:
@@ -112,10 +106,10 @@ class PageScreen(Screen[None]):
         super().__init__()
         self.page = page
         self._host = host
-        self._asks_page = False
         filter_keys = (Where.FILTER,) if self.has_filter else ()
         self._groups = (*filter_keys, *page.where)
         self._keys: dict[bool, KeyNames] = {}
+        self._answer: Callable[[str], object] = str
         bind(self, [binding for where in self._groups for binding in BINDINGS[where]])
         update_by_cells(self)
 
@@ -153,20 +147,14 @@ class PageScreen(Screen[None]):
             yield filter_input
             yield LongRowView(palette, self._rows, self._move, self._chosen, id="board")
         else:
-            yield RowView(palette, self._rows, id="board", point=self._point)
+            yield RowView(palette, self._rows, id="board", mouse=_mouse_of(self))
         status = RowView(palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        return self.page.rows(self.moment, width, height)
-
-    def _point(self, x: int, y: int, turn: int) -> bool:
-        """Have the page take a click or a turn of the wheel, where it wants to."""
-        effect = self.page.point(x, y, turn, self.moment)
-        self.carry_out(effect)
-        return effect is not None
+        return _with_marks(self.page.rows(self.moment, width, height), self.page, self.moment)
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.page.tells_counts
@@ -283,16 +271,24 @@ class PageScreen(Screen[None]):
         """Open what was selected; the head of a table sorts it."""
         if target.kind is TargetKind.HEAD:
             self.carry_out(self.page.sort_by(Sorting.of(target.name)))
+        elif target.kind is TargetKind.BAR:
+            self.carry_out(ShowStep(target.step))
         else:
             self.carry_out(self.page.open(target, self.moment))
 
     # -- the prompt ----------------------------------------------------------------------------------------------
 
-    async def ask(self, what: Ask | None = None) -> None:
-        """Ask for what the page wants to know, None for a step or a window, in a line of its own above the footer."""
+    async def ask(self, what: str, answered: Callable[[str], object], text: str = "") -> None:
+        """Ask for something in a line of its own above the footer.
+
+        Args:
+            what: is asked for, with examples.
+            answered: told what was typed.
+            text: what stands there already.
+        """
         if not self.query("#prompt"):
-            self._asks_page, (hint, text) = what is not None, what or (PROMPT, "")
-            prompt = FilterInput(value=text, placeholder=hint, id="prompt", compact=True)
+            self._answer = answered
+            prompt = FilterInput(value=text, placeholder=what, id="prompt", compact=True)
             await self.mount(prompt, before=self.status)
             # At once: `Widget.focus` is put off, and the next key would go to the list.
             self.set_focus(prompt)
@@ -305,10 +301,7 @@ class PageScreen(Screen[None]):
     def _prompt_submitted(self, message: Input.Submitted) -> None:
         message.stop()
         self._answered()
-        if self._asks_page:
-            self.carry_out(self.page.answer(message.value, self.moment))
-        else:
-            self._host.go_to(message.value)
+        self._answer(message.value)
 
     # -- the filter ----------------------------------------------------------------------------------------------
 
@@ -341,3 +334,25 @@ class PageScreen(Screen[None]):
         self.set_focus(self.board)
         # Keys that were letters until now do something again, and may be named.
         self.draw()
+
+
+def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row]:
+    """The rows of a page on which metrics can be marked, with the letters of those that are."""
+    if not moment.marked_metrics or Where.MARKS not in page.where:
+        return rows
+    from rltop.pages.series import with_marks  # noqa: PLC0415 - few sessions draw several
+
+    return with_marks(rows, moment.marked_metrics)
+
+
+def _mouse_of(screen: PageScreen) -> Mouse:
+    """What the page of a screen does with the mouse."""
+
+    def took(effect: Effect | None) -> bool:
+        screen.carry_out(effect)
+        return effect is not None
+
+    return Mouse(
+        lambda x, y, turn: took(screen.page.point(x, y, turn, screen.moment)),
+        lambda x, y, to, is_done: took(screen.page.drag(x, y, to, is_done, screen.moment)),
+    )

@@ -21,7 +21,7 @@ from rltop.app.cells import changed_spans
 from rltop.app.messages import Opened, Selected
 from rltop.app.styles import RoleStyles
 from rltop.rows.keys import Where
-from rltop.rows.rows import Line, Row, RowLink, Target, TargetKind
+from rltop.rows.rows import POINTED, Line, Row, RowLink, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
 from rltop.rows.widths import is_single
@@ -33,27 +33,95 @@ _EMPTY = Row(())
 Pointed = Callable[[int, int, int], bool]
 """Told of a cell and how far the wheel was turned, 0 for a click; whether anybody took it."""
 
+Dragged = Callable[[int, int, int, bool], bool]
+"""Told where the button went down, at which cell the pointer is now, and whether it was let go; likewise."""
 
-def _nobody(x: int, y: int, turn: int) -> bool:
-    del x, y, turn
+LEAST_DRAG = 2
+"""Cells that a click may move without being more than a click."""
+
+
+def _nobody(*_: int) -> bool:
     return False
+
+
+class Mouse:
+    """What is done with the mouse over a view, beyond its rows: clicks and turns of the wheel, and stretches."""
+
+    def __init__(self, point: Pointed = _nobody, drag: Dragged = _nobody) -> None:
+        self._point = point
+        self._drag = drag
+        self._down: tuple[int, int] | None = None
+        self._is_dragging = False
+
+    def down(self, x: int, y: int) -> None:
+        """The button went down.
+
+        Args:
+            x: at this cell from the left.
+            y: in this row of the page.
+        """
+        self._down, self._is_dragging = (x, y), False
+
+    def moved(self, x: int) -> None:
+        """The pointer has come to column `x`."""
+        if self._down is not None and (self._is_dragging or abs(x - self._down[0]) >= LEAST_DRAG):
+            self._is_dragging = self._drag(*self._down, x, False)
+
+    def up(self, x: int) -> None:
+        """The button was let go in column `x`."""
+        if self._down is not None and self._is_dragging:
+            self._drag(*self._down, x, True)
+        self._down = None
+
+    def point(self, x: int, y: int, turn: int) -> bool:
+        """A click, or a turn of the wheel; whether anybody took it. The click that ends a stretch is none.
+
+        Args:
+            x: at this cell from the left.
+            y: in this row of the page.
+            turn: of the wheel, 0 for a click.
+        """
+        had, self._is_dragging = self._is_dragging, False
+        return had or self._point(x, y, turn)
 
 
 Painter = Callable[[int, int], Sequence[Row]]
 """Makes rows for a width and a height in cells."""
 
 
-class RowView(Widget, can_focus=True):
+class Draggable(Widget):
+    """A widget in which stretches can be marked with the mouse."""
+
+    _mouse: Mouse
+    _top = 0
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click, or the beginning of a stretch."""
+        if event.button == 1:
+            self._mouse.down(event.x, self._top + event.y)
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """The end of the stretch, so far."""
+        self._mouse.moved(event.x)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """The end of the stretch."""
+        self.release_mouse()
+        self._mouse.up(event.x)
+
+
+class RowView(Draggable, can_focus=True):
     """Draws `rows`; Enter posts `Opened`, moving posts `Selected`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
-    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None, point: Pointed = _nobody) -> None:
+    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None, mouse: Mouse | None = None) -> None:
         """A view that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
         super().__init__(id=id)
         self._styles_of = RoleStyles(palette)
         self._paint = paint
-        self._point = point
+        self._mouse = mouse or Mouse()
         self._painted_for = Size(0, 0)
         self.rows: Sequence[Row] = ()
         self._top = 0
@@ -266,10 +334,10 @@ class RowView(Widget, can_focus=True):
         event.stop()
         was, y = self._selection.spot, self._top + event.y
         for start, stop, target in (self.rows[y] if y < len(self.rows) else _EMPTY).links:
-            if target.kind is TargetKind.HEAD and start <= event.x < stop:
+            if target.kind in POINTED and start <= event.x < stop:
                 self.post_message(Opened(target))
                 return
-        if self._point(event.x, y, 0) or not self._move(lambda: self._selection.at(event.x, y)):
+        if self._mouse.point(event.x, y, 0) or not self._move(lambda: self._selection.at(event.x, y)):
             return
         if self._selection.spot == was:
             self.action_open()
@@ -277,13 +345,13 @@ class RowView(Widget, can_focus=True):
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down, or zoom out where a chart is."""
         event.stop()
-        if not self._point(event.x, self._top + event.y, -1):
+        if not self._mouse.point(event.x, self._top + event.y, -1):
             self._scroll(self._top + WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up, or zoom in where a chart is."""
         event.stop()
-        if not self._point(event.x, self._top + event.y, 1):
+        if not self._mouse.point(event.x, self._top + event.y, 1):
             self._scroll(self._top - WHEEL_ROWS)
 
     def on_focus(self) -> None:

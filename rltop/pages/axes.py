@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from rltop.model import Signal
 from rltop.pages.chart import Axis, Curve, Places, PlotData
 from rltop.pages.signals import signal_of
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct, replace
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
@@ -140,7 +140,8 @@ def step_at(plot: PlotData, share: float) -> int:
     return max(plot.zoom.first, min(plot.zoom.last, round(step)))
 
 
-class Canvas(Struct):
+@dataclass(frozen=True, slots=True)
+class Canvas:
     """Where a chart is on its page: rows from `top` on, and cells from `left` on between its axes."""
 
     top: int
@@ -160,18 +161,19 @@ class Canvas(Struct):
         return (x - self.left) / max(1, self.cells - 1)
 
 
-def canvas_of(chart: Sequence[Row], top: int, left: int = 0) -> Canvas | None:
+def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool = False) -> Canvas | None:
     """Where there is something to point at in a chart that was drawn; None without axes.
 
     Args:
         chart: its rows.
         top: the row of the page that it begins with.
         left: the cell of the page that it begins with.
+        has_right: there is a value axis on the right.
     """
     for y in range(len(chart) - 1, 0, -1):
         text = "".join(piece.text for piece in chart[y].line).rstrip()
         axis = text.lstrip()
         if axis[:1] == "└" or axis[:2] in ("+-", "++"):
             start = len(text) - len(axis) + 1
-            return Canvas(top + 1, y - 1, left + start, len(text) - start)
+            return Canvas(top + 1, y - 1, left + start, len(text) - start - has_right)
     return None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rltop import units
 from rltop.model import Label, Level, Verdict, VerdictState
-from rltop.pages.metric import catalogue_title
+from rltop.pages.signals import catalogue_title
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind

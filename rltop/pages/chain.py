@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from rltop import units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.markers import Marker, read_markers
-from rltop.pages.metric import catalogue_title
-from rltop.pages.signals import cadence_of, generic_signal, signal_of, whole_of
+from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, signal_of, whole_of
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Line, Piece

@@ -10,6 +10,7 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -22,7 +23,6 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
-from rltop.structs import Struct
 
 LABEL_CELLS = 10
 """About what the labels of the value axis take of the width."""
@@ -37,7 +37,8 @@ WHEEL = 1.5
 """How much shorter or longer the stretch of steps gets with each turn of the wheel."""
 
 
-class Zoom(Struct):
+@dataclass(frozen=True, slots=True)
+class Zoom:
     """The stretch of steps that a chart shows; both ends are inside."""
 
     first: int
@@ -93,14 +94,16 @@ class Zoom(Struct):
         return Zoom(self.first + shift, self.last + shift)
 
 
-class Curve(Struct):
+@dataclass(frozen=True, slots=True)
+class Curve:
     """Points of one curve; steps rise, values are finite, lengths are equal."""
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
 
 
-class PlotLevel(Struct):
+@dataclass(frozen=True, slots=True)
+class PlotLevel:
     """A horizontal line: a threshold or a baseline."""
 
     value: float
@@ -108,7 +111,8 @@ class PlotLevel(Struct):
     label: str
 
 
-class PlotMark(Struct):
+@dataclass(frozen=True, slots=True)
+class PlotMark:
     """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite.
 
     Attributes:
@@ -146,7 +150,8 @@ class Axis(enum.Enum):
                 return units.step(int(x))
 
 
-class Places(Struct):
+@dataclass(frozen=True, slots=True)
+class Places:
     """Where steps are on an axis; both rise, and without any a step is its own place.
 
     Attributes:
@@ -172,7 +177,8 @@ def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     return ys[at - 1] + share * (ys[at] - ys[at - 1])
 
 
-class Series(Struct):
+@dataclass(frozen=True, slots=True)
+class Series:
     """One of several curves in a chart: another run, or another metric.
 
     Attributes:
@@ -192,7 +198,8 @@ class Series(Struct):
     is_right: bool = False
 
 
-class PlotData(Struct):
+@dataclass(frozen=True, slots=True)
+class PlotData:
     """One chart.
 
     Attributes:

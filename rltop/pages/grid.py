@@ -6,23 +6,23 @@ Owns how many fit and which are shown; a chart is drawn as on the page of its me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.axes import Canvas, canvas_of, step_at
-from rltop.pages.chart import LABEL_CELLS, WHEEL, PlotData, Zoom, build_plot
+from rltop.pages.chart import LABEL_CELLS, Axis, build_plot
+from rltop.pages.chart_page import ChartPage
 from rltop.pages.compare import ComparedRun, compared_runs, overlays
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
+from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.run.snapshot import Snapshot
-from rltop.structs import replace
 
 LEAST = (40, 12)
 
@@ -61,10 +61,10 @@ def charted(snapshot: Snapshot) -> list[Charted]:
     return [*chosen, *(Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in keys)]
 
 
-class GridPage(Page):
+class GridPage(ChartPage):
     """Charts beside and below each other."""
 
-    where = (Where.GRID,)
+    where = (Where.GRID, Where.AXES, Where.MARKS, Where.TOGETHER)
     footer = ("step-back", "step-on")
     help = (
         "The metrics of the overview, pinned ones first, as charts, all of the same steps, with the marked runs over "
@@ -82,8 +82,6 @@ class GridPage(Page):
         self._most = self._shape = Shape(1, 1)
         self._at = 0
         self._number = 0
-        self._zoom: Zoom | None = None
-        self._canvases: list[tuple[Canvas, PlotData]] = []
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """A title, then the charts of this page."""
@@ -99,18 +97,15 @@ class GridPage(Page):
         shown = metrics[self._at : self._at + room]
         others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
         rows = [self._title(moment, others, len(shown), width)]
-        self._canvases = []
+        self.begin()
         cells, lines = width // shape.columns, (height - 1) // shape.rows
         for first in range(0, len(shown), shape.columns):
-            charts = [
-                self._chart(one, moment, others, cells - 1, lines) for one in shown[first : first + shape.columns]
-            ]
             top = len(rows)
-            for number, (chart, plot) in enumerate(charts):
-                canvas = canvas_of(chart, top, number * cells)
-                if canvas is not None and plot is not None and not shown[first + number].stream:
-                    self._canvases.append((canvas, plot))
-            rows += _beside([chart for chart, _ in charts], cells, width, moment.glyphs)
+            charts = [
+                self._chart(one, moment, others, (cells - 1, lines), (top, number * cells))
+                for number, one in enumerate(shown[first : first + shape.columns])
+            ]
+            rows += _beside(charts, cells, width, moment.glyphs)
         return fill(rows, height)
 
     def _lay_out(self, width: int, height: int) -> None:
@@ -124,8 +119,11 @@ class GridPage(Page):
         builder = RowBuilder(width, moment.glyphs).add(" CHARTS", "title")
         builder.add(f"  {self._at + 1}–{self._at + shown} of {self._number}", "value")
         builder.add(f"   {self._shape.columns} × {self._shape.rows}", "dim")
-        if self._zoom is not None:
-            builder.add(f"   steps {units.step(self._zoom.first)}–{units.step(self._zoom.last)}", "note")
+        zoom = self.shown(moment)
+        if zoom is not None:
+            builder.add(f"   steps {units.step(zoom.first)}–{units.step(zoom.last)}", "note")
+        if self.axis is not Axis.STEP or self.is_log_x:
+            builder.add(f"   by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note")
         if moment.at_step is not None:
             builder.add(f"   step {units.step(moment.at_step)}", "cursor")
         for one in others:
@@ -133,38 +131,46 @@ class GridPage(Page):
         return builder.row()
 
     def _chart(
-        self, one: Charted, moment: Moment, others: Sequence[ComparedRun], width: int, height: int
-    ) -> tuple[Sequence[Row], PlotData | None]:
-        """A chart under its title and value, and what it was drawn from."""
-        part = moment.snapshot.within(one.stream)
+        self,
+        one: Charted,
+        moment: Moment,
+        others: Sequence[ComparedRun],
+        size: tuple[int, int],
+        at: tuple[int, int],
+    ) -> Sequence[Row]:
+        """A chart of `size`, its width and height, under its title and value."""
+        part, width = moment.snapshot.within(one.stream), size[0]
         verdicts = part.verdicts.standing
         reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
-        title = _head(one, reading, width, moment.glyphs)
-        if moment.draw_chart is None:
-            return [title], None
-        plot = build_plot(part, reading, verdicts, columns=max(8, width - LABEL_CELLS), zoom=self._zoom)
+        columns = max(8, width - LABEL_CELLS)
+        # A window is of the main stream's steps: another one is shown whole.
+        zoom = None if one.stream else self.shown(moment)
+        plot = build_plot(
+            part, reading, verdicts, columns=columns, zoom=zoom, is_log=self.is_log, smoothing=self.smoothing
+        )
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
         if others and not one.stream:
-            plot = _with_runs(plot, one, others, width)
-        chart = moment.draw_chart(
-            plot, width, height, moment.glyphs, unit=reading.unit, has_smooth=True, has_band=False, markers=()
-        )
+            axis, _ = self.axis_in(part)
+            name = one.signal.metric.name
+            named = (name, "" if name else one.signal.key)
+            plot = replace(plot, series=overlays(others, named, axis, columns=width, zoom=plot.zoom))
         # The legend would be the same for all of them: its row is the title's.
-        return [title, *chart[1:]], plot
+        chart = self.draw(plot, part, moment, *size, at=at, unit=reading.unit)[1:]
+        if one.stream and self._drawn:
+            # Its steps are not those that the cursor counts.
+            self._drawn.pop()
+        return [_head(one, reading, width, moment.glyphs), *chart]
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Other charts, or more or fewer of them."""
-        del moment
+        """Other charts, more or fewer of them, or other axes."""
         shape, room = self._shape, self._shape.columns * self._shape.rows
         match key:
-            case "charts-after":
-                if self._at + room >= self._number:
-                    return Say("these are the last charts")
-                self._at += room
-            case "charts-before":
-                if not self._at:
-                    return Say("these are the first charts")
-                self._at = max(0, self._at - room)
+            case "charts-after" | "charts-before":
+                at = self._at + (room if key == "charts-after" else -room)
+                if at >= self._number or not (at >= 0 or self._at):
+                    return Say(f"these are the {'last' if key == 'charts-after' else 'first'} charts")
+                self._at = max(0, at)
+                return Redraw(from_top=True)
             case "more-charts" | "fewer-charts":
                 columns = shape.columns + (1 if key == "more-charts" else -1)
                 if not 1 <= columns <= self._most.columns:
@@ -174,45 +180,9 @@ class GridPage(Page):
                 if self._most.rows == 1:
                     return Say("there is room for one row of charts")
                 self._rows = shape.rows % self._most.rows + 1
-            case "whole":
-                if self._zoom is None:
-                    return Say("the whole run is shown")
-                self._zoom = None
-        return Redraw(from_top=key in ("charts-after", "charts-before"))
-
-    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
-        """Go to the step that was clicked; zoom all charts around the one under the pointer."""
-        for canvas, plot in self._canvases:
-            share = canvas.share(x, y)
-            if share is None:
-                continue
-            step = step_at(plot, share)
-            if not turn:
-                return ShowStep(step)
-            zoom = plot.zoom.scaled(WHEEL**-turn, plot.whole, step)
-            self._zoom = None if zoom.length >= plot.whole.length else zoom
-            return Redraw()
-        return None
-
-    @property
-    def window(self) -> tuple[int, int] | None:
-        """The steps that are shown; None is the whole run."""
-        return None if self._zoom is None else (self._zoom.first, self._zoom.last)
-
-    def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
-        """Show these steps in every chart."""
-        stream = moment.snapshot.stream
-        first, last = max(first, stream.first_step or 0), min(last, stream.last_step or 0)
-        if first > last:
-            return None
-        self._zoom = Zoom(first, last)
+            case _:
+                return super().on("reset" if key == "whole" else key, moment)
         return Redraw()
-
-
-def _with_runs(plot: PlotData, one: Charted, others: Sequence[ComparedRun], width: int) -> PlotData:
-    name = one.signal.metric.name
-    found = overlays(others, (name, "" if name else one.signal.key), columns=width, zoom=plot.zoom)
-    return replace(plot, series=found)
 
 
 def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:

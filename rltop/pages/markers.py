@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop import units
@@ -17,7 +18,6 @@ from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
 from rltop.run.past import outlived
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct
 
 _CHECKPOINTS = ("time_save",)
 _VALIDATIONS = ("val_score", "val_acc", "val_loss", "val_aux", "time_eval")
@@ -37,7 +37,8 @@ class MarkerKind(enum.IntEnum):
     ONSET = 5
 
 
-class Marker(Struct):
+@dataclass(frozen=True, slots=True)
+class Marker:
     """One thing that happened.
 
     Attributes:

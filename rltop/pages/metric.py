@@ -7,29 +7,20 @@ screen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rltop import units
 from rltop.catalog.aliases import spelling_of
-from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
-from rltop.pages.axes import Canvas, axes_logged, canvas_of, placed, places, step_at
 from rltop.pages.bands import band_around, families_of
-from rltop.pages.chart import (
-    LABEL_CELLS,
-    SMOOTHING,
-    WHEEL,
-    Axis,
-    PlotData,
-    Zoom,
-    build_plot,
-    value_ranges,
-)
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot
+from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.markers import read_markers
 from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
+from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, formula, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -37,7 +28,6 @@ from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
 _RELATED = 8
@@ -49,7 +39,8 @@ _DIRECTIONS = {
 }
 
 
-class MetricView(Struct):
+@dataclass(frozen=True, slots=True)
+class MetricView:
     """Everything the page of one metric shows.
 
     Attributes:
@@ -269,25 +260,14 @@ def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: st
     return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
 
 
-def catalogue_title(name: str) -> str:
-    """The title of a canonical metric; the name itself where the catalogue has none."""
-    metric = CATALOG.get(name)
-    return metric.title if metric is not None else Label.of(name).display
-
-
 CHART_SHARE = 0.58
 """How much of the height the chart gets; what does not fit below it is scrolled to."""
 
-PAN_SHARE = 0.25
 
-_SMOOTHINGS = (0.5, 0.8, SMOOTHING, 0.95, 0.98, 0.99)
-"""About 2, 5, 10, 20, 50 and 100 records long."""
-
-
-class MetricPage(Page):
+class MetricPage(ChartPage):
     """One metric: a large chart, its numbers, what it means, and its relatives."""
 
-    where = (Where.CHART,)
+    where = (Where.CHART, Where.AXES, Where.TOGETHER)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
@@ -296,7 +276,9 @@ class MetricPage(Page):
         "related metrics; {open} opens one. {meaning} says which metric the key is, {pin} pins it to the top of the "
         "overview. The chart follows the newest step until you pan or zoom; zooming centres on the step that is shown, "
         "and the statistics are then those of the window. {axis} draws it by time, tokens or epoch, {lock} keeps the "
-        "range of values, {smooth-less} and {smooth-more} change the smoothing."
+        "range of values, {smooth-less} and {smooth-more} change the smoothing, {together} draws other metrics in the "
+        "same chart. Clicking goes to a step, the wheel zooms at the pointer, and dragging shows the steps between two "
+        "places."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
@@ -308,166 +290,64 @@ class MetricPage(Page):
         """
         super().__init__(stream)
         self.key = key
-        self._zoom: Zoom | None = None
-        self._follows = True
-        self._is_log = False
-        self._has_smooth = True
         self._has_band = True
-        self._had_band = self._can_log = True
-        self._axis = Axis.STEP
-        self._is_log_x = False
-        self._smoothing = SMOOTHING
-        self._locked: tuple[tuple[float, float] | None, ...] = ()
-        self._plot: PlotData | None = None
-        self._canvas: Canvas | None = None
+        self._had_band = True
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say."""
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
-        zoom, columns = self._shown(moment), width - LABEL_CELLS
+        self.begin()
         view = build_metric(
-            moment.snapshot, self.key, columns=columns, zoom=zoom, is_log=self._is_log, smoothing=self._smoothing
+            moment.snapshot,
+            self.key,
+            columns=width - LABEL_CELLS,
+            zoom=self.shown(moment),
+            is_log=self.is_log,
+            smoothing=self.smoothing,
         )
-        self._had_band, self._can_log = bool(view.plot.band), view.plot.can_log
+        self._had_band = bool(view.plot.band)
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
-        self._canvas = canvas_of(chart, 1)
         title = paint_metric_title(view, width, moment.glyphs)
         if self.key in moment.snapshot.arrangement.pinned:
             builder = RowBuilder(width, moment.glyphs).line(title.line)
             title = Row(builder.add("   pinned", "note").row().line, title.links)
-        if self._plot is not None and (self._plot.axis is not Axis.STEP or self._plot.is_log_x):
+        if self.axis_text:
             builder = RowBuilder(width, moment.glyphs).line(title.line)
-            scale = ", log scale" if self._plot.is_log_x else ""
-            title = Row(builder.add(f"   by {self._plot.axis.value}{scale}", "note").row().line, title.links)
+            title = Row(builder.add(f"   {self.axis_text}", "note").row().line, title.links)
         return [title, *chart, *details]
 
     def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        if moment.draw_chart is None:
-            return ()
         shown, metric = view.plot.zoom, view.reading.signal.metric.name
-        found = places(moment.snapshot, self._axis)
-        axis = Axis.STEP if found is None else self._axis
-        plot = replace(view.plot, locked=self._locked)
+        plot = with_readout(view.plot, moment.snapshot, view.reading)
         if moment.marked and not self.stream:
             from rltop.pages.compare import compared_runs, overlays  # noqa: PLC0415 - few sessions compare anything
 
+            axis, _ = self.axis_in(moment.snapshot)
             others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
             named = (metric, "" if metric else self.key)
-            zoom = shown if axis is Axis.STEP else None
-            curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self._smoothing)
+            zoom = shown if axis is Axis.STEP else self.shown(moment)
+            curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing)
             plot = replace(plot, series=curves)
-        if found is not None:
-            plot = placed(plot, found, axis, is_log=self._is_log_x)
-        self._plot = plot
-        return moment.draw_chart(
+        return self.draw(
             plot,
+            moment.snapshot,
+            moment,
             width,
             height,
-            moment.glyphs,
+            at=(1, 0),
             unit=view.reading.unit,
-            has_smooth=self._has_smooth,
             has_band=self._has_band,
             markers=read_markers(moment.snapshot, shown.first, shown.last, metric),
         )
 
-    def _shown(self, moment: Moment) -> Zoom | None:
-        """The stretch to show; one that ended at the newest step moves on with it."""
-        if self._zoom is None:
-            return None
-        whole = _whole_run(moment)
-        if self._follows:
-            return Zoom(whole.last - self._zoom.length + 1, whole.last).within(whole)
-        return self._zoom.within(whole)
-
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Another stretch of the run, or other curves."""
-        whole = _whole_run(moment)
-        shown = self._shown(moment) or whole
-        match key:
-            case "zoom-in" | "zoom-out":
-                factor, at = 0.5 if key == "zoom-in" else 2.0, moment.at_step
-                zoom = shown.scaled(factor, whole) if at is None else shown.centred(factor, whole, at)
-                self._show(zoom, whole)
-            case "pan-left" | "pan-right":
-                if self._zoom is None:
-                    return Say("the whole run is shown: zoom in first")
-                self._show(shown.moved(-PAN_SHARE if key == "pan-left" else PAN_SHARE, whole), whole)
-            case "reset":
-                self._zoom, self._follows = None, True
-            case "smooth":
-                self._has_smooth = not self._has_smooth
-            case "band":
-                if not self._had_band:
-                    return Say("no band: neither minimum and maximum nor a spread of this metric is logged")
-                self._has_band = not self._has_band
-            case "log":
-                if not self._can_log:
-                    return Say("no logarithmic scale: no value is above zero")
-                self._is_log = not self._is_log
-            case _:
-                return self._on_axes(key, moment)
+        """The band, or what every chart has."""
+        if key != "band":
+            return super().on(key, moment)
+        if not self._had_band:
+            return Say("no band: neither minimum and maximum nor a spread of this metric is logged")
+        self._has_band = not self._has_band
         return Redraw()
-
-    def _on_axes(self, key: str, moment: Moment) -> Effect | None:
-        """Other axes, another smoothing."""
-        match key:
-            case "axis":
-                axes = axes_logged(moment.snapshot)
-                if len(axes) < 2:
-                    return Say("only steps are logged: neither time, tokens nor epochs")
-                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)] if self._axis in axes else axes[0]
-                self._is_log_x = self._is_log_x and self._axis is not Axis.CLOCK
-            case "log-x":
-                if self._axis is Axis.CLOCK:
-                    return Say("wall time has no logarithmic scale")
-                self._is_log_x = not self._is_log_x
-            case "lock":
-                if not self._locked and self._plot is not None:
-                    self._locked = value_ranges(self._plot)
-                    return Redraw() if any(self._locked) else Say("no value is shown whose range could be locked")
-                self._locked = ()
-            case "smooth-less" | "smooth-more":
-                at = _SMOOTHINGS.index(self._smoothing) + (1 if key == "smooth-more" else -1)
-                if not 0 <= at < len(_SMOOTHINGS):
-                    return Say("that is the least smoothing" if at < 0 else "that is the most smoothing")
-                self._smoothing, self._has_smooth = _SMOOTHINGS[at], True
-        return Redraw()
-
-    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
-        """Go to the step that was clicked; zoom around the one under the pointer."""
-        share = None if self._canvas is None else self._canvas.share(x, y)
-        if share is None or self._plot is None:
-            return None
-        step = step_at(self._plot, share)
-        if not turn:
-            return ShowStep(step) if not self.stream else Say("the cursor counts the steps of the main stream")
-        whole = _whole_run(moment)
-        self._show((self._shown(moment) or whole).scaled(WHEEL**-turn, whole, step), whole)
-        return Redraw()
-
-    @property
-    def window(self) -> tuple[int, int] | None:
-        """The steps that are shown; None is the whole run."""
-        return None if self._zoom is None else (self._zoom.first, self._zoom.last)
-
-    def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
-        """Zoom to these steps."""
-        whole = _whole_run(moment)
-        first, last = max(first, whole.first), min(last, whole.last)
-        if first > last:
-            return None
-        self._show(Zoom(first, last), whole)
-        return Redraw()
-
-    def _show(self, zoom: Zoom, whole: Zoom) -> None:
-        self._zoom = None if zoom.length >= whole.length else zoom
-        self._follows = zoom.last >= whole.last
-
-
-def _whole_run(moment: Moment) -> Zoom:
-    stream = moment.snapshot.stream
-    first, last = stream.first_step or 0, stream.last_step or 0
-    return Zoom(first, max(first, last))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from itertools import islice
 
 from rltop import units
@@ -19,7 +20,6 @@ from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket
-from rltop.structs import Struct
 
 _RECENT = 50
 _PLACES = 6
@@ -29,7 +29,8 @@ _BUCKETS = 400
 """Into how many stretches a long history is looked at for its extremes."""
 
 
-class Statistic(Struct):
+@dataclass(frozen=True, slots=True)
+class Statistic:
     """One number of the table: its name, its value, and a remark."""
 
     name: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
+from rltop.rows.rows import Target
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
@@ -29,6 +30,7 @@ class Moment(Struct):
         runs: every run that is followed.
         picked: path of the run that was picked from their list; None until one was.
         marked: paths of the runs that are compared, in the order in which they were marked.
+        marked_metrics: those that are drawn in one chart, in the order in which they were marked.
         draw_chart: draws the large chart of a metric.
         version: moves with everything that a page may show of the run, time aside.
         stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
@@ -43,6 +45,7 @@ class Moment(Struct):
     runs: Sequence[Run] = ()
     picked: str | None = None
     marked: Sequence[str] = ()
+    marked_metrics: Sequence[Target] = ()
     draw_chart: ChartPainter | None = None
     version: Hashable = None
     stream: str = ""

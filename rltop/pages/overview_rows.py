@@ -30,6 +30,7 @@ from rltop.pages.waterfall import (
 )
 from rltop.rows.cells import RowBuilder, fill, rule_row, too_small
 from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Row
 from rltop.run.past import LIVENESS_RULE
 from rltop.structs import Struct
@@ -239,13 +240,15 @@ class _Painter:
 class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
+    where = (Where.MARKS, Where.TOGETHER)
     footer: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "mute", "change", "runs")
     tells_counts = True
     help = (
         "One run, from the top: its trainer, progress, speed and state; a one-line summary; active alerts, learning "
         "and system; the key metrics of its algorithm, each with its change against this run's baseline and its whole "
         "history; where the time of the newest step went; and how far the longest completions lag behind. Select "
-        "anything; {open} opens it. {pin} pins a metric to the top, {arrange} orders, names and hides rows."
+        "anything; {open} opens it. {pin} pins a metric to the top, {arrange} orders, names and hides rows. "
+        "{mark-metric} marks a metric, {together} draws the marked ones in one chart."
     )
 
     def __init__(self) -> None:

@@ -179,6 +179,19 @@ class Page(ABC):
         """The stretch of steps that its charts show, both ends inside; None is the whole run, or no chart."""
         return None
 
+    def drag(self, x: int, y: int, to: int, is_done: bool, moment: Moment) -> Effect | None:
+        """The mouse was moved with its button down; None where the page has nothing to mark there.
+
+        Args:
+            x: cell from the left where the button went down.
+            y: row from the first one of the page where it did.
+            to: cell under the pointer now.
+            is_done: the button has been let go.
+            moment: what is shown.
+        """
+        del x, y, to, is_done, moment
+        return None
+
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
         """Show a stretch of steps, both ends inside; None where the page has no chart.
 

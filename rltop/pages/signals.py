@@ -16,6 +16,7 @@ from typing import NamedTuple
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import place_of
 from rltop.catalog.guesses import guessed
+from rltop.catalog.metrics import CATALOG
 from rltop.catalog.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
@@ -103,6 +104,12 @@ def key_label(key: str) -> Label:
     """The key, harmless; one of nothing but slashes and blanks in quotation marks, or nothing would be seen of it."""
     label = Label.of(key)
     return label if key.strip(" /") else Label(key, f'"{label.display}"')
+
+
+def catalogue_title(name: str) -> str:
+    """The title of a canonical metric; the name itself where the catalogue has none."""
+    metric = CATALOG.get(name)
+    return metric.title if metric is not None else Label.of(name).display
 
 
 def formula(signal: Signal, of: str) -> str:

@@ -6,7 +6,7 @@ Owns the picture only; the numbers come from `timings`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from rltop import units
@@ -15,7 +15,7 @@ from rltop.pages.stages import OTHER, STRIP_STEPS, Stage, StripStep, TimingView,
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.names import told_apart
-from rltop.rows.rows import Piece, Row, Target, TargetKind
+from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width
 from rltop.stats.rolling import median
@@ -57,8 +57,15 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
             top = _top(steps)
             cut = ", clipped" if top < max(step.total_s for step in steps) else ""
             builder.add(f"   {glyphs.baseline} {units.duration(top)}{cut}", "dim")
-        rows.append(builder.row(Target(TargetKind.TIMING, "", view.step)))
+        row = builder.row(Target(TargetKind.TIMING, "", view.step))
+        rows.append(Row(row.line, (*row.links, *_bars(steps))))
     return rows
+
+
+def _bars(steps: Sequence[StripStep]) -> Iterator[RowLink]:
+    """Where a click goes to the step of a bar."""
+    for x, step in enumerate(steps, STRIP_LABEL + 1):
+        yield RowLink(x, x + 1, Target(TargetKind.BAR, "", step.step))
 
 
 def strip_height(view: TimingView, width: int, height: int) -> int:

@@ -21,6 +21,9 @@ class Where(enum.Enum):
     EVERYWHERE = "Everywhere"
     LIST = "In a list or a table"
     CHART = "On a metric's chart"
+    AXES = "On every chart"
+    MARKS = "Where metrics are listed"
+    TOGETHER = "Where metrics are listed or drawn"
     GRID = "On the page of charts"
     METRICS = "In the list of metrics"
     ROWS = "On the page of rows"
@@ -106,7 +109,14 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "Show the page that was shown after this one",
                 action="visit(1)",
             ),
-            Key("pause", "space", "Pause", "Pause the display (reading continues)", is_shown=True, shown_as="Spc"),
+            Key(
+                "pause",
+                "space,ctrl+s",
+                "Pause",
+                "Pause the display (reading continues)",
+                is_shown=True,
+                shown_as="Spc",
+            ),
             Key(
                 "find",
                 "slash",
@@ -208,11 +218,34 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("pan-left", "left,h", "Earlier", "Pan to earlier steps"),
             Key("pan-right", "right", "Later", "Pan to later steps"),
             Key("reset", "0", "Whole run", "Show the whole run", is_shown=True),
-            Key("axis", "A", "Axis", "Draw by step, time, tokens, epoch or wall time, as logged", is_shown=True),
-            Key("log-x", "ctrl+l", "Log x", "Switch the x axis between logarithmic and linear scale"),
             Key("lock", "f", "Lock", "Keep the range of values as it is, or let it follow the values again"),
             Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
             Key("smooth-more", "right_square_bracket", "Smoother", "Smooth over more records"),
+        ),
+        Where.AXES: (
+            Key("axis", "A", "Axis", "Draw by step, time, tokens, epoch or wall time, as logged", is_shown=True),
+            Key("log-x", "ctrl+l", "Log x", "Switch the x axis between logarithmic and linear scale"),
+        ),
+        Where.MARKS: (
+            Key(
+                "mark-metric",
+                "space",
+                "Mark",
+                "Mark the selected metric to be drawn with others, or unmark it",
+                action="app.mark_metric",
+                is_shown=True,
+                shown_as="Spc",
+            ),
+        ),
+        Where.TOGETHER: (
+            Key(
+                "together",
+                "o",
+                "Together",
+                "Draw several metrics in one chart: the marked ones, or those you name",
+                action="app.together",
+                is_shown=True,
+            ),
         ),
         Where.GRID: (
             Key(

@@ -35,11 +35,16 @@ class TargetKind(enum.StrEnum):
     GROUP = "group"
     COMPLETION = "completion"
     HEAD = "head"
+    BAR = "bar"
     COMPARE = "compare"
     MEANING = "meaning"
     GRID = "grid"
     LINE = "line"
     SETTING = "setting"
+
+
+POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})
+"""What a click opens at once, and keys pass over: heads of tables, bars of steps."""
 
 
 class Target(NamedTuple):

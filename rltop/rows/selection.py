@@ -1,6 +1,6 @@
 """Which of the selectable cells is selected, and where the keys move it.
 
-Heads of tables are for the mouse, and are passed over. Pure; knows rows and targets,
+Heads of tables and bars of steps are for the mouse, and are passed over. Pure; knows rows and targets,
 not the screen.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
-from rltop.rows.rows import Line, Row, RowLink, Target, TargetKind
+from rltop.rows.rows import POINTED, Line, Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width, char_width
 
 
@@ -54,7 +54,7 @@ class Selection:
         """Find the old target among new rows; else the spot nearest to where it was."""
         old = self.spot
         self._spots = [
-            Spot(y, link) for y, row in enumerate(rows) for link in row.links if link.target.kind is not TargetKind.HEAD
+            Spot(y, link) for y, row in enumerate(rows) for link in row.links if link.target.kind not in POINTED
         ]
         self._at = 0
         if old is not None and self._spots:
@@ -160,7 +160,7 @@ def target_text(target: Target | None) -> str:
             text = name
         case TargetKind.TIMING:
             text = f"timing of {name}" if name else "step timing"
-        case TargetKind.STEP:
+        case TargetKind.STEP | TargetKind.BAR:
             text = f"step {units.step(target.step)}" if target.step is not None else "step"
         case TargetKind.EVENT:
             text = f"event of rule {name}"

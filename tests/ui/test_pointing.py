@@ -12,6 +12,7 @@ from rltop.app.options import UiOptions
 from rltop.pages.grid import GridPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
+from rltop.rows.rows import TargetKind
 
 SIZE = (120, 40)
 
@@ -62,17 +63,16 @@ async def test_the_wheel_zooms_at_the_pointer_and_scrolls_elsewhere() -> None:
         await pilot.pause()
         y, start, stop = axis_of(app, "└")
         x = start + (stop - start) // 4
-        before = page._plot
-        assert before is not None
+        before = page.plots[0]
         await turn(app, pilot, events.MouseScrollUp, x, y - 4)
         await turn(app, pilot, events.MouseScrollUp, x, y - 4)
-        after = page._plot
-        assert after is not None and after.zoom.length < before.zoom.length / 2
+        after = page.plots[0]
+        assert after.zoom.length < before.zoom.length / 2
         under = [one.zoom.first + (one.zoom.length - 1) / 4 for one in (before, after)]
         assert abs(under[0] - under[1]) <= 3, "the step under the pointer stays there"
         for _ in range(4):
             await turn(app, pilot, events.MouseScrollDown, x, y - 4)
-        assert page._plot is not None and page._plot.zoom == before.zoom
+        assert page.plots[0].zoom == before.zoom
 
 
 async def test_a_click_and_the_wheel_on_one_of_many_charts_are_for_all() -> None:
@@ -88,3 +88,71 @@ async def test_a_click_and_the_wheel_on_one_of_many_charts_are_for_all() -> None
         assert app.at_step is not None and abs(app.at_step - at) <= 8
         await turn(app, pilot, events.MouseScrollUp, start + 10, y - 3)
         assert "   steps " in page_text(app).splitlines()[0]
+
+
+async def drag(app: RltopApp, pilot: Pilot[int], start: int, stop: int, y: int, *, lets_go: bool = True) -> None:
+    board = screen_of(app).board
+    await pilot.mouse_down(board, offset=(start, y))
+    step = 1 if stop > start else -1
+    for x in range(start + step, stop + step, step):
+        await pilot._post_mouse_events([events.MouseMove], board, offset=(x, y), button=1)
+    if lets_go:
+        await pilot._post_mouse_events([events.MouseUp, events.Click], board, offset=(stop, y), button=1)
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("is_backwards", [False, True])
+async def test_a_stretch_that_is_dragged_over_becomes_the_window(is_backwards: bool) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(page := MetricPage("actor/entropy")))
+        await pilot.pause()
+        y, start, stop = axis_of(app, "└")
+        ends = start + (stop - start) // 3, start + 2 * (stop - start) // 3
+        await drag(app, pilot, *(ends[::-1] if is_backwards else ends), y - 4, lets_go=False)
+        edges = {
+            sum(len(one.text) for one in row.line[:number])
+            for row in screen_of(app).board.rows[:y]
+            for number, piece in enumerate(row.line)
+            if piece.role == "cursor" and piece.text in "│┼"
+        }
+        assert edges == set(ends), "both ends are seen while the button is down"
+        await drag(app, pilot, *(ends[::-1] if is_backwards else ends), y - 4)
+        zoom = page.plots[0].zoom
+        assert abs(zoom.first - 50) <= 2 and abs(zoom.last - 100) <= 2
+        assert app.is_live, "a stretch is no click"
+        assert not any(piece.role == "cursor" for row in screen_of(app).board.rows[:y] for piece in row.line)
+
+
+async def test_a_stretch_that_ends_beside_the_chart_ends_at_its_edge() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "v")
+        y, start, _ = axis_of(app, "└")
+        await drag(app, pilot, start + 6, start - 3, y - 3)
+        assert isinstance(app.page, GridPage)
+        zoom = app.page.plots[0].zoom
+        assert zoom.first == app.followed.stream.first_step and zoom.last < 60
+        assert all(plot.zoom == zoom for plot in app.page.plots)
+
+
+async def test_a_click_on_a_bar_of_the_strip_goes_to_its_step() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        for keys in ((), ("t",)):
+            await press(pilot, *keys)
+            await pilot.pause()
+            board = screen_of(app).board
+            bars = [
+                (y, link)
+                for y, row in enumerate(board.rows)
+                for link in row.links
+                if link.target.kind is TargetKind.BAR
+            ]
+            assert {link.target.step for _, link in bars} >= {120, 149, 150}
+            y, link = next(one for one in bars if one[1].target.step == 120)
+            await click(app, pilot, link.start, y - board.top)
+            assert app.at_step == 120
+            assert board.target is None or board.target.kind is not TargetKind.BAR, "keys pass over bars"
+            await press(pilot, "L")

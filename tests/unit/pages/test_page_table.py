@@ -24,6 +24,7 @@ from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep, top_of
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.run_settings import SettingsPage
+from rltop.pages.series import SeriesPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where
@@ -32,12 +33,12 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, SettingsPage, VerdictPage,
+    MetricPage, RanksPage, RolloutsPage, SeriesPage, SettingsPage, VerdictPage,
 }  # fmt: skip
 
 
 def test_every_page_class_of_the_room_is_in_this_test() -> None:
-    named = {page.__name__ for page in PAGES} | {"Page", "ListPage", "RolloutPage"}
+    named = {page.__name__ for page in PAGES} | {"Page", "ListPage", "ChartPage", "RolloutPage"}
     for path in (Path(rltop.__file__).parent / "pages").glob("*.py"):
         classes = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)}
         assert {name for name in classes if name.endswith("Page")} <= named, path.name
@@ -49,7 +50,14 @@ def test_every_standing_page_has_a_key() -> None:
 
 
 def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
-    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD, TargetKind.MEANING}
+    kept = {
+        TargetKind.RUN,
+        TargetKind.GROUP,
+        TargetKind.COMPLETION,
+        TargetKind.HEAD,
+        TargetKind.BAR,
+        TargetKind.MEANING,
+    }
     kept |= {TargetKind.LINE, TargetKind.SETTING}
     assert set(OPENED) | kept == set(TargetKind)
 

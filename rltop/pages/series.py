@@ -1,0 +1,360 @@
+"""Several metrics of a run in one chart: a curve, a letter and a row of numbers for each.
+
+Owns which of them share an axis, and how metrics are named by hand.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+from rltop import units
+from rltop.model import Label, Signal, Unit
+from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, Series, Zoom, series_of
+from rltop.pages.chart_page import ChartPage, with_readout
+from rltop.pages.key_metrics import choose_key_metrics, value_text
+from rltop.pages.markers import read_markers
+from rltop.pages.metric_numbers import Statistic, read_statistics
+from rltop.pages.metric_tree import index_tree, match_keys
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Say
+from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Where
+from rltop.rows.rows import Piece, Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
+
+LEAST = (40, 12)
+MOST_METRICS = 8
+"""Curves that one chart can tell apart."""
+
+_LEAST_CHART = 10
+_APART = 10.0
+"""Numbers without a unit whose greatest values are this many times apart would flatten each other on one axis."""
+
+
+class DrawnMetric(NamedTuple):
+    """One metric of the chart.
+
+    Attributes:
+        sign, role: the letter that stands for it, and the role of its colour.
+        signal: what it is.
+        snapshot: the stream that logs it, at its step.
+        reading: of the signal there.
+        series: its curve; None where the chart has no value of it, or no axis for it.
+    """
+
+    sign: str
+    role: str
+    signal: Signal
+    snapshot: Snapshot
+    reading: SignalReading
+    series: Series | None
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return Label.of(self.signal.metric.title).display
+
+
+def sign_of(number: int) -> tuple[str, str]:
+    """The letter of the metric with a number, and the role of its colour."""
+    return chr(ord("A") + number % MOST_METRICS), f"stage-{number % MOST_METRICS}"
+
+
+def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
+    """Rows of a page in which every marked metric has its letter in the first cell of its row.
+
+    Args:
+        rows: as painted.
+        marked: the metrics, in the order in which they were marked.
+    """
+    letters = {target: sign_of(number) for number, target in enumerate(marked)}
+    return [_lettered(row, letters) if row.links else row for row in rows]
+
+
+def _lettered(row: Row, letters: dict[Target, tuple[str, str]]) -> Row:
+    for link in row.links:
+        if link.target in letters:
+            row = Row(_with_letter(row, link.start, *letters[link.target]), row.links)
+    return row
+
+
+def _with_letter(row: Row, x: int, letter: str, role: str) -> tuple[Piece, ...]:
+    """The line with a letter in a cell that is blank; as it is otherwise."""
+    pieces, at = [], 0
+    for piece in row.line:
+        stop = at + cell_width(piece.text)
+        if at <= x < stop and len(piece.text) == stop - at and piece.text[x - at] == " ":
+            parts = (piece.text[: x - at], piece.role), (letter, role), (piece.text[x - at + 1 :], piece.role)
+            pieces += [Piece(*part) for part in parts if part[0]]
+        else:
+            pieces.append(piece)
+        at = stop
+    return tuple(pieces)
+
+
+# -- by name -------------------------------------------------------------------------------------------------------
+
+_AXES = {
+    "step": Axis.STEP, "steps": Axis.STEP, "time": Axis.TIME, "token": Axis.TOKENS, "tokens": Axis.TOKENS,
+    "epoch": Axis.EPOCH, "epochs": Axis.EPOCH, "clock": Axis.CLOCK, "wall": Axis.CLOCK,
+}  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """What was asked for by name: metrics, and what the x axis is to count; None where that was not said."""
+
+    targets: tuple[Target, ...]
+    axis: Axis | None
+
+
+def read_asked(text: str, snapshot: Snapshot) -> Asked:
+    """Understand `reward, entropy by tokens`.
+
+    Args:
+        text: titles, names or keys with commas between them, or words with blanks.
+        snapshot: the run.
+
+    Raises:
+        ValueError: a name fits no metric, or the axis is none; the message says what would do.
+    """
+    axis = None
+    found = re.fullmatch(r"(.*?)\s*\bby\s+(\w+)\s*", text)
+    if found is not None:
+        text, word = found[1], found[2].casefold()
+        if word not in _AXES:
+            raise ValueError(f"by {Label.of(word).display}? There are step, time, tokens, epoch and clock")
+        axis = _AXES[word]
+    names = [name.strip() for name in re.split(r"[,;+&]|\band\b", text) if name.strip()]
+    targets: list[Target] = []
+    for name in names:
+        target = _target_of(name, snapshot)
+        # `reward entropy` is two names where it is not one.
+        words = name.split() if target is None else []
+        several = [_target_of(word, snapshot) for word in words] if len(words) > 1 else [target]
+        if any(one is None for one in several):
+            raise ValueError(_unknown(name, snapshot))
+        targets += [one for one in several if one is not None and one not in targets]
+    return Asked(tuple(targets), axis)
+
+
+def _target_of(name: str, snapshot: Snapshot) -> Target | None:
+    """The metric that a name means: the overview's own first, then whole names, then the shortest key with it."""
+    wanted = name.casefold()
+    rows = choose_key_metrics(snapshot)
+    for choice in rows:
+        metric = choice.signal.metric
+        if wanted in (choice.title.casefold(), metric.title.casefold(), metric.name, choice.signal.key.casefold()):
+            return Target(TargetKind.METRIC, choice.signal.key, stream=choice.stream)
+    keys = index_tree(snapshot).keys
+    for one in keys:
+        metric = one.signal.metric
+        names = {one.key.casefold(), metric.title.casefold(), metric.name, one.key.casefold().rpartition("/")[2]}
+        if wanted in names:
+            return Target(TargetKind.METRIC, one.key, stream=one.stream)
+    words = wanted.split()
+    for choice in rows:
+        if all(word in f"{choice.title} {choice.signal.key}".casefold() for word in words):
+            return Target(TargetKind.METRIC, choice.signal.key, stream=choice.stream)
+    found = min(match_keys(index_tree(snapshot), name), key=lambda one: len(one.key), default=None)
+    return None if found is None else Target(TargetKind.METRIC, found.key, stream=found.stream)
+
+
+def _unknown(name: str, snapshot: Snapshot) -> str:
+    names = {choice.title.casefold() for choice in choose_key_metrics(snapshot)} | set(snapshot.stream.keys)
+    near = difflib.get_close_matches(name.casefold(), sorted(names), 1)
+    hint = f": did you mean {Label.of(near[0]).display}?" if near else ""
+    return f"no metric is called “{Label.of(name).display}”{hint}"
+
+
+# -- the chart -----------------------------------------------------------------------------------------------------
+
+
+def sides_of(units_of: Sequence[Unit], sizes: Sequence[float]) -> list[bool | None]:
+    """On which axis each metric stands: False on the left, True on the right, None on neither.
+
+    Metrics of one unit share an axis. Plain numbers, which have no unit, share one unless they are of another size.
+
+    Args:
+        units_of: the unit of each.
+        sizes: the greatest absolute value of each.
+    """
+    if len(set(units_of)) == 1 and units_of[0] is Unit.NONE:
+        known = [size for size in sizes if size > 0]
+        middle = max(known, default=0.0) / _APART
+        is_small = [size < middle for size in sizes]
+        return [small is not is_small[0] for small in is_small]
+    order = list(dict.fromkeys(units_of))
+    return [bool(order.index(unit)) if order.index(unit) < 2 else None for unit in units_of]
+
+
+class SeriesPage(ChartPage):
+    """Several metrics in one chart."""
+
+    where = (Where.CHART, Where.AXES, Where.TOGETHER)
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    help = (
+        "Several metrics in one chart, smoothed, each with a letter on its curve. Metrics of one unit share an axis; "
+        "of two units, or sizes, one has the axis on the right; a chart has no third one. Below: the value of each "
+        "at the step that is shown, and its numbers in the window. {axis} draws by time, tokens or epoch, {step-back} "
+        "and {step-on} move the cursor, {together} names further metrics, {open} opens one."
+    )
+
+    def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:
+        """The chart of some metrics.
+
+        Args:
+            targets: the metrics.
+            axis: what the x axis counts; None: steps.
+        """
+        super().__init__()
+        self.targets = tuple(targets)[:MOST_METRICS]
+        self.axis = axis or Axis.STEP
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """Title, chart, and a table with a row for each metric."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        self.begin()
+        metrics = self._metrics(moment, width - 2 * LABEL_CELLS)
+        table = self._table(metrics, moment, width)
+        chart = self._chart(metrics, moment, width, max(_LEAST_CHART, height - 2 - len(table)))
+        title = RowBuilder(width, moment.glyphs).add(" CHART", "title").add(f"  {len(metrics)} metrics", "value")
+        title.add(f"   {self.axis_text}" if self.axis_text else "", "note")
+        left_out = [one for one in metrics if one.series is None]
+        if left_out:
+            title.add(f"   {_why(left_out, metrics)}", "warn")
+        return fill([title.row(), *chart, Row(()), *table], height)
+
+    def _metrics(self, moment: Moment, columns: int) -> list[DrawnMetric]:
+        found = []
+        for number, target in enumerate(self.targets):
+            part = moment.snapshot.within(target.stream)
+            if not part.stream.has(target.name) or (target.stream and part.role != target.stream):
+                continue
+            sign, role = sign_of(number)
+            signal = signal_of(part, target.name)
+            reading = read_signal(part, signal, 0, verdicts=part.verdicts.standing, cadence=cadence_of(part.stream))
+            _, place = self.axis_in(part)
+            value, unit = value_text(reading)
+            name = f"{Label.of(signal.metric.title).display} {value}{f' {unit}' if unit else ''}"
+            series = series_of(
+                part, signal, place, sign=sign, name=name, role=role, columns=columns, zoom=self.shown(moment),
+                smoothing=self.smoothing if self.has_smooth else 0.0,
+            )  # fmt: skip
+            found.append(DrawnMetric(sign, role, signal, part, reading, series))
+        sizes = [max(map(abs, one.series.curve.values)) if one.series is not None else 0.0 for one in found]
+        sides = sides_of([one.signal.metric.unit for one in found], sizes)
+        return [
+            one._replace(series=None if side is None or one.series is None else _on_side(one.series, side))
+            for one, side in zip(found, sides, strict=True)
+        ]
+
+    def _chart(self, metrics: Sequence[DrawnMetric], moment: Moment, width: int, height: int) -> Sequence[Row]:
+        series = tuple(one.series for one in metrics if one.series is not None)
+        if not series:
+            return [text_row("none of these metrics has a value here", width, moment.glyphs, "dim")]
+        whole, none = self.whole(moment), Curve((), ())
+        shown = self.shown(moment) or whole
+        marks = [PlotMark(step, "restart", "restart") for step in moment.snapshot.stream.seen_restarts]
+        at = moment.at_step
+        marks += [] if at is None else [PlotMark(at, "cursor", "")]
+        unit = next((one.signal.metric.unit for one in metrics if one.series and not one.series.is_right), Unit.NONE)
+        right = next((one.signal.metric.unit for one in metrics if one.series and one.series.is_right), None)
+        can_log = any(value > 0 for one in series for value in one.curve.values)
+        plot = PlotData(
+            title="", unit="", raw=none, smooth=none, levels=(),
+            marks=tuple(mark for mark in marks if shown.first <= mark.step <= shown.last),
+            zoom=shown, whole=whole, is_log=self.is_log and can_log, can_log=can_log, series=series, right=right,
+            smoothing=self.smoothing,
+        )  # fmt: skip
+        markers = read_markers(moment.snapshot, shown.first, shown.last)
+        plot = with_readout(plot, moment.snapshot)
+        return self.draw(plot, moment.snapshot, moment, width, height, at=(1, 0), unit=unit, markers=markers)
+
+    def _table(self, metrics: Sequence[DrawnMetric], moment: Moment, width: int) -> list[Row]:
+        window = self.shown(moment)
+        numbers = {
+            one.sign: {each.name: each for each in read_statistics(one.snapshot, one.reading, window)}
+            for one in metrics
+        }
+        has_right = any(one.series is not None and one.series.is_right for one in metrics)
+
+        def number(name: str, priority: int) -> Column[DrawnMetric]:
+            return Column(name, lambda one: (_number(numbers[one.sign].get(name)), "value"), priority=priority)
+
+        columns: list[Column[DrawnMetric]] = [
+            Column("", lambda one: (one.sign, one.role), is_right=False),
+            Column("metric", lambda one: (one.title, "strong"), Kind.NAME, least=12),
+            Column("axis", lambda one: (_axis_of(one, has_right), "note"), is_right=False, priority=3),
+            Column(_head(moment), lambda one: (" ".join(value_text(one.reading)).strip(), "value"), least=8),
+            number("min", 2),
+            number("max", 1),
+            number("mean", 4),
+            number("median", 5),
+            Column("key", lambda one: (one.reading.key.display, "key"), Kind.NAME, least=8, priority=6),
+        ]
+        table = Table(
+            columns, metrics, target=lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role)
+        )
+        return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """What every chart has; there is no band around several curves."""
+        if key == "band":
+            return Say("no band is drawn around several metrics: open one")
+        return super().on(key, moment)
+
+
+def _on_side(series: Series, is_right: bool) -> Series:
+    return replace(series, is_right=is_right)
+
+
+def _number(found: Statistic | None) -> str:
+    """A number of the table, an extreme with its step."""
+    if found is None:
+        return ""
+    at = f" @{found.remark.partition(' ')[2]}" if found.remark.startswith("step") else ""
+    return f"{found.value}{f' {found.unit}' if found.unit else ''}{at}"
+
+
+def _axis_of(one: DrawnMetric, has_right: bool) -> str:
+    if one.series is None:
+        return "not drawn"
+    return ("right" if one.series.is_right else "left") if has_right else ""
+
+
+def _head(moment: Moment) -> str:
+    return "last" if moment.at_step is None else f"@{units.step(moment.at_step)}"
+
+
+def _span_row(window: Zoom | None, moment: Moment, width: int, glyphs: Glyphs) -> Row:
+    """Which steps the numbers are of."""
+    if window is not None:
+        text = f"of steps {units.step(window.first)}–{units.step(window.last)}"
+    else:
+        text = "of the whole run" if moment.at_step is None else f"of all steps to {units.step(moment.at_step)}"
+    return RowBuilder(width, glyphs).add(" NUMBERS", "title").add(f"  {text}", "note").row()
+
+
+def _why(left_out: Sequence[DrawnMetric], metrics: Sequence[DrawnMetric]) -> str:
+    """Why some of the metrics are not drawn."""
+    kinds = list(dict.fromkeys(one.signal.metric.unit for one in metrics))
+    if len(kinds) > 2:
+        names = ", ".join(unit_name(kind) for kind in kinds)
+        return f"not drawn: {', '.join(one.sign for one in left_out)}: two axes for {len(kinds)} units ({names})"
+    return f"no value here: {', '.join(one.sign for one in left_out)}"
+
+
+def unit_name(unit: Unit) -> str:
+    """What a unit is called where nothing stands in front of it."""
+    if unit is Unit.NONE:
+        return "plain numbers"
+    return units.unit_suffix(unit) or unit.value

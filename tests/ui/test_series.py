@@ -1,0 +1,157 @@
+"""Several metrics in one chart: marked or named, on one axis or two, by step or tokens, with a recorded run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from screens import RECORDED, app_over, page_text, press, screen_of, status_text
+from textual.pilot import Pilot
+
+from rltop.app.app import RltopApp
+from rltop.model import Unit
+from rltop.pages.metric import MetricPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.page import Push
+from rltop.pages.series import SeriesPage, sides_of
+from rltop.rows.rows import Target, TargetKind
+
+SIZE = (120, 40)
+
+
+async def typed(pilot: Pilot[int], text: str) -> None:
+    names = {" ": "space", ",": "comma", "-": "minus", "/": "slash", "_": "underscore"}
+    await press(pilot, *(names.get(one, one) for one in text), "enter")
+
+
+def rows_of(app: RltopApp) -> dict[str, str]:
+    """The rows of the table by their letter."""
+    lines = page_text(app).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(" NUMBERS"))
+    return {line.split()[0]: line for line in lines[at + 2 :] if line.strip()}
+
+
+async def test_two_metrics_by_tokens_take_four_keys() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, "reward, entropy by tokens")
+        assert isinstance(app.page, SeriesPage)
+        lines = page_text(app).splitlines()
+        assert "2 metrics   by tokens" in lines[0]
+        assert re.search(r"A reward \S+ \(left\)   B entropy \S+ nats \(right\)", lines[1])
+        rows = rows_of(app)
+        assert "critic/score/mean" in rows["A"] and "actor/entropy" in rows["B"]
+        assert re.search(r"@\d+", rows["A"]) and "nats" in rows["B"]
+        signs = {piece.text for row in screen_of(app).board.rows[2:26] for piece in row.line if piece.text in "AB"}
+        assert signs == {"A", "B"}
+
+
+async def test_space_marks_metrics_and_pauses_elsewhere() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for key in ("critic/score/mean", "actor/entropy"):
+            screen_of(app).board.select(Target(TargetKind.METRIC, key))
+            await press(pilot, "space")
+        assert "marked as B" in status_text(app)
+        lines = page_text(app).splitlines()
+        assert any(re.match(r"A..reward ", line) for line in lines) and any(
+            re.match(r"B..entropy ", line) for line in lines
+        )
+        await press(pilot, "o")
+        assert isinstance(app.page, SeriesPage) and len(app.page.targets) == 2
+        await press(pilot, "escape", "space")
+        assert "not marked any more; 1 marked" in status_text(app)
+        assert app.is_live
+        await press(pilot, "home", "space")
+        assert not app.is_live, "where no metric is selected, Space pauses"
+        await press(pilot, "ctrl+s")
+        assert app.is_live
+
+
+async def test_a_metric_gets_company_in_its_chart() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await press(pilot, "A", "o")
+        await typed(pilot, "kl to reference")
+        assert isinstance(app.page, SeriesPage)
+        assert "by tokens" in page_text(app).splitlines()[0], "the axis is that of the chart before"
+        text = page_text(app)
+        assert "(right)" not in text, "one unit, one axis"
+        await press(pilot, "o")
+        await typed(pilot, "length")
+        assert isinstance(app.page, SeriesPage) and len(app.page.targets) == 3
+        await press(pilot, "o")
+        await typed(pilot, "truncated")
+        assert "not drawn: D: two axes for 3 units (nats, tok, %)" in page_text(app)
+        assert "not drawn" in rows_of(app)["D"]
+        await press(pilot, "escape")
+        assert isinstance(app.page, MetricPage)
+
+
+async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, "entropy and grad_norm")
+        page = app.page
+        assert isinstance(page, SeriesPage)
+        await press(pilot, "colon")
+        await typed(pilot, "50-90")
+        assert "of steps 50–90" in page_text(app)
+        await press(pilot, "colon")
+        await typed(pilot, "70")
+        text = page_text(app)
+        assert "│ step 70" in text and "@70" in text
+        assert any(p.role == "cursor" and "│" in p.text for row in screen_of(app).board.rows[2:] for p in row.line)
+        before = page.plots[0]
+        await press(pilot, "right_square_bracket", "l", "f")
+        after = page.plots[0]
+        assert after.is_log and len(after.locked) == 2 and all(after.locked)
+        assert before.series[0].curve.values != after.series[0].curve.values
+        await press(pilot, "b")
+        assert "no band" in status_text(app)
+        await press(pilot, "0", "0")
+        assert "whole run is shown" in status_text(app)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("entropi, reward", "did you mean entropy?"),
+        ("reward, entropy by lunch", "by lunch? There are step, time, tokens"),
+        ("reward", "name two metrics or more"),
+        ("reward, entropy by clock", "does not log wall time (UTC): the chart is by step"),
+    ],
+)
+async def test_what_cannot_be_drawn_is_said(text: str, says: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, text)
+        assert says in status_text(app)
+        assert isinstance(app.page, SeriesPage if "by step" in says else OverviewPage)
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
+async def test_every_size_has_room_for_chart_and_numbers(size: tuple[int, int]) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, "reward, entropy")
+        lines = page_text(app).splitlines()
+        assert all(len(line) <= size[0] for line in lines)
+        assert any("└" in line for line in lines) and any(line.startswith(" A") for line in lines)
+
+
+def test_units_decide_on_the_axes_and_sizes_where_there_is_none() -> None:
+    none, nats, tokens = Unit.NONE, Unit.NATS, Unit.TOKENS
+    assert sides_of([nats, nats], [1.0, 100.0]) == [False, False]
+    assert sides_of([nats, tokens, nats], [1.0, 1.0, 1.0]) == [False, True, False]
+    assert sides_of([nats, tokens, none], [1.0, 1.0, 1.0]) == [False, True, None]
+    assert sides_of([none, none], [0.5, 1.0]) == [False, False]
+    assert sides_of([none, none], [0.5, 50.0]) == [False, True]
+    assert sides_of([none, none], [50.0, 0.5]) == [False, True]
