@@ -6,6 +6,7 @@ text comes from outside. Knows nothing of what the text says.
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from rltop.rows.glyphs import Glyphs
@@ -15,8 +16,14 @@ from rltop.rows.widths import cell_width, char_width, plain
 ELLIPSIS = "…"
 
 
+_NUMBER_AT_END = re.compile(r"(?<![\w/.,-])[−+±×@]?\d[\d.,]*$")
+"""A number that is no part of a name."""
+
+
 def clip(text: str, width: int) -> str:
     """`text` in at most `width` cells; an ellipsis says that something is missing.
+
+    No number is cut: one that would stand at the cut, whole or not, is left out.
 
     Args:
         text: without control characters.
@@ -27,13 +34,21 @@ def clip(text: str, width: int) -> str:
         return text
     if width <= 0:
         return ""
-    taken, cells = [], 0
-    for char in text:
+    if text.isspace():
+        # Nothing is missing behind the last word.
+        return text[:width]
+    kept = _beginning(text, width - 1)
+    return (_NUMBER_AT_END.sub("", kept) if kept[-1:].isdigit() or kept[-1:] in (".", ",") else kept) + ELLIPSIS
+
+
+def _beginning(text: str, width: int) -> str:
+    """As many characters as fit into `width` cells."""
+    cells = 0
+    for at, char in enumerate(text):
         cells += char_width(char)
-        if cells > width - 1:
-            break
-        taken.append(char)
-    return "".join(taken) + ELLIPSIS
+        if cells > width:
+            return text[:at]
+    return text
 
 
 def clip_middle(text: str, width: int) -> str:
@@ -70,11 +85,11 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
         if cell_width(rest) <= width or len(out) == lines - 1:
             out.append(clip(rest, width))
             break
-        fitting = clip(rest, width + 1)[:-1]
+        fitting = _beginning(rest, width)
         blank = len(fitting) if rest[len(fitting)] == " " else fitting.rfind(" ")
         while blank > 0 and _parts_unit(rest, blank):
             blank = fitting.rfind(" ", 0, blank)
-        cut = blank if blank > width // 3 else max(1, len(clip(rest, width)) - 1)
+        cut = blank if blank > width // 3 else max(1, len(_beginning(rest, width - 1)))
         out.append(clip(rest[:cut].rstrip(), width))
         rest = rest[cut:].lstrip()
     return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,3 +106,30 @@ def test_fill_gives_exactly_the_height() -> None:
     assert len(fill([Row(())] * 3, 5)) == 5
     assert len(fill([Row(())] * 7, 5)) == 5
     assert len(fill([Row(())] * 7, None)) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("step 12,345 of many", 8, "step …"),
+        ("reward 0.667 → 0.592", 11, "reward …"),
+        ("12,345", 4, "…"),
+        ("KL to reference 36.3× its baseline", 21, "KL to reference …"),
+        ("was −0.0042 nats", 8, "was …"),
+        ("6.50 tokens", 7, "6.50 t…"),
+        # A number in a name is a part of the name.
+        ("qwen2.5-7b-gsm8k", 7, "qwen2.…"),
+        ("layers/12345/norm", 10, "layers/12…"),
+        # Blanks at the end are nothing that is missing.
+        ("    ", 2, "  "),
+    ],
+)
+def test_no_number_is_cut(text: str, width: int, shown: str) -> None:
+    assert clip(text, width) == shown
+
+
+@given(st.text(alphabet="0123456789., ab−×/…", max_size=40), st.integers(1, 20))
+def test_what_is_cut_never_ends_in_a_part_of_a_number(text: str, width: int) -> None:
+    shown = clip(text, width)
+    assert cell_width(shown) <= width
+    assert shown == text or shown.isspace() or not re.search(r"(?:^|\s)\d[\d.,]*…$", shown) or text.startswith(shown)

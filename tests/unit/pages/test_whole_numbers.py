@@ -1,0 +1,51 @@
+"""On no page is a number cut, whatever the size of the screen: one cut in half lies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rltop import resources
+from rltop.app.plot_pane import paint_chart
+from rltop.pages.arrange import ArrangePage
+from rltop.pages.changes import ChangePage
+from rltop.pages.directory import STANDING
+from rltop.pages.grid import GridPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.pages.verdict import VerdictPage
+from rltop.rows.glyphs import UNICODE
+from tests.screens import session_over
+
+CUT = re.compile(r"(?:^|[\s(@×+−±])\d[\d,.]*…(?!\d)")
+"""A number before an ellipsis; behind one stands the other end of a range."""
+
+FIXTURES = resources.folder("fixtures")
+RUNS = ("verl/tool_slowdown/metrics.jsonl", "incidents/collapse_at_257/metrics.jsonl")
+
+
+def cut_numbers(path: Path, width: int, height: int) -> list[str]:
+    session = session_over(path)
+    session.drain()
+    run = session.runs[0]
+    makes: list[Callable[[], Page]] = [*STANDING.values(), ChangePage, ArrangePage, GridPage]
+    makes += [lambda key=key: MetricPage(key) for key in sorted(run.stream.keys)[:20]]  # type: ignore[misc]
+    makes += [lambda rule=one.rule: VerdictPage(rule) for one in run.verdicts]  # type: ignore[misc]
+    moment = Moment(run, UNICODE, None, False, (), runs=session.runs, draw_chart=paint_chart, version=run.version)
+    found = []
+    for make in makes:
+        page = make()
+        for row in page.rows(moment, width, height):
+            text = "".join(piece.text for piece in row.line)
+            found += [f"{type(page).__name__}: {text}"] if CUT.search(text) else []
+    return found
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 16), (80, 24), (120, 40)], ids=str)
+@pytest.mark.parametrize("path", RUNS)
+def test_no_number_is_cut(path: str, size: tuple[int, int]) -> None:
+    assert cut_numbers(FIXTURES / path, *size) == []
