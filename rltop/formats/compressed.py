@@ -194,7 +194,7 @@ class CompressedDecoder:
         """Decode a slice; unpack one where none waits."""
         if self._piecemeal is not None and self._piecemeal.has_more:
             return self._piecemeal.go_on()
-        if not self._unpacked:
+        if not self._unpacked and not self._is_broken:
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
         at, self._offset = self._offset, self._offset + len(piece)

@@ -66,6 +66,17 @@ def test_a_truncated_stream_keeps_what_was_decoded(codec):
     assert "truncated" in decoder.note
 
 
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("size", [1, 3, 97])
+def test_what_comes_behind_the_damage_is_passed_over(codec, size):
+    # libbz2 may not be asked again: it raises something else then, or writes where it must not.
+    damaged = PACKED[codec](b"hello world " * 3)[: 48 if codec is Codec.BZIP2 else 14] + bytes(200)
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    records = feed(decoder, PACKED[codec](LINES) + damaged, size)
+    assert "damaged" in decoder.note
+    assert len(records) == 2000
+
+
 def test_a_damaged_stream_is_counted_and_a_new_file_is_read():
     packed = bytearray(gzip.compress(LINES))
     packed[-6] ^= 0xFF  # the check sum
