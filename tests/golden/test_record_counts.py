@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from recorded import REASON, runs_root
 
+from rltop.cli import main
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
@@ -139,3 +140,33 @@ def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> Non
         events = opened(folder / "tb")
         assert events.stream.rows == said["n_train"]
         assert (list(events.stream.steps()), events.stream.restarts) == (steps, run.stream.restarts)
+
+
+def every_file() -> list[Any]:
+    root = runs_root()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    found = sorted(path for folder in ("public", "trl") for path in (root / folder).rglob("*"))
+    return [
+        pytest.param(path, id=str(path.relative_to(root))) for path in found if path.suffix != ".md" and path.is_file()
+    ]
+
+
+@pytest.mark.parametrize("path", every_file())
+def test_check_has_an_answer_for_every_file_and_calls_keys_what_they_are(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["check", str(path)])
+    told = capsys.readouterr()
+    assert code in (0, 1, 3) or (code == 2 and told.err.startswith("rltop: "))
+    assert "internal error" not in told.err
+    if code == 2:
+        return
+    identity = opened(path).identity
+    if identity is None or identity.dialect.name == "generic":
+        return
+    named = {signal.key: name for name, signals in identity.signals.items() for signal in signals}
+    assert named.get("perf/throughput", "throughput_per_gpu") == "throughput_per_gpu"
+    assert not any(key.startswith(("val-aux/", "val-core/")) and name == "reward_mean" for key, name in named.items())
+    if identity.dialect.name == "veRL" and any(key.startswith("critic/vf_") for key in identity.keys):
+        assert identity.algorithm.value == "ppo"
