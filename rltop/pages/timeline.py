@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
@@ -20,7 +22,6 @@ from rltop.rows.table import Sorting, Table, paint_table, sort_items
 from rltop.run.past import Calendar, outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
-from rltop.structs import Struct, field, replace
 
 LEAST = (40, 12)
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
@@ -34,7 +35,7 @@ _MOST_LANES = 14
 _FIXED_ROWS = 5
 
 
-class EventFilter(Struct):
+class EventFilter(NamedTuple):
     """Which events are shown.
 
     Attributes:
@@ -60,7 +61,7 @@ class EventFilter(Struct):
         return not text or text in f"{event.rule} {event.family} {event.message}".casefold()
 
 
-class Firing(Struct):
+class Firing(NamedTuple):
     """A stretch over which a rule fired.
 
     Attributes:
@@ -78,7 +79,8 @@ class Firing(Struct):
     is_old: bool = False
 
 
-class Lane(Struct, frozen=False):
+@dataclass(slots=True)
+class Lane:
     """The events of one family: stretches, and the steps of facts."""
 
     family: str
@@ -92,7 +94,7 @@ class Lane(Struct, frozen=False):
         return max((firing.level for firing in self.firings), default=Level.INFO)
 
 
-class Timeline(Struct):
+class Timeline(NamedTuple):
     """The events that pass a filter; made once per log and filter.
 
     Attributes:
@@ -123,7 +125,7 @@ class Timeline(Struct):
     newest: int
     old: frozenset[int]
     steps: Mapping[int, int | None]
-    stream: Stream = field(repr=False, compare=False)
+    stream: Stream
 
     def step_of(self, number: int, event: Event) -> int | None:
         """The step of the run at which an event stands; None where there is none, or its row is another now.
@@ -209,10 +211,10 @@ def _place(
         begun = standing.pop(whose, None)
         if begun is not None:
             # A restart ends it on a step before its own: its bar is its beginning.
-            lane.firings.append(replace(begun, last=max(step, begun.first)))
+            lane.firings.append(begun._replace(last=max(step, begun.first)))
     else:
         begun = standing.get(whose, Firing(event.rule, event.level, step, None, is_old))
-        standing[whose] = replace(begun, level=max(begun.level, event.level))
+        standing[whose] = begun._replace(level=max(begun.level, event.level))
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
@@ -468,13 +470,13 @@ class EventsPage(ListPage):
         if key == "family":
             families = ["", *(self._timeline.families if self._timeline is not None else ())]
             now = families.index(self._wanted.family) if self._wanted.family in families else 0
-            return self._show(replace(self._wanted, family=families[(now + 1) % len(families)]))
+            return self._show(self._wanted._replace(family=families[(now + 1) % len(families)]))
         now = LEVELS.index(self._wanted.level)
-        return self._show(replace(self._wanted, level=LEVELS[(now + 1) % len(LEVELS)]))
+        return self._show(self._wanted._replace(level=LEVELS[(now + 1) % len(LEVELS)]))
 
     def show_only(self, text: str) -> Effect | None:
         """Show the events with this text."""
-        return self._show(replace(self._wanted, text=text))
+        return self._show(self._wanted._replace(text=text))
 
     @property
     def has_something_to_close(self) -> bool:
