@@ -1,12 +1,13 @@
 """Make the veRL-shaped fixture: a GRPO run with tools in which the sandbox slows down.
 
-    python bench/make_verl_fixture.py OUT.jsonl [--writer path/to/verl/utils/tracking.py]
+    python bench/make_verl_fixture.py OUT.jsonl [--writer path/to/verl/utils/tracking.py] [--rollouts COMPLETIONS.jsonl]
 
 The rows are made here, from one seed: smooth random walks around the levels of
 an ordinary 7B run, every key that veRL 0.8.0's synchronous trainer logs, totals
 that add up. The bytes are veRL's: with --writer they go through the FileLogger
 class of that source file, without it through the one call that class makes.
-Both give the same file.
+Both give the same file. With --rollouts some completions of every tenth step up to 70 are
+made too, around the rewards and lengths of the rows; `rltop demo` shows them.
 
 The story: up to step 89 all is well. From step 90 the tool sandbox slows down,
 and generation, the slowest tool call and the step grow with it. From step 130
@@ -42,6 +43,7 @@ RESPONSES = PROMPTS * GROUP_SIZE
 MAX_RESPONSE_TOKENS = 8192
 MAX_TURNS = 16
 GPUS = 8
+ROLLOUT_EVERY, ROLLOUT_LAST, ROLLOUT_GROUPS = 10, 70, 8
 
 MATH = "DigitalLearningGmbH/MATH-lighteval"
 AIME = "math-ai/aime24"
@@ -339,11 +341,46 @@ def write_with(rows: Iterator[tuple[int, Data]], path: Path, source: Path) -> No
     logger.finish()
 
 
+def completions(rows: Iterator[tuple[int, Data]]) -> Iterator[dict[str, object]]:
+    """Some groups of every tenth step, up to where `rltop demo` begins: a dump has no completions of steps to come."""
+    rng = random.Random(SEED)
+    for step, data in rows:
+        if step % ROLLOUT_EVERY or not 0 < step <= ROLLOUT_LAST:
+            continue
+        for group in range(ROLLOUT_GROUPS):
+            a, b, c = rng.randrange(12, 99), rng.randrange(12, 99), rng.randrange(2, 60)
+            hard = rng.gauss(0.0, 0.25)
+            for sample in range(GROUP_SIZE):
+                is_right = rng.random() < data["critic/score/mean"] - hard
+                is_stuck = rng.random() < data["response_length/clip_ratio"]
+                length = data["response_length/mean"] * math.exp(rng.gauss(-0.1, 0.45) + hard)
+                calls = rng.randrange(1, 4) + (4 if is_stuck else 0)
+                answer = a * b - c if is_right and not is_stuck else a * b + c
+                used = f"calculator({a} * {b}) -> {a * b}"
+                told = " calculator: no answer for 30 s, once more." * (calls - 2) if is_stuck else ""
+                end = "" if is_stuck else f" So the result is \\boxed{{{answer}}}."
+                yield {
+                    "step": step,
+                    "group": group,
+                    "sample": sample,
+                    "reward": float(is_right and not is_stuck),
+                    "completion_tokens": MAX_RESPONSE_TOKENS if is_stuck else max(40, round(length)),
+                    "stop_reason": "length" if is_stuck else "stop",
+                    "tool_calls": calls,
+                    "prompt": f"What is {a} times {b}, less {c}?",
+                    "completion": f"First the product.{told} {used}.{end}",
+                }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--writer", type=Path, help="a checkout's verl/utils/tracking.py, to write with its FileLogger")
+    parser.add_argument("--rollouts", type=Path, help="where some completions go")
     arguments = parser.parse_args()
+    if arguments.rollouts:
+        with arguments.rollouts.open("wb") as file:
+            file.writelines(orjson.dumps(one) + b"\n" for one in completions(Run().rows()))
     rows = Run().rows()
     if arguments.writer:
         write_with(rows, arguments.out, arguments.writer)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 DEMO = Path("verl", "tool_slowdown", "metrics.jsonl")
+DEMO_ROLLOUTS = Path("verl", "demo_completions.jsonl")
+"""Some completions of the bundled run."""
 DEMO_SPEED = 180.0
 """The recording's steps take 83 to 180 s: about two rows a second."""
 
@@ -89,6 +91,7 @@ def replay(arguments: Namespace) -> int:
 def demo(arguments: Namespace) -> int:
     """Play back the bundled run in which things go wrong."""
     arguments.speed = arguments.speed or DEMO_SPEED
+    arguments.rollouts = arguments.rollouts or str(folder("fixtures") / DEMO_ROLLOUTS)
     return _play(str(folder("fixtures") / DEMO), Label.of(f"demo {DEMO.parent.name}"), arguments)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rltop.cli.show import DEMO, DEMO_ROLLOUTS
 from rltop.model import Algorithm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,3 +134,16 @@ def test_a_hostile_file_is_decoded_as_described(name: str, piece: int) -> None:
     assert within(decoder.counts.bad_lines, case["bad_lines"])
     if "steps" in case:
         assert [record.step for record in records] == case["steps"]
+
+
+def test_the_completions_of_the_demo_are_of_its_run_and_of_steps_that_it_begins_with() -> None:
+    made = runpy.run_path(str(ROOT / "bench" / "make_verl_fixture.py"))
+    told = [json.loads(line) for line in (FIXTURES / DEMO_ROLLOUTS).read_bytes().splitlines()]
+    assert told == json.loads(json.dumps(list(made["completions"](made["Run"]().rows()))))
+    logged = {row["step"]: row["data"] for row in rows((FIXTURES / DEMO).parent)}
+    steps = sorted({one["step"] for one in told})
+    assert set(steps) <= set(logged) and steps[-1] < len(logged) / 2
+    for step in steps:
+        here = [one for one in told if one["step"] == step]
+        mean = sum(one["completion_tokens"] for one in here) / len(here)
+        assert 0.6 < mean / logged[step]["response_length/mean"] < 1.6
