@@ -14,12 +14,12 @@ from typing import NamedTuple
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, RunState, Unit
-from rltop.pages.axes import places, signal_in
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, PlotData, Series, Zoom, series_of
+from rltop.pages.axes import Canvas, canvas_of, places, signal_in, step_at
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, PlotData, PlotMark, Series, Zoom, series_of
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw
+from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.run_entry import RunEntry, read_entry
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
 from rltop.pages.run_settings import Difference, differences, paint_differences, setting_columns
@@ -106,7 +106,7 @@ def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
 
 
 def build_overlay(
-    runs: Sequence[ComparedRun], metric: tuple[str, str], axis: Axis, *, columns: int
+    runs: Sequence[ComparedRun], metric: tuple[str, str], axis: Axis, *, columns: int, at: int | None = None
 ) -> tuple[PlotData, Unit] | None:
     """One metric of all runs in one chart, smoothed.
 
@@ -115,20 +115,23 @@ def build_overlay(
         metric: name of the catalogue, or key.
         axis: by what they are aligned.
         columns: columns of the canvas.
+        at: the step at the cursor, which is marked where runs are aligned by step; None is live.
 
     Returns:
         The chart and the unit of its values; None where no run has a value to show on this axis.
     """
-    others = overlays(runs, metric, axis, columns=columns)
+    at = at if axis is Axis.STEP else None
+    others = overlays(runs, metric, axis, columns=columns, at=at)
     if not others:
         return None
     signal = next(one for run in runs if (one := signal_in(run.snapshot, metric)) is not None)
     title, unit = signal.metric.title, signal.metric.unit
     low, high = (end(end(one.curve.steps) for one in others) for end in (min, max))
     whole, none = Zoom(math.floor(low), max(math.floor(low) + 1, math.ceil(high))), Curve((), ())
+    marks = () if at is None else (PlotMark(at, "cursor", f"step {units.step(at)}"),)
     plot = PlotData(
-        title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=(), zoom=whole, whole=whole,
-        series=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
+        title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=marks, zoom=whole,
+        whole=whole, series=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
     )  # fmt: skip
     return plot, unit
 
@@ -141,6 +144,7 @@ def overlays(
     columns: int,
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
+    at: int | None = None,
 ) -> tuple[Series, ...]:
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
@@ -151,13 +155,14 @@ def overlays(
         columns: columns of the canvas.
         zoom: the steps that are shown; None is all.
         smoothing: weight of the past per record, 0 to below 1.
+        at: the step of the values that are told; None is the newest of each.
     """
     found = []
     for run in runs:
         snapshot, signal, place = run.snapshot, signal_in(run.snapshot, metric), places(run.snapshot, axis)
         if signal is None or place is None:
             continue
-        point = snapshot.stream.latest(signal.key)
+        point = snapshot.stream.latest(signal.key, at)
         now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
         one = series_of(
             snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display}{now}", role=run.role,
@@ -331,7 +336,8 @@ class ComparePage(Page):
         "The runs that were marked in the list of runs: what each has reached, one metric of all of them in a chart, "
         "and for each where it first differs from the baseline run beyond the noise of both. {metric-after} shows the "
         "next metric, {align} aligns by step, time or tokens, {baseline} makes the next run the baseline, {open} "
-        "opens a run, {sort} sorts."
+        "opens a run, {sort} sorts. {step-back} and {step-on} move the cursor "
+        "in the chart, and the values are of its step."
     )
 
     def __init__(self) -> None:
@@ -340,6 +346,7 @@ class ComparePage(Page):
         self._metric: tuple[str, str] | None = None
         self._axis = Axis.STEP
         self._baseline = ""
+        self._pointed: tuple[Canvas, PlotData] | None = None
         self._told: tuple[list[int], list[Difference]] = ([], [])
         self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
 
@@ -366,7 +373,8 @@ class ComparePage(Page):
             above.append(
                 text_row(f" {units.count(len(found))} settings differ: below the chart", width, moment.glyphs, "dim")
             )
-        chart = self._chart(runs, metrics, moment, width, max(_CHART_ROWS, height - len(above) - 1))
+        size = width, max(_CHART_ROWS, height - len(above) - 1)
+        chart = self._chart(runs, metrics, moment, size, len(above) + 1)
         return [*above, Row(()), *chart, *([] if fits else [Row(()), *settings])]
 
     def _differences(self, runs: Sequence[ComparedRun]) -> list[Difference]:
@@ -430,13 +438,14 @@ class ComparePage(Page):
         runs: Sequence[ComparedRun],
         metrics: Sequence[tuple[str, str]],
         moment: Moment,
-        width: int,
-        height: int,
+        size: tuple[int, int],
+        top: int,
     ) -> Sequence[Row]:
+        width, height = size
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
         metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
-        built = build_overlay(runs, metric, self._axis, columns=width - LABEL_CELLS)
+        built = build_overlay(runs, metric, self._axis, columns=width - LABEL_CELLS, at=moment.at_step)
         head = RowBuilder(width, moment.glyphs).add(" ")
         name = CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
         head.add(name, "strong").add(f"  by {self._axis.value}", "note")
@@ -451,7 +460,18 @@ class ComparePage(Page):
         chart = moment.draw_chart(
             plot, width, height - 1, moment.glyphs, unit=unit, has_smooth=False, has_band=False, markers=()
         )
+        canvas = canvas_of(chart, top + 1)
+        self._pointed = None if canvas is None else (canvas, plot)
         return [head.row(), *chart]
+
+    def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
+        """Go to the step that was clicked, where runs are aligned by step."""
+        share = None if self._pointed is None else self._pointed[0].share(x, y)
+        if turn or share is None or self._pointed is None:
+            return None
+        if self._axis is not Axis.STEP:
+            return Say("a click goes to a step where runs are aligned by step")
+        return ShowStep(step_at(self._pointed[1], share))
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""

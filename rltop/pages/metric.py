@@ -188,7 +188,7 @@ def paint_metric_details(view: MetricView, width: int, height: int | None, glyph
 
 def _beside(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
     """Numbers on the left, meaning and relatives on the right."""
-    left_width = min(48, width * 2 // 5)
+    left_width = min(48, max(46, width * 2 // 5))
     left = _paint_statistics(view, left_width, glyphs)
     right = _paint_meaning(view, width - left_width - 2, glyphs)
     rows = []
@@ -329,7 +329,8 @@ class MetricPage(ChartPage):
             others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
             named = (metric, "" if metric else self.key)
             zoom = shown if axis is Axis.STEP else self.shown(moment)
-            curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing)
+            at = moment.at_step if axis is Axis.STEP else None
+            curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing, at=at)
             plot = replace(plot, series=curves)
         return self.draw(
             plot,

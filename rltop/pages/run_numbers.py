@@ -13,6 +13,7 @@ from rltop.pages.query import TEXTS
 from rltop.pages.signals import generic_signal
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
+from rltop.store.series import Bucket
 
 REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "success_frac")
 VALIDATIONS = ("val_score", "val_acc", "val_passk", "val_return", "val_loss")
@@ -61,15 +62,18 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
     buckets = snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
     is_up = signal.metric.direction is Direction.UP
-    found = [
-        ((max if is_up else min)(signal.read(one.low), signal.read(one.high)), one.first_step)
-        for one in buckets
-        if one.count
-    ]
-    if not found:
+    pick = max if is_up else min
+
+    def end(bucket: Bucket) -> float:
+        return pick(signal.read(bucket.low), signal.read(bucket.high))
+
+    found = pick((one for one in buckets if one.count), key=end, default=None)
+    if found is None:
         return None
-    value, step = (max if is_up else min)(found, key=lambda one: one[0])
-    return Value(value, signal.metric.unit, step)
+    if found.first_step != found.last_step:
+        inside = snapshot.stream.buckets(signal.key, 1, found.first_step, found.last_step + 1)
+        found = pick((one for one in inside if one.count), key=end, default=found)
+    return Value(end(found), signal.metric.unit, found.first_step)
 
 
 _SIDES = (Direction.UP, Direction.DOWN)

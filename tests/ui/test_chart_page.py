@@ -159,3 +159,32 @@ async def test_the_smoothing_is_adjusted_and_never_hides_the_newest_value(run: P
         assert "most smoothing" in status_text(app)
         await press(pilot, *["left_square_bracket"] * 6)
         assert "least smoothing" in status_text(app)
+
+
+async def test_the_cursor_says_value_smoothed_value_and_time(tmp_path: Path) -> None:
+    rows = ({"step": n, "time": 1.7e9 + 60 * n, "reward": 0.5 + (n == 200)} for n in range(1, 401))
+    app = app_over(write_rows(tmp_path / "m.jsonl", rows))
+    async with app.run_test(size=SIZE) as pilot:
+        await open_chart(app, pilot, "reward")
+        await go(pilot, "200")
+        legend = page_text(app).splitlines()[1]
+        found = re.search(r"│ step 200: 1\.50, smoothed 0\.\d+, 15 Nov 01:33 UTC, after 3 h 19 m", legend)
+        assert found, legend
+        board = screen_of(app).board
+        assert [piece.text for row in board.rows for piece in row.line if piece.role == "cursor"].count("┼") == 1
+
+
+async def test_keys_that_cannot_act_say_why(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_chart(app, pilot)
+        for keys, says in (
+            (["0"], "whole run is shown"),
+            (["minus"], "whole run is shown"),
+            (["left"], "zoom in first"),
+            (["plus"] * 9, "as near as it gets"),
+            (["right"], "newest steps"),
+            (["l", "f", "f"], ""),
+        ):
+            await press(pilot, *keys)
+            assert says in status_text(app), keys

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, session_over, write_rows
+from screens import app_over, page_text, press, screen_of, session_over, status_text, write_rows
 
 from rltop.pages.compare import ComparePage, compare, compared_metrics, compared_runs
 from rltop.pages.metric import MetricPage
@@ -224,3 +224,29 @@ async def test_a_run_without_settings_says_where_they_are_looked_for(runs: list[
         app.session.join_settings(5.0)
         await press(pilot, "S")
         assert ".hydra/config.yaml" in page_text(app)
+
+
+async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o")
+        newest = page_text(app)
+        app.show_step(50)
+        await pilot.pause()
+        text = page_text(app)
+        legend = next(line for line in text.splitlines() if "step 50" in line)
+        assert re.search(r"1 yesterday 0\.\d+ +2 today 0\.\d+ +3 twin 0\.\d+", legend)
+        assert legend not in newest
+        lines = text.splitlines()
+        y = next(y for y, line in enumerate(lines) if line.lstrip().startswith("└"))
+        start = len(lines[y]) - len(lines[y].lstrip()) + 1
+        board = screen_of(app).board
+        cells = len(lines[y].rstrip()) - start
+        await pilot.click(board, offset=(start + round(cells * 149 / 199), y - 3 - board.top))
+        await pilot.pause()
+        assert app.at_step is not None and abs(app.at_step - 150) <= 1
+        await press(pilot, "A")
+        await pilot.click(board, offset=(start + 20, y - 3 - board.top))
+        assert "aligned by step" in status_text(app)

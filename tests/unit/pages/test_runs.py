@@ -9,6 +9,7 @@ import pytest
 
 from rltop.model import Label, Level, RunState
 from rltop.pages.run_entry import Entries, RunEntry, read_entry
+from rltop.pages.run_numbers import REWARDS, best
 from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
@@ -236,3 +237,9 @@ def test_a_run_with_steps_to_go_says_when_it_will_be_over():
     assert read_entry(Snapshot(run)).eta_s == pytest.approx(120.0)
     run.state = RunState.FINISHED
     assert read_entry(Snapshot(run)).eta_s is None
+
+
+def test_the_best_value_of_a_long_run_carries_its_own_step():
+    run = run_of(verl_lines((n, {"critic/rewards/mean": 0.5 + (n == 1777)}) for n in range(1, 2001)))
+    found = best(Snapshot(run), REWARDS)
+    assert found is not None and (found.value, found.step) == (1.5, 1777)
