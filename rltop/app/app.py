@@ -13,9 +13,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar
 
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from rltop.app.bell import Bell
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
@@ -96,7 +94,7 @@ class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
         self.session = session
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
-        self._followed = session.runs[0]
+        self._followed, self.marked = session.runs[0], self.options.marked
         self._bell = Bell(session, self.options, self._clock, os.environ)
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
@@ -121,6 +119,7 @@ class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
             picked=self.picked,
             marked=tuple(self.marked),
             marked_metrics=tuple(self.marked_metrics),
+            baseline=self.options.baseline,
             draw_chart=paint_chart,
             version=run.version,
         )
@@ -151,7 +150,7 @@ class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
         if self._is_awaiting and not self.session.runs[0].is_awaited:
             self._is_awaiting = False
             is_at_start = self.current_mode == self.DEFAULT_MODE and len(self.screen_stack) == 1
-            if len(self.session.runs) > 1 and is_at_start:
+            if len(self.session.runs) > 1 and is_at_start and self.options.lists_first:
                 await self.switch_mode("runs")
 
     def _settle(self) -> None:
@@ -299,10 +298,6 @@ class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
         if self.options.is_ascii and not shown.isascii():
             return self._glyphs.to_ascii(" ".join(spell(binding.key)))
         return shown
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """None of Textual's own: `commands` has what this program can do."""
-        return ()
 
 
 def check_keymap(options: UiOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,6 +23,9 @@ class UiOptions(NamedTuple):
         has_mouse: take clicks and the wheel; off leaves them to the terminal.
         keeps_theme: the theme that is chosen on the screen is kept for the next time.
         theme_origin: flag or variable that sets the theme, and wins over the one that is kept; may be empty.
+        lists_first: of several runs show the list first; else the first of them.
+        marked: paths of the runs that are marked for comparison from the start.
+        baseline: path of the run with which the others are compared; empty where there is none.
         has_hints: nobody has used the screen before: say in one line how it is used, once.
     """
 
@@ -38,3 +41,6 @@ class UiOptions(NamedTuple):
     keeps_theme: bool = False
     theme_origin: str = ""
     has_hints: bool = False
+    lists_first: bool = True
+    marked: Sequence[str] = ()
+    baseline: str = ""

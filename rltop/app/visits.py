@@ -5,7 +5,11 @@ Owns the list of visited pages; how a page is opened is in `routes`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from textual.app import SystemCommand
+from textual.screen import Screen
 
 from rltop import units
 from rltop.app.aids import Aids
@@ -45,6 +49,10 @@ class Visits(Aids):
             self.session.look_for_rollouts(self.followed)
             self.session.look_for_settings()
         self._look_for_console()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """None of Textual's own: `commands` has what this program can do."""
+        return ()
 
     def action_event(self, by: int) -> None:
         """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""

@@ -108,6 +108,8 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="files, run directories, globs, - for standard input (default: .)"
     )
+    parser.add_argument("--baseline", metavar="RUN", help="compare the others with this run: a file or run directory")
+    parser.add_argument("--newest", action="store_true", help="of several runs open the newest, not the list of runs")
     _add_once(parser, is_whole=is_whole)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
     _add_settings(parser, is_whole=is_whole)

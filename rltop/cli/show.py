@@ -20,7 +20,7 @@ from rltop.cli.resolve_paths import (
     stand_somewhere,
 )
 from rltop.config import Config, is_plain_terminal
-from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, cannot_read
+from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, SourceError, cannot_read
 from rltop.model import Label
 from rltop.resources import folder
 from rltop.run.discover import Discovery
@@ -28,10 +28,13 @@ from rltop.run.found import Found, name_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
 DEMO = Path("verl", "tool_slowdown", "metrics.jsonl")
 DEMO_ROLLOUTS = Path("verl", "demo_completions.jsonl")
 """Some completions of the bundled run."""
+_MOST_MARKED = 8
+"""Runs that one chart can tell apart."""
 DEMO_SPEED = 180.0
 """The recording's steps take 83 to 180 s: about two rows a second."""
 
@@ -41,19 +44,72 @@ def show(arguments: Namespace) -> int:
     config = load_config(arguments)
     if arguments.paths == [STANDARD_INPUT]:
         return _show_pipe(config, arguments)
+    if arguments.baseline is not None:
+        return _show_beside(config, arguments)
     if _is_text(arguments):
         return _print(look(arguments.paths), config, arguments)
     begun = begin_look(arguments.paths)
     from rltop.cli.screen import watch
     from rltop.run.discover import awaited, is_awaited, still_looking
 
+    config = config._replace(ui=config.ui._replace(lists_first=not arguments.newest))
     paths = arguments.paths or ["."]
     if not begun.wait(LOOK_DEADLINE_S):
         return watch([still_looking(paths, begun.so_far, begun.silent_s)], config, paths, first=begun)
     discovery = begun.result()
     if (discovery.missing or not discovery.found) and is_awaited(discovery):
         return watch([awaited(paths, discovery)], config, paths, discovery.left_out)
-    return watch(discovery.found, config, paths if discovery.may_grow else (), discovery.left_out, seen=discovery.seen)
+    return _watch(discovery, config, arguments, paths)
+
+
+def _watch(discovery: Discovery, config: Config, arguments: Namespace, paths: Sequence[str]) -> int:
+    """Watch what was found, the newest first where that is to be opened."""
+    from rltop.cli.screen import watch
+
+    found = discovery.found
+    if arguments.newest:
+        found = sorted(found, key=lambda one: -(one.modified_s or 0.0))
+    return watch(found, config, paths if discovery.may_grow else (), discovery.left_out, seen=discovery.seen)
+
+
+def _show_beside(config: Config, arguments: Namespace) -> int:
+    """Watch runs beside a baseline run, which is marked for comparison with the others."""
+    baseline = _one_run(arguments.baseline)
+    paths = arguments.paths or ["."]
+    discovery = look(paths)
+    same = next((each for each in discovery.found if os.path.realpath(each.path) == os.path.realpath(baseline)), None)
+    if same is None:
+        paths = [*paths, arguments.baseline]
+        discovery = look(paths)
+    else:
+        baseline = same.path
+    if _is_text(arguments):
+        return _print(discovery, config, arguments)
+    others = [each.path for each in discovery.found if each.path != baseline]
+    if not others:
+        raise SourceError(f"there is no run to compare with {arguments.baseline}", "name it: rltop RUN --baseline RUN")
+    # One run beside another is what was asked for: it is opened, and Escape leads to the list of both.
+    is_pair = len(others) == 1
+    discovery.found.sort(key=lambda each: is_pair and each.path == baseline)
+    few = [baseline, *others] if len(others) < _MOST_MARKED else [baseline]
+    ui = config.ui._replace(lists_first=not (arguments.newest or is_pair), marked=few, baseline=baseline)
+    return _watch(discovery, config._replace(ui=ui), arguments, paths)
+
+
+def _one_run(path: str) -> str:
+    """Where the one run of a path is read from.
+
+    Raises:
+        SourceError: there is none, or more than one.
+    """
+    found = look([path])
+    if len(found.found) == 1 and not found.missing:
+        return found.found[0].path
+    shown = Label.of(path).display
+    if not found.found or found.missing:
+        raise SourceError(f"--baseline {shown}: no run there", "name a metric file or the directory of one run")
+    names = ", ".join(Label.of(each.path).display for each in found.found[:3])
+    raise SourceError(f"--baseline {shown}: {len(found.found)} runs there", f"name one of them: {names}")
 
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:

@@ -83,22 +83,27 @@ def compared_runs(moment: Moment) -> list[ComparedRun]:
 
 
 def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
+    """As `common_metrics`, of the runs that are compared."""
+    return common_metrics([run.snapshot for run in runs])
+
+
+def common_metrics(runs: Sequence[Snapshot]) -> list[tuple[str, str]]:
     """Metrics that two of the runs log or more, as (name of the catalogue, key): by name where both know one.
 
     First what the rows of the overview show, then every key that they share.
     """
     found: dict[tuple[str, str], int] = {}
     for run in runs:
-        own = {(choice.signal.metric.name, "") for choice in choose_key_metrics(run.snapshot)}
-        own |= {(name, "") for name in _GENERAL if signal_in(run.snapshot, (name, "")) is not None}
-        own |= {("", key) for key in run.snapshot.stream.keys}
+        own = {(choice.signal.metric.name, "") for choice in choose_key_metrics(run)}
+        own |= {(name, "") for name in _GENERAL if signal_in(run, (name, "")) is not None}
+        own |= {("", key) for key in run.stream.keys}
         for one in own:
             found[one] = found.get(one, 0) + 1
-    order = [choice.signal.metric.name for run in runs for choice in choose_key_metrics(run.snapshot)]
+    order = [choice.signal.metric.name for run in runs for choice in choose_key_metrics(run)]
     ranks = {name: rank for rank, name in reversed(list(enumerate([*order, *_GENERAL])))}
     shared = [one for one, number in found.items() if number >= min(2, len(runs))]
     named = sorted((one for one in shared if one[0]), key=lambda one: ranks.get(one[0], len(ranks)))
-    covered = {signal.key for one in named for run in runs if (signal := signal_in(run.snapshot, one)) is not None}
+    covered = {signal.key for one in named for run in runs if (signal := signal_in(run, one)) is not None}
     return [*named, *sorted(one for one in shared if not one[0] and one[1] not in covered)]
 
 
@@ -358,7 +363,7 @@ class ComparePage(Page):
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
-        baseline = next((one for one in runs if one.entry.path.raw == self._baseline), runs[0])
+        baseline = next((one for one in runs if one.entry.path.raw == (self._baseline or moment.baseline)), runs[0])
         metrics = compared_metrics(runs)
         found = self._differences(runs)
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
@@ -486,6 +491,7 @@ class ComparePage(Page):
                 self._axis = axes[(axes.index(self._axis) + 1) % len(axes)]
             case "baseline" if runs:
                 paths = [one.entry.path.raw for one in runs]
-                at = paths.index(self._baseline) if self._baseline in paths else 0
+                now = self._baseline or moment.baseline
+                at = paths.index(now) if now in paths else 0
                 self._baseline = paths[(at + 1) % len(paths)]
         return Redraw()

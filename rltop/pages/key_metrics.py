@@ -214,7 +214,7 @@ _TITLE = 18
 
 
 class MetricRow(NamedTuple):
-    """One row of the table: a reading, its title, a remark of its own, and the band around it.
+    """One row of the table: a reading, its title, a remark of its own, the band around it, the change against a run.
 
     The `line` is there where the reading has none: rows are read that there may be no
     room for, because the columns are as wide as their texts, but not their lines.
@@ -225,6 +225,7 @@ class MetricRow(NamedTuple):
     remark: str = ""
     band: str = ""
     line: Callable[[], SparkData] | None = None
+    against: str = ""
 
     @property
     def spark(self) -> SparkData:
@@ -249,8 +250,9 @@ class _Heads(NamedTuple):
 
     title: int = 0
     key: int = 1
-    line: int = 4
-    note: int = 6
+    against: int = 4
+    line: int = 5
+    note: int = 7
 
 
 def metric_columns(
@@ -280,6 +282,7 @@ def metric_columns(
         ),
         Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
         Column("vs base", change_cell, least=8, priority=1, gap=1),
+        Column("vs run", lambda row: (row.against, "note"), least=8, priority=2, gap=1),
         Column(
             head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
         ),
@@ -305,6 +308,7 @@ def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_N
     columns = metric_columns(width)
     wanted = [max(1, column.least) for column in columns]
     heads = _Heads()
+    wanted[heads.against] = 0
     wanted[heads.key], wanted[heads.note] = max(3, longest_key), max(_LEAST_NOTE, longest_note)
     layout = lay_out(wanted, columns, width - _SIGN)
     return {name: layout.of(number) for name, number in heads._asdict().items()}

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.catalog.aliases import spelling_of
-from rltop.model import Direction, Label, Level
+from rltop.model import Direction, Label, Level, Signal
 from rltop.pages.bands import band_around, families_of
 from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.markers import read_markers
 from rltop.pages.metric_numbers import Statistic, read_statistics
-from rltop.pages.moment import Moment
+from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, formula, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
@@ -311,6 +311,10 @@ class MetricPage(ChartPage):
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
         title = paint_metric_title(view, width, moment.glyphs)
+        against = self._against(moment, view.reading.signal)
+        if against:
+            builder = RowBuilder(width, moment.glyphs).line(title.line)
+            title = Row(builder.add(against, "note").row().line, title.links)
         if self.key in moment.snapshot.arrangement.pinned:
             builder = RowBuilder(width, moment.glyphs).line(title.line)
             title = Row(builder.add("   pinned", "note").row().line, title.links)
@@ -318,6 +322,16 @@ class MetricPage(ChartPage):
             builder = RowBuilder(width, moment.glyphs).line(title.line)
             title = Row(builder.add(f"   {self.axis_text}", "note").row().line, title.links)
         return [title, *chart, *details]
+
+    def _against(self, moment: Moment, signal: Signal) -> str:
+        """How the metric differs from that of the baseline run at the same step; empty without one."""
+        other = None if self.stream else baseline_of(moment)
+        if other is None:
+            return ""
+        from rltop.pages.baseline import beside  # noqa: PLC0415 - few sessions compare anything
+
+        found = beside(moment.snapshot, Snapshot(other), signal)
+        return f"   {'' if found.text == units.UNKNOWN else found.text} vs {found.why}"
 
     def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:
         shown, metric = view.plot.zoom, view.reading.signal.metric.name

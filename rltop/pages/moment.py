@@ -31,6 +31,7 @@ class Moment(Struct):
         picked: path of the run that was picked from their list; None until one was.
         marked: paths of the runs that are compared, in the order in which they were marked.
         marked_metrics: those that are drawn in one chart, in the order in which they were marked.
+        baseline: path of the run with which the others are compared; empty where there is none.
         draw_chart: draws the large chart of a metric.
         version: moves with everything that a page may show of the run, time aside.
         stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
@@ -46,6 +47,7 @@ class Moment(Struct):
     picked: str | None = None
     marked: Sequence[str] = ()
     marked_metrics: Sequence[Target] = ()
+    baseline: str = ""
     draw_chart: ChartPainter | None = None
     version: Hashable = None
     stream: str = ""
@@ -60,6 +62,12 @@ class Moment(Struct):
         """The same moment in another stream of the run, at the step of the same time."""
         there = self.snapshot.within(stream)
         return replace(self, stream=there.role, at_step=there.at_step) if there.role else self
+
+
+def baseline_of(moment: Moment) -> Run | None:
+    """The baseline run, where there is one and it is not the run that is shown."""
+    found = next((run for run in moment.runs if run.path.raw == moment.baseline), None) if moment.baseline else None
+    return None if found is None or found is moment.run else found
 
 
 def travelled(run: Run, at_step: int | None, by: int) -> int | None:

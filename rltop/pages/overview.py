@@ -314,6 +314,7 @@ class OverviewView(NamedTuple):
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
         muted: ids of the rules that are muted.
+        parting: where the run parts from the baseline run; empty without one.
     """
 
     header: HeaderView
@@ -335,6 +336,7 @@ class OverviewView(NamedTuple):
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
     muted: frozenset[str] = frozenset()
+    parting: str = ""
 
 
 def build_overview(

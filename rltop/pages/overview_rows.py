@@ -6,7 +6,7 @@ Each block is painted by its own module.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rltop.model import RunState
 from rltop.pages.badges import paint_badges
@@ -14,7 +14,7 @@ from rltop.pages.banner import paint_banner
 from rltop.pages.events import paint_events
 from rltop.pages.header import build_header, header_clock, paint_counts, paint_header
 from rltop.pages.key_metrics import MetricTable
-from rltop.pages.moment import Moment
+from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.overview import OverviewView, build_overview, paint_sentence, sentence_lines
 from rltop.pages.page import Page
 from rltop.pages.stages import TimingView
@@ -33,7 +33,11 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row
 from rltop.run.past import LIVENESS_RULE
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct
+
+if TYPE_CHECKING:
+    from rltop.pages.baseline import Parting
 
 LEAST = (40, 12)
 """Columns and rows below which nothing useful can be shown."""
@@ -117,6 +121,8 @@ class _Painter:
             from rltop.pages.streams import paint_streams  # noqa: PLC0415
 
             self.badges = [*self.badges, paint_streams(view.streams, width, glyphs)]
+        if view.parting:
+            self.badges = [*self.badges, RowBuilder(width, glyphs).add(" ").add(view.parting, "note").row()]
         self.counts = paint_counts(view.counts, width, glyphs, view.freshness) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
@@ -255,6 +261,7 @@ class OverviewPage(Page):
         """The overview, not painted yet."""
         super().__init__()
         self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
+        self._parting: Parting | None = None
 
     def face(self, moment: Moment) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""
@@ -264,7 +271,9 @@ class OverviewPage(Page):
         """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
         # The words of a verdict on silence change with every second.
         run, glyphs = moment.run, moment.glyphs
-        at = (id(run), moment.at_step, moment.is_paused, width, height)
+        other = baseline_of(moment)
+        beside = None if other is None else other.version
+        at = (id(run), moment.at_step, moment.is_paused, width, height, beside)
         now = (moment.version, *at, run.loading, run.muted, super().face(moment))
         if (
             self._last is not None
@@ -272,12 +281,27 @@ class OverviewPage(Page):
             and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
         ):
             return self._with_new_header(moment, width, height)
-        view = build_overview(moment.snapshot, width=width, height=height)
+        view = self._beside(build_overview(moment.snapshot, width=width, height=height), moment)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(view, width, height, glyphs)
         self._last = (now, view, rows)
         return rows
+
+    def _beside(self, view: OverviewView, moment: Moment) -> OverviewView:
+        """The view with what differs from the baseline run, where there is one."""
+        other = baseline_of(moment)
+        if other is None or view.is_empty:
+            return view
+        from rltop.pages.baseline import Parting, with_baseline  # noqa: PLC0415 - few sessions compare anything
+
+        self._parting = self._parting or Parting()
+        ours, theirs = moment.snapshot, Snapshot(other)
+        return view._replace(
+            rows=with_baseline(view.rows, ours, theirs),
+            more=with_baseline(view.more, ours, theirs),
+            parting=f"vs {other.name.display}: {self._parting.text(moment.run, other)}",
+        )
 
     def _with_new_header(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         assert self._last is not None

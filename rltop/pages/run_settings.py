@@ -7,7 +7,7 @@ read is `run.run_settings`'s.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from rltop import units
@@ -21,7 +21,7 @@ from rltop.rows.table import Column, Kind, Table, TablePainter
 from rltop.rows.widths import cell_width
 
 if TYPE_CHECKING:
-    from rltop.run.run_settings import RunSettings, SettingsFile, Value
+    from rltop.run.run_settings import RunSettings, SettingsFile
 
 LEAST = (40, 12)
 NOT_SET = units.UNKNOWN
@@ -100,8 +100,7 @@ def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
     return sorted(found, key=lambda one: (one.is_name, not one.is_shared, _rank(one.name)))
 
 
-def _told(values: dict[str, Value] | object, name: str) -> str:
-    assert isinstance(values, dict)
+def _told(values: Mapping[str, str | float | None], name: str) -> str:
     return Label.of(units.setting(values[name])).display if name in values else NOT_SET
 
 

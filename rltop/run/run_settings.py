@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.errors import DecodeError
 from rltop.files import open_regular
-from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, Value, read_settings
 from rltop.model.table_rows import split_member
 from rltop.run.found import home_of
 
 if TYPE_CHECKING:
+    from rltop.formats.settings import Value
     from rltop.run.run import Run
 
 _NAMES = (
@@ -34,7 +34,7 @@ _MOST_UP = 4
 _MOST_NAMES = 4096
 
 
-__all__ = ["RunSettings", "SettingsFile", "SettingsReader", "Value", "settings_beside"]
+__all__ = ["RunSettings", "SettingsFile", "SettingsReader", "settings_beside"]
 
 
 class SettingsFile(NamedTuple):
@@ -83,6 +83,8 @@ def settings_beside(path: str) -> RunSettings:
     Args:
         path: a metric file, a folder that is followed as one, or a member of a database.
     """
+    from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not with every page
+
     values: dict[str, Value] = {}
     files: list[SettingsFile] = []
     member = split_member(path)

@@ -8,12 +8,16 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, screen_of, session_over, status_text, write_rows
+from screens import NO_THEMES, app_over, page_text, press, screen_of, session_over, status_text, write_rows
 
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
+from rltop.clock import FakeClock
 from rltop.pages.compare import ComparePage, compare, compared_metrics, compared_runs
 from rltop.pages.metric import MetricPage
-from rltop.pages.page import Push
+from rltop.pages.page import Open, Push
 from rltop.pages.runs import RunsPage
+from rltop.rows.rows import Target, TargetKind
 from rltop.run.snapshot import Snapshot
 
 SIZE = (140, 44)
@@ -250,3 +254,63 @@ async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(run
         await press(pilot, "A")
         await pilot.click(board, offset=(start + 20, y - 3 - board.top))
         assert "aligned by step" in status_text(app)
+
+
+def app_beside(baseline: Path, *others: Path) -> RltopApp:
+    """An application as `rltop OTHER --baseline BASELINE` starts it."""
+    session = session_over(*others, baseline)
+    session.drain()
+    options = UiOptions(
+        themes_folder=NO_THEMES, lists_first=False, marked=[str(one) for one in (baseline, *others)],
+        baseline=str(baseline),
+    )  # fmt: skip
+    return RltopApp(session, options, clock=FakeClock())
+
+
+async def test_a_run_beside_the_baseline_run(runs: list[Path]) -> None:
+    yesterday, today, _ = runs
+    app = app_beside(yesterday, today)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        text = page_text(app)
+        assert app.followed.path.raw == str(today)
+        assert re.search(r"vs yesterday: first diverged at step [\d,]+: gradient norm, then entropy", text)
+        head = next(line for line in text.splitlines() if "vs base" in line)
+        entropy = next(line for line in text.splitlines() if "actor/entropy" in line)
+        at = head.index("vs run")
+        assert re.match(r" *×0\.[45]", entropy[at - 2 : at + 8]), entropy
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        title = page_text(app).splitlines()[0]
+        assert re.search(r"×0\.[45]\d? vs yesterday (1\.\d+|0\.9\d+) nats @200", title), title
+        app.carry_out(Open(Target(TargetKind.COMPARE)))
+        await pilot.pause()
+        assert "baseline: yesterday" in page_text(app)
+
+
+async def test_what_cannot_be_compared_with_the_baseline_run_says_why(runs: list[Path], tmp_path: Path) -> None:
+    short = write_run(tmp_path, "short", 5, length=50)
+    app = app_beside(short, runs[1])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        assert "vs short ends at step 50" in page_text(app).splitlines()[0]
+    other = write_rows(tmp_path / "other.jsonl", ({"step": n, "reward": 1.0, "loss": 0.1} for n in range(1, 300)))
+    app = app_beside(other, runs[1])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        assert "other does not log it" in page_text(app).splitlines()[0]
+
+
+async def test_the_newest_run_is_opened_where_that_is_asked_for(runs: list[Path]) -> None:
+    session = session_over(*runs)
+    session.drain()
+    app = RltopApp(session, UiOptions(themes_folder=NO_THEMES, lists_first=False), clock=FakeClock())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.current_mode == "overview"
+        await press(pilot, "escape")
+        assert isinstance(app.page, RunsPage)
