@@ -231,7 +231,8 @@ class SeriesPage(ChartPage):
         left_out = [one for one in metrics if one.series is None]
         if left_out:
             title.add(f"   {_why(left_out, metrics)}", "warn")
-        return fill([title.row(), *chart, Row(()), *table], height)
+        rows = [title.row(), *chart, Row(()), *table]
+        return rows if len(rows) > height else fill(rows, height)
 
     def _metrics(self, moment: Moment, columns: int) -> list[DrawnMetric]:
         found = []

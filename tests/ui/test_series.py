@@ -144,7 +144,10 @@ async def test_every_size_has_room_for_chart_and_numbers(size: tuple[int, int]) 
         await typed(pilot, "reward, entropy")
         lines = page_text(app).splitlines()
         assert all(len(line) <= size[0] for line in lines)
-        assert any("└" in line for line in lines) and any(line.startswith(" A") for line in lines)
+        assert any("└" in line for line in lines)
+        # What there is no room for is scrolled to.
+        rows = ["".join(piece.text for piece in row.line) for row in screen_of(app).board.rows]
+        assert any(row.startswith(" A  reward") for row in rows) and any(row.startswith(" B  entropy") for row in rows)
 
 
 def test_units_decide_on_the_axes_and_sizes_where_there_is_none() -> None:
