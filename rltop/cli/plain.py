@@ -24,7 +24,10 @@ def plain(argv: Sequence[str]) -> Namespace | None:
     """The result of `arguments.parse` for paths alone; None if there is anything else."""
     if any(word.startswith("-") for word in argv) or (argv and argv[0] in COMMANDS):
         return None
-    found = SimpleNamespace(command=show, paths=list(argv), config=None, once=False, json=False, live=False, width=None)
+    found = SimpleNamespace(
+        command=show, paths=list(argv), baseline=None, newest=False, config=None, once=False, json=False, live=False,
+        width=None,
+    )  # fmt: skip
     return cast("Namespace", found)
 
 
