@@ -7,12 +7,14 @@ may hold at most is bounded; a part that is beyond the bounds is left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
 
 from rltop import units
 from rltop.errors import DecodeError
 from rltop.formats.protobuf import SPAN, fields
-from rltop.formats.yaml import read_yaml
 from rltop.model import Counts
 
 MAX_BYTES = 2 * 1024 * 1024
@@ -120,6 +122,82 @@ def _of_toml(text: str) -> object:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DecodeError(f"not TOML: {error}") from error
+
+
+_MOST_EVENTS = 100_000
+"""Of a file of YAML: the beginning and the end of each list and mapping, and each scalar."""
+_MOST_DIGITS = 64
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_WORDS = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    ".inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan"),
+}  # fmt: skip
+"""As OmegaConf reads them: `on` is a text."""
+
+
+def read_yaml(text: str) -> object:
+    """The first document of a file: mappings, lists, numbers, texts, booleans and None.
+
+    Only what the parser finds is looked at, nothing is constructed of it: tags are passed over, and an alias stays the
+    text that it is, so that no file grows by being read.
+
+    Args:
+        text: of the file.
+
+    Raises:
+        DecodeError: it is no YAML, too long, or nested too deep.
+    """
+    import yaml  # noqa: PLC0415 - few runs have any
+
+    events = islice(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), _MOST_EVENTS)
+    is_start = (yaml.StreamStartEvent, yaml.DocumentStartEvent)
+    try:
+        first = next((each for each in events if not isinstance(each, is_start)), None)
+        return None if first is None or isinstance(first, yaml.StreamEndEvent) else _node(first, events, 0)
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise DecodeError(f"not YAML: {' '.join(str(error).split())}") from error
+
+
+def _node(event: Any, events: Iterator[Any], depth: int) -> object:
+    """What an event begins; its parts are taken from `events`.
+
+    Raises:
+        DecodeError: it is too long, nested too deep, or a key is a list or a mapping.
+    """
+    if depth > _MAX_DEPTH:
+        raise DecodeError(f"nested deeper than {_MAX_DEPTH}")
+    kind = type(event).__name__
+    if kind == "SequenceStartEvent":
+        return [_node(each, events, depth + 1) for each in _until("SequenceEndEvent", events)]
+    if kind == "MappingStartEvent":
+        found: dict[str, object] = {}
+        for key in _until("MappingEndEvent", events):
+            name = getattr(key, "value", None)
+            if name is None:
+                raise DecodeError("a key that is no text")
+            found[name] = _node(next(events, key), events, depth + 1)
+        return found
+    if kind == "AliasEvent":
+        return f"*{event.anchor}"
+    return event.value if event.style else _scalar(event.value)
+
+
+def _until(end: str, events: Iterator[Any]) -> Iterator[Any]:
+    for event in events:
+        if type(event).__name__ == end:
+            return
+        yield event
+    raise DecodeError(f"more than {_MOST_EVENTS:,} values")
+
+
+def _scalar(text: str) -> object:
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
+        return text
+    plain = text.replace("_", "")
+    return float(plain) if any(sign in plain for sign in ".eE") else int(plain)
 
 
 _READERS: tuple[tuple[str, Callable[[str], object]], ...] = (

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from rltop import units
 from rltop.errors import DecodeError
-from rltop.formats.settings import MAX_SETTINGS, flat, read_settings
-from rltop.formats.yaml import read_yaml
+from rltop.formats.settings import MAX_SETTINGS, flat, read_settings, read_yaml
 from rltop.resources import folder
 
 OMEGACONF = b"""\
@@ -53,7 +52,7 @@ def test_yaml_as_programs_write_it() -> None:
         "actor.clip_ratio": 0.2,
         "data.files": "[/a.parquet, /b.parquet]",
         "data.prompt": "a long text that is wrapped by the program",
-        "data.template": "first\nsecond",
+        "data.template": "first\n  second\n",
         "data.envs.0.name": "math",
         "data.envs.0.weight": 1,
         "data.envs.1.name": "code",
@@ -85,17 +84,22 @@ def test_yaml_in_small_pieces(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     "text",
     ["[" * 9_000, "{a: " * 9_000, "- " * 9_000, "".join(f"{' ' * n}a:\n" for n in range(2_000)), "a: [1",
-     "a: b\n" * 60_000, "a: [\n" + "x,\n" * 20_000, "? a\n: b\n", "a:\n  b: 1\n c: 2\n"],
+     "a: b\n" * 60_000, "a: [\n" + "x,\n" * 120_000, "? [a]\n: b\n", "a:\n  b: 1\n c: 2\n"],
 )  # fmt: skip
 def test_yaml_that_is_too_much_or_none_is_refused(text: str) -> None:
     with pytest.raises(DecodeError):
         read_yaml(text)
 
 
-@pytest.mark.parametrize("text", ["x" + " " * 200_000 + "y", "k" * 300_000, " :" * 100_000, "a: " + '\\"' * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    ["x" + " " * 200_000 + "y", "k" * 300_000, " :" * 100_000, "a: " + '\\"' * 100_000],
+    ids=["blanks", "letters", "colons", "quotes"],
+)
 def test_no_line_of_yaml_takes_long(text: str) -> None:
     begin_s = time.perf_counter()
-    read_yaml(text)
+    with contextlib.suppress(DecodeError):
+        read_yaml(text)
     assert time.perf_counter() - begin_s < 5
 
 
