@@ -239,7 +239,7 @@ _LEAST_NOTE = 8
 """Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
 _MOST_NOTE = 22
 _LEAST_KEY, _LEAST_LINE = 12, 20
-_WITH_CHANGE, _WITH_KEYS, _WITH_RANGE = 63, 90, 120
+_WITH_CHANGE, _WITH_KEYS, _WITH_RANGE = 63, 90, 140
 _SIGN, _VALUE = 3, 8
 VALUE_CELLS = _VALUE + 6
 """Cells of a value and its unit."""

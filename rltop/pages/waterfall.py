@@ -21,6 +21,8 @@ from rltop.rows.widths import cell_width
 from rltop.stats.rolling import median
 
 _MOST_COLUMNS = 512
+_TOP_LABEL = 11
+"""Cells of what stands behind the upper edge of the strip: `╌ 1 h 20 m`."""
 _HIGHEST = 3.0
 """Times the median step, where the strip ends if a step takes more than twice as long as that."""
 
@@ -36,9 +38,9 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
     """
     if height <= 0 or len(view.strip) < 2:
         return []
-    room = max(8, width - STRIP_LABEL - 2)
     if len(view.top) < 2:
         height = 1
+    room = max(8, width - STRIP_LABEL - 2 - (_TOP_LABEL if height > 1 else 0))
     least = min(len(view.strip), room * 2 // 3)
     notes, target = _outlier_notes(view.strip[-least:], has_stages=len(view.top) > 1)
     note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
@@ -56,7 +58,8 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
         if y == 0 and not is_last:
             top = _top(steps)
             cut = ", clipped" if top < max(step.total_s for step in steps) else ""
-            builder.add(f"   {glyphs.baseline} {units.duration(top)}{cut}", "dim")
+            edge = f"  {glyphs.baseline} {units.duration(top)}"
+            builder.add(edge + cut if cell_width(edge + cut) <= builder.room else edge, "dim")
         row = builder.row(Target(TargetKind.TIMING, "", view.step))
         rows.append(Row(row.line, (*row.links, *_bars(steps))))
     return rows

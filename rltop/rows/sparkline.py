@@ -291,13 +291,15 @@ def _cut(data: SparkData, columns: int) -> SparkData:
 
 
 LEVELS = 8
-"""Heights that a line of one row has, by eighth blocks; two rows of braille have as many dots above each other."""
+"""Dots above each other in two rows of braille."""
 
 _TOP = LEVELS - 1
+_TOP_OF_ROW = 6
+"""The highest level of a line of one row, seven eighths of it: a full block would touch the line above."""
 _DOTS = LEVELS // 2
 _LEFT_BITS = (0x40, 0x04, 0x02, 0x01)
 _RIGHT_BITS = (0x80, 0x20, 0x10, 0x08)
-_ASCII_LEVELS = "__..--''"
+_ASCII_LEVELS = "__..-'''"
 _FLAT_LEVEL = 2
 _CLOSE = 2
 """Levels by which the two columns of a cell may differ for it to show their middle, and not an extreme."""
@@ -320,8 +322,8 @@ class _Heights(NamedTuple):
     past: bytes = b""
 
 
-def _heights(data: SparkData) -> _Heights:
-    """The levels of a line between its lowest and its highest value, or the range that was declared."""
+def _heights(data: SparkData, top: int) -> _Heights:
+    """The levels of a line between its lowest and its highest value, or the range that was declared; up to `top`."""
     highs = list(filterfalse(math.isnan, data.highs))
     if not highs:
         return _Heights(bytes([_EMPTY]) * len(data.highs))
@@ -333,11 +335,11 @@ def _heights(data: SparkData) -> _Heights:
         low, high = min(low, reference), max(high, reference)
     size = max(abs(low), abs(high))
     if size and not _SAFE_SMALL < size < _SAFE_LARGE:
-        return _heights(_rescaled(data, size))
+        return _heights(_rescaled(data, size), top)
     spread = high - low
     if spread <= _FLAT * size:
-        low, spread, reference = low - _FLAT_LEVEL, float(_TOP), None
-    factor = _TOP / spread
+        low, spread, reference = low - _FLAT_LEVEL, float(top), None
+    factor = top / spread
     codes = bytes(
         [
             _EMPTY if b != b else int((a - low) * factor + 0.5) * LEVELS + int((b - low) * factor + 0.5)
@@ -395,7 +397,7 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
         len(data.lows) // 2 cells wide.
     """
-    heights = _heights(data)
+    heights = _heights(data, _TOP_OF_ROW)
     return _drawn(heights, data.restarts, data.nonfinite, glyphs.is_ascii)
 
 
@@ -443,7 +445,7 @@ def _levels(codes: Sequence[int]) -> Iterator[int | None]:
         start = before if before is not None else middle
         if high - low <= _CLOSE:
             # Halves go away from the middle, so that a line reaches its top and its bottom.
-            yield int(middle + (0.5 if middle > _TOP / 2 else 0.49))
+            yield int(middle + (0.5 if middle > _TOP_OF_ROW / 2 else 0.49))
         else:
             yield high if high - start >= start - low else low
         before = found[-1]
@@ -460,7 +462,7 @@ def tall_sparkline(data: SparkData, glyphs: Glyphs) -> tuple[Line, Line]:
         The upper and the lower row, in the roles and of the width of `sparkline`.
     """
     newest = 0 if data.reference is None else data.newest
-    return _drawn_tall(_heights(data), data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
+    return _drawn_tall(_heights(data, _TOP), data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
 
 
 @lru_cache(maxsize=256)

@@ -94,7 +94,7 @@ def test_stages_can_be_told_apart_without_colour_wherever_they_are_drawn(glyphs:
 def test_the_strip_takes_the_width_of_the_screen() -> None:
     times = {"timing_s/gen": 30.0, "timing_s/update_actor": 20.0}
     run = run_of(verl_lines((step, {**BASE, **times}) for step in range(1, 301)))
-    for width, steps in ((80, 61), (120, 101), (200, 181)):
+    for width, steps in ((80, 50), (120, 90), (200, 170)):
         lines = texts(paint_overview(build_overview(Snapshot(run), width=width), width, 60, UNICODE))
         assert any(f"last {steps} steps" in line for line in lines), width
 
