@@ -42,6 +42,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "alerts": "no alert stands at this step",
         "mute": "no alert is selected whose rule could be muted",
         "unmute": "no rule is muted",
+        "meaning": "no metric is selected whose meaning could be said",
         "live": "the newest step is shown already",
         "change": "there is no step yet to compare with the ones before",
         "back": "this is the first page",
@@ -150,6 +151,15 @@ class Aids(Arranging):
         """Where its page is shown: the run may be another one by now, or the same one read anew."""
         if self.page is not None and Where.LOG in self.page.where:
             self.session.look_for_console(self.followed)
+
+    def action_travel(self, by: int) -> None:
+        """Move the time cursor by records; say so at an end."""
+        if by > 0 and self.is_live:
+            self.tell("the newest step is shown already")
+        elif by < 0 and self.at_step is not None and self.at_step == self.followed.stream.first_step:
+            self.tell("the first step is shown already")
+        else:
+            super().action_travel(by)
 
     async def action_go(self) -> None:
         """Ask for a step or a window."""

@@ -23,7 +23,7 @@ from rltop.app.status import paint_status
 from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Page, Redraw, ShowStep
+from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting, heads_of, next_sorting
@@ -184,6 +184,8 @@ class PageScreen(Screen[None]):
 
     def draw_status(self) -> None:
         """Paint the line above the footer; a page that opens just now paints it itself."""
+        # On a low screen the line is there only while it answers a key.
+        self.set_class(bool(self._host.told), "-told")
         for status in self.query("#status").results(RowView):
             status.draw()
 
@@ -210,7 +212,8 @@ class PageScreen(Screen[None]):
     def action_act(self, key: str) -> None:
         """One of the page's own keys was pressed."""
         if key in SORT_KEYS:
-            self.carry_out(self.page.sort_by(next_sorting(heads_of(self.board.rows), self.page.sorting)))
+            for effect in sorted_next(self.page, self.board.rows):
+                self.carry_out(effect)
         else:
             self.carry_out(self.page.on(key, self.moment))
 
@@ -356,3 +359,17 @@ def _mouse_of(screen: PageScreen) -> Mouse:
         lambda x, y, turn: took(screen.page.point(x, y, turn, screen.moment)),
         lambda x, y, to, is_done: took(screen.page.drag(x, y, to, is_done, screen.moment)),
     )
+
+
+def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
+    """Sort the table of a page by its next head, and say by which: it may stand below what is in sight.
+
+    Args:
+        page: that is shown.
+        rows: as painted, the heads of its table among them.
+    """
+    sorting = next_sorting(heads_of(rows), page.sorting)
+    effect = None if sorting is None and page.sorting is None else page.sort_by(sorting)
+    if effect is None:
+        return [Say("there is no table here that could be sorted")]
+    return [effect, Say("in the usual order" if sorting is None else f"sorted by {sorting.name}")]

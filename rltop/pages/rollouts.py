@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Push, ShowStep, Travel
+from rltop.pages.page import Effect, Page, Push, Say, ShowStep, Travel
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Where
@@ -500,8 +500,9 @@ class RolloutPage(Page):
         return super().face(moment), None if shelf is None else shelf.version
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Show the one before or after."""
-        return self.neighbour(-1 if key == "previous" else 1, moment)
+        """Show the one before or after; say where there is none."""
+        by = -1 if key == "previous" else 1
+        return self.neighbour(by, moment) or Say(f"there is none {'before' if by < 0 else 'after'} this one")
 
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:

@@ -1,0 +1,210 @@
+"""A tour: every key on every page, every page at every size, the mouse on every row; with recorded runs.
+
+A key answers: the screen shows something else, or the line above the footer says why not. No number is cut.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Awaitable, Callable, Hashable
+from pathlib import Path
+
+import pytest
+from recorded import jsonl_runs
+from screens import app_over, page_text, press, screen_of, status_text
+from textual import events
+from textual.pilot import Pilot
+
+from rltop import resources
+from rltop.app.app import RltopApp
+from rltop.app.page_screen import PageScreen
+from rltop.pages.page import ListPage
+from rltop.rows.keys import KEYS, Where
+
+FIXTURES = resources.folder("fixtures")
+RUNS = (
+    FIXTURES / "verl" / "tool_slowdown" / "metrics.jsonl",
+    FIXTURES / "trl" / "grpo_restart" / "metrics.jsonl",
+    FIXTURES / "trl" / "grpo_straggler" / "metrics.jsonl",
+    FIXTURES / "verl" / "ppo_critic" / "metrics.jsonl",
+    FIXTURES / "incidents" / "death_spiral" / "metrics.jsonl",
+)
+SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
+
+STARTS: dict[str, tuple[str, ...]] = {
+    "overview": (), "metric": ("down", "enter"), "timing": ("t",), "metrics": ("m",), "events": ("e",),
+    "alert": ("a",), "change": ("c",), "charts": ("v",), "rollouts": ("R",), "log": ("O",), "runs": ("r",),
+    "compare": ("r", "space", "down", "space", "o"), "help": ("question_mark",), "meaning": ("down", "M"),
+}  # fmt: skip
+"""How each page is reached from the overview."""
+
+MOVES = frozenset(key.id for key in KEYS[Where.LIST]) | {"to-list", "left", "right"}
+"""At an end of a list there is nowhere to go, and nothing to be said."""
+LEFT_OUT = frozenset({"quit", "interrupt", "suspend", "live-end"})
+COMMON = (
+    "copy-value",
+    "copy-row",
+    "step-back",
+    "live",
+    "go",
+    "event-before",
+    "mute",
+    "meaning",
+    "find",
+    "back",
+    "pause",
+)
+"""Keys that work everywhere whose answer depends on the page; the others are pressed on the overview."""
+
+CUT = re.compile(r"(?<![\w.,:=/\[(-])[+\u2212-]?\d[\d.,]*\u2026(?!\d)")
+"""A number of which the end is missing; `0.2\u20260.8` is a range."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The five runs, the first of them with a console log and rollouts beside it."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = []
+    for number, path in enumerate(RUNS):
+        home = folder / f"{number}-{path.parent.name}"
+        shutil.copytree(path.parent, home)
+        found.append(home / path.name)
+    lines = [f"step:{n} - actor/loss:0.{n}" for n in range(1, 151)]
+    (found[0].parent / "train.log").write_text("\n".join([*lines, "RuntimeError: NCCL communicator was aborted", ""]))
+    return found
+
+
+def state_of(app: RltopApp) -> Hashable:
+    """Everything that a person sees, and where the selection is."""
+    screen = app.screen
+    if not isinstance(screen, PageScreen):
+        return type(screen).__name__
+    prompt = bool(screen.query("#prompt"))
+    shown = (page_text(app), status_text(app) if screen.status.size.height else "", app.theme, prompt)
+    # A move of the selection is drawn as well.
+    return (*shown, screen.board.target, screen.board.top, screen.is_typing, app.is_live, id(screen))
+
+
+async def home(app: RltopApp, pilot: Pilot[int]) -> None:
+    """Back to the overview of the first run, live."""
+    for _ in range(12):
+        screen = app.screen
+        if isinstance(screen, PageScreen) and not screen.has_something_to_close and len(app.screen_stack) == 1:
+            break
+        if isinstance(screen, PageScreen):
+            await app.run_action("back")
+        else:
+            app.pop_screen()
+        await pilot.pause()
+    app.marked = ()
+    await app.follow(app.session.runs[0].path.raw)
+    await app.switch_mode(app.DEFAULT_MODE)
+    await pilot.pause()
+    app.tell("")
+
+
+async def reach(app: RltopApp, pilot: Pilot[int], name: str) -> None:
+    await home(app, pilot)
+    await press(pilot, *STARTS[name])
+    if name == "log":
+        for _ in range(200):
+            await pilot.pause(0.01)
+            app.draw()
+            if "NCCL" in page_text(app):
+                break
+    app.tell("")
+
+
+def cut_numbers(app: RltopApp) -> list[str]:
+    return [line for line in page_text(app).splitlines() if CUT.search(line)]
+
+
+async def sound(app: RltopApp, pilot: Pilot[int], what: str, do: Callable[[], Awaitable[object]]) -> list[str]:
+    """Do something; what is wrong about it."""
+    before = state_of(app)
+    await do()
+    await pilot.pause()
+    return [] if state_of(app) != before or app.told else [f"{what}: nothing happens"]
+
+
+@pytest.mark.parametrize("name", STARTS)
+async def test_every_key_of_a_page_answers(name: str, runs: list[Path]) -> None:
+    app, wrong = app_over(*runs), []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await reach(app, pilot, name)
+        groups = screen_of(app).page.where if name != "overview" else (Where.EVERYWHERE,)
+        keys = [key for where in groups for key in KEYS[where]]
+        keys += [key for key in KEYS[Where.EVERYWHERE] if key.id in COMMON and name != "overview"]
+        keys += KEYS[Where.LIST] if name in ("overview", "metrics") else []
+        own = {
+            one
+            for where in groups
+            if where is not Where.EVERYWHERE
+            for key in KEYS[where]
+            for one in key.keys.split(",")
+        }
+        at = id(app.screen)
+        for key in keys:
+            spelled = key.keys.split(",")[0]
+            if key.id in LEFT_OUT or (key in KEYS[Where.EVERYWHERE] and spelled in own):
+                continue
+            screen = app.screen
+            if id(screen) != at or not isinstance(screen, PageScreen) or screen.is_typing or not app.is_live:
+                await reach(app, pilot, name)
+                at = id(app.screen)
+            app.tell("")
+            found = await sound(app, pilot, f"{key.id} ({spelled})", lambda: pilot.press(spelled))  # noqa: B023
+            wrong += [] if key.id in MOVES else found
+            wrong += [f"{key.id}: {line}" for line in cut_numbers(app)] if isinstance(app.screen, PageScreen) else []
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_page_at_every_size_with_a_few_keys(size: tuple[int, int], runs: list[Path]) -> None:
+    app, wrong = app_over(*runs), []
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        for name in STARTS:
+            await reach(app, pilot, name)
+            for key in ("", "comma", "y", "enter") if size[0] < 120 else ("",):
+                if key:
+                    await press(pilot, key)
+                if isinstance(app.screen, PageScreen):
+                    wrong += [f"{name} {key}: {line}" for line in cut_numbers(app)]
+                    wide = [line for line in page_text(app).splitlines() if len(line) > size[0]]
+                    wrong += [f"{name} {key}: too wide: {line}" for line in wide]
+                    if key == "y" and not app.told:
+                        wrong.append(f"{name}: y says nothing")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", STARTS)
+async def test_the_mouse_on_every_row_head_and_chart(name: str, runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await reach(app, pilot, name)
+        page = screen_of(app).page
+        for y in range(screen_of(app).board.size.height):
+            if not isinstance(app.screen, PageScreen) or app.screen.page is not page:
+                await reach(app, pilot, name)
+                page = screen_of(app).page
+            await pilot.click(screen_of(app).board, offset=(4 + 12 * (y % 5), y))
+        for kind in (events.MouseScrollDown, events.MouseScrollUp):
+            await pilot._post_mouse_events([kind], screen_of(app).board, offset=(40, 10))
+        await pilot.pause()
+        assert page_text(app).strip()
+        assert isinstance(page, ListPage) or screen_of(app).board.rows
+
+
+@pytest.mark.skipif(not jsonl_runs(), reason="RLTOP_RUNS names no folder of labelled runs")
+async def test_labelled_runs_in_one_list() -> None:
+    found = [run.metrics for run in jsonl_runs()]
+    app = app_over(*found[:: max(1, len(found) // 5)][:5])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        for name in STARTS:
+            await reach(app, pilot, name)
+            assert not cut_numbers(app), name
