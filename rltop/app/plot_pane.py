@@ -84,7 +84,13 @@ def paint_chart(
     if axes is None:
         return _message("no values yet", width, height, glyphs)
     cursors = [mark for mark in axes.marks if mark.role == _OVER]
-    lines = replace(axes, marks=tuple(mark for mark in axes.marks if mark.role != _OVER))
+    lines = replace(
+        axes,
+        marks=tuple(replace(mark, label="") for mark in axes.marks if mark.role != _OVER),
+        levels=tuple(replace(level, label="") for level in axes.levels),
+        # What a curve is called has its value at the cursor.
+        series=tuple(replace(one, name="") for one in axes.series),
+    )
     try:
         picture = _picture(lines, width, height - 1 - below, unit, is_ascii=glyphs.is_ascii)
     except _LIBRARY_ERRORS as error:

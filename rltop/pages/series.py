@@ -26,7 +26,7 @@ from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Piece, Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.table import Column, Kind, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 
@@ -293,9 +293,13 @@ class SeriesPage(ChartPage):
 
         columns: list[Column[DrawnMetric]] = [
             Column("", lambda one: (one.sign, one.role), is_right=False),
-            Column("metric", lambda one: (one.title, "strong"), Kind.NAME, least=12),
+            Column(
+                "metric", lambda one: (one.title, "strong"), Kind.NAME, least=12, sort=lambda one: one.title.casefold()
+            ),
             Column("axis", lambda one: (_axis_of(one, has_right), "note"), is_right=False, priority=3),
-            Column(_head(moment), lambda one: (" ".join(value_text(one.reading)).strip(), "value"), least=8),
+            Column(
+                _head(moment), lambda one: (" ".join(value_text(one.reading)).strip(), "value"), least=8, sort=_value_of
+            ),
             number("min", 2),
             number("max", 1),
             number("mean", 4),
@@ -303,7 +307,11 @@ class SeriesPage(ChartPage):
             Column("key", lambda one: (one.reading.key.display, "key"), Kind.NAME, least=8, priority=6),
         ]
         table = Table(
-            columns, metrics, target=lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role)
+            columns,
+            sort_items(metrics, columns, self.sorting),
+            target=lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role),
+            sorting=self.sorting,
+            is_sortable=True,
         )
         return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
 
@@ -324,6 +332,10 @@ def _number(found: Statistic | None) -> str:
         return ""
     at = f" @{found.remark.partition(' ')[2]}" if found.remark.startswith("step") else ""
     return f"{found.value}{f' {found.unit}' if found.unit else ''}{at}"
+
+
+def _value_of(one: DrawnMetric) -> float | None:
+    return None if one.reading.point is None else one.reading.point.value
 
 
 def _axis_of(one: DrawnMetric, has_right: bool) -> str:

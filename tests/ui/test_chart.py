@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from rltop.app import plot_pane
 from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
-from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Zoom
+from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Series, Zoom
 from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
+from rltop.pages.markers import Marker, MarkerKind
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import ROLES, Row
 from rltop.rows.widths import cell_width
@@ -180,8 +182,10 @@ def test_the_cursor_moves_over_a_picture_that_is_drawn_once(monkeypatch: pytest.
     at = {}
     for step in (0, 15, 30, 59):
         data = plot(values, marks=(PlotMark(15, "restart", "r"), PlotMark(step, "cursor", f"step {step}", value=3.0)))
+        named = Series("1", f"run {step}", "stage-0", data.raw)
+        data = replace(data, series=(named,))
         rows = paint_chart(data, 80, 20, UNICODE)
-        assert f"step {step}" in text(rows[0])
+        assert f"step {step}" in text(rows[0]) and f"run {step}" in text(rows[0])
         found = {text(row).index(piece.text) for row in rows[1:] for piece in row.line if piece.role == "cursor"}
         crossed = [y for y, row in enumerate(rows[1:]) for piece in row.line if piece == ("┼", "cursor")]
         assert len(found) >= 1 and len(crossed) == 1
@@ -192,8 +196,6 @@ def test_the_cursor_moves_over_a_picture_that_is_drawn_once(monkeypatch: pytest.
 
 
 def test_the_cursor_stands_below_the_sign_of_its_step() -> None:
-    from rltop.pages.markers import Marker, MarkerKind
-
     for step in (0, 7, 31, 59):
         data = plot([float(n) for n in range(60)], marks=(PlotMark(step, "cursor", ""),))
         rows = paint_chart(data, 80, 20, UNICODE, markers=(Marker(step, MarkerKind.RESTART),))
@@ -208,8 +210,6 @@ def test_the_cursor_stands_below_the_sign_of_its_step() -> None:
 
 
 def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
-    from rltop.pages.chart import Series
-
     steps = tuple(float(n) for n in range(50))
     low = Series("A", "entropy 0.5 nats", "stage-0", Curve(steps, tuple(n / 100 for n in range(50))), (49.0, 0.9))
     high = Series("B", "length 900", "stage-1", Curve(steps, tuple(900.0 - n for n in range(50))), None, is_right=True)

@@ -158,3 +158,23 @@ def test_units_decide_on_the_axes_and_sizes_where_there_is_none() -> None:
     assert sides_of([none, none], [0.5, 1.0]) == [False, False]
     assert sides_of([none, none], [0.5, 50.0]) == [False, True]
     assert sides_of([none, none], [50.0, 0.5]) == [False, True]
+
+
+async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, "reward, entropy")
+        board = screen_of(app).board
+        heads = [
+            (y, link) for y, row in enumerate(board.rows) for link in row.links if link.target.kind is TargetKind.HEAD
+        ]
+        y, link = next(one for one in heads if one[1].target.name.startswith("metric"))
+        await pilot.click(board, offset=(link.start, y - board.top))
+        await pilot.pause()
+        lines = page_text(app).splitlines()
+        assert {line[1] for line in lines[y + 1 : y + 3]} == {"A", "B"}
+        assert isinstance(app.page, SeriesPage) and app.page.sorting is not None
+        app.show_step(70)
+        await pilot.pause()
+        assert set(rows_of(app)) >= {"A", "B"}
