@@ -114,7 +114,7 @@ def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
         builder.add(" · ", "dim").add(f"{glyphs.level(Level.CRIT)} {marked}", "crit")
     else:
         parts.append("no error found")
-    if view.first or state.begins_at:
+    if state.begins_at or view.first > 0:
         parts.append(f"the end of {units.size(state.size)}")
     if len(view.numbers) < count:
         parts.append(f"{units.count(len(view.numbers))} match")
@@ -172,7 +172,7 @@ class _Found:
         self._needle = of[1].casefold()
         self._numbers: list[int] = []
         self._errors: list[int] = []
-        self._until = 0
+        self._until = self._first = 0
 
     def take(self, first: int, lines: Sequence[LogLine], closed: int) -> tuple[Sequence[int], Sequence[int]]:
         """The numbers of what matches and of the errors, among the lines that are held.
@@ -182,6 +182,10 @@ class _Found:
             lines: that are held.
             closed: the number behind the last one that will not change any more.
         """
+        if first < self._first:
+            # Older lines have come.
+            self._numbers, self._errors, self._until = [], [], first
+        self._first = first
         for found in (self._numbers, self._errors):
             del found[: bisect_left(found, first)], found[bisect_left(found, self._until) :]
         for number in range(max(first, self._until), first + len(lines)):

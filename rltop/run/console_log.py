@@ -39,6 +39,7 @@ ASKED_S = 5.0
 YIELD_S = 0.002
 """Left to the screen after each piece: both take turns on one interpreter."""
 _PIECE = 256 * 1024
+"""So much of the end is there at once; what stands before it comes after it."""
 _LONGEST = 4 * LINE_CHARS
 _LOG = re.compile(
     r"(?:.*\.(?:log|out|err)|(?:.*[-_.])?(?:log|output|console|train|stdout|stderr)\.txt|stdout|stderr)", re.IGNORECASE
@@ -61,6 +62,12 @@ _FAILURE = re.compile(
     r"(?<![\w=:'\"-])(?:ERROR|CRITICAL|FATAL)\b|\bSIG(?:KILL|TERM|ABRT|SEGV|BUS|FPE)\b|\bOOM\b|[Oo]ut of memory"
     r"|OutOfMemory|\bNCCL (?:WARN|ERROR)|[Nn]o space left on device|\(core dumped\)|[Dd]isk quota exceeded"
 )
+_STEP_WORDS = ("step", "Step", "STEP", "iter", "Iter", "ITER")
+_FAILURE_WORDS = (
+    "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
+    "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
+)  # fmt: skip
+"""Looked for before the patterns, which take ten times as long."""
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -95,8 +102,9 @@ def read_line(raw: bytes, left_out: int = 0) -> LogLine:
     if not text.isprintable():
         text = _ESCAPES.sub("", text.expandtabs(4))
     whole, text = len(text), text[:LINE_CHARS]
-    found = _STEP.search(text)
-    is_error = _FAILURE.search(text) is not None or read_error(text) is not None
+    found = _STEP.search(text) if any(word in text for word in _STEP_WORDS) else None
+    may_fail = any(word in text for word in _FAILURE_WORDS)
+    is_error = may_fail and (_FAILURE.search(text) is not None or read_error(text) is not None)
     step = None if found is None else int(found[1] or found[2])
     return LogLine(text.rstrip(), step, is_error, _TRACEBACK in text, whole - len(text) + left_out)
 
@@ -193,6 +201,7 @@ class ConsoleLog:
         self._pending, self._lost = b"", 0
         self._tail: Tail | None = None
         self._poll_s = POLL_S
+        self._before = 0, 0
         self._wanted = given
         self._asked_at = float("-inf")
         self._is_closed = False
@@ -226,10 +235,10 @@ class ConsoleLog:
             self._wanted = path
             self._bell.notify()
 
-    def lines(self, start: int = 0) -> tuple[int, Sequence[LogLine]]:
-        """The lines from a number on, and the number of the first of them; one that is being written is the last."""
+    def lines(self, start: int | None = None) -> tuple[int, Sequence[LogLine]]:
+        """The lines from a number on (None: all), with the number of the first; one being written is the last."""
         with self._bell:
-            first = max(start, self.first)
+            first = self.first if start is None else max(start, self.first)
             found = self._lines[first - self.first :]
             if self._pending:
                 found.append(read_line(self._pending, self._lost))
@@ -273,6 +282,7 @@ class ConsoleLog:
         for event in events:
             if isinstance(event, Reset):
                 self._forget()
+                self._before = 0, 0
                 self._tell(self.state._replace(begins_at=0))
             elif isinstance(event, Chunk):
                 self._take(event.data)
@@ -282,7 +292,32 @@ class ConsoleLog:
         if events:
             self.version += 1
         self._tell(state, has_news=bool(events))
-        return bool(events) and status.state is TailState.READING
+        has_more = bool(events) and status.state is TailState.READING
+        if not has_more and self._before[1]:
+            self._read_before(self._tail.path)
+        return has_more
+
+    def _read_before(self, path: str) -> None:
+        """Read what stands before the lines that were shown first, as far as it is held."""
+        (start, stop), self._before = self._before, (0, 0)
+        try:
+            handle = self._fs.open(path)
+            try:
+                data = read_fully(self._fs, handle, stop - start, start)
+            finally:
+                self._fs.close(handle)
+        except OSError:
+            # What is shown is the end; what is wrong with the file the tail says.
+            return
+        begin = (
+            0 if not start else 1 + min((end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0), default=-1)
+        )
+        older = [read_line(part) for part in data[begin:].split(b"\n")[:-1]][-HELD_LINES // 2 :]
+        with self._bell:
+            self._lines[:0] = older
+            self._bytes += sum(len(line.text) for line in older)
+            self.first -= len(older)
+        self._tell(self.state._replace(begins_at=start), has_news=True)
 
     def _open(self, path: str, paths: Sequence[str]) -> None:
         if self._tail is not None:
@@ -292,6 +327,7 @@ class ConsoleLog:
         mount = mount_of(self._fs.realpath(whole))
         self._poll_s = POLL_NETWORK_S if mount.is_network else POLL_S
         start = self._start(whole)
+        self._before = max(0, start - HELD_BYTES + _PIECE), start
         self._tail = Tail(whole, self._fs, self._clock, TailOptions(is_network=mount.is_network), start)
         self._wanted = path
         self._tell(LogState(tuple(paths), path, begins_at=start))
@@ -300,18 +336,17 @@ class ConsoleLog:
         """Where the first whole line of the end begins; what cannot be read the tail will say."""
         try:
             seen = self._fs.stat(path)
-            if not stat.S_ISREG(seen.mode) or seen.size <= HELD_BYTES:
+            if not stat.S_ISREG(seen.mode) or seen.size <= _PIECE:
                 return 0
             handle = self._fs.open(path)
             try:
-                data = read_fully(self._fs, handle, _PIECE, seen.size - HELD_BYTES)
+                data = read_fully(self._fs, handle, _PIECE, seen.size - _PIECE)
             finally:
                 self._fs.close(handle)
         except OSError as error:
             self._tell(self.state._replace(note=reason_of(error)))
             return 0
-        ends = [end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0]
-        return seen.size - HELD_BYTES + (min(ends) + 1 if ends else 0)
+        return seen.size - _PIECE + data.find(b"\n") + 1
 
     def _take(self, data: bytes) -> None:
         *ended, last = data.split(b"\n")
