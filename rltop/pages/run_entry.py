@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,8 @@ from rltop.run.worst import Alert
 _GONE = frozenset({RunState.DIED, RunState.LOST})
 _AGEING = UNDER_WAY | {RunState.STALLED, RunState.WAITING}
 """States in which time alone may raise an alert."""
-_AGE_S = 10.0
+_A_DOUBLING = 6
+"""How often a silent run is looked at again while the silence gets twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class Entries:
     def of(self, run: Run) -> RunEntry:
         """What the list says of a run; of one that has not changed only its age is read again."""
         state, age_s = run.state, run.age_s
-        aged = age_s // _AGE_S if age_s is not None and state in _AGEING else None
+        aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         version = run.version, state, aged, run.muted
         known = self._known.get(id(run))
         if known is not None and known[0] is run and known[1] == version:
