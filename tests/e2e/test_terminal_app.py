@@ -103,7 +103,7 @@ def test_the_screen_is_shown_by_what_serves_it_to_a_browser(tmp_path: Path) -> N
         assert program.stdin is not None and program.stdout is not None and program.stderr is not None
         assert program.stdout.readline() == b"__GANGLION__\n"
         said = b""
-        while b"Palette" not in said:
+        while b"Quit" not in said:
             part = os.read(program.stdout.fileno(), 65_536)
             assert part, program.stderr.read()
             said += part
