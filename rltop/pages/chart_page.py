@@ -121,6 +121,11 @@ class ChartPage(Page):
         scale = ", log scale" if self.is_log_x else ""
         return f"by {axis.value}{scale}" if axis is not Axis.STEP or scale else ""
 
+    @property
+    def is_locked(self) -> bool:
+        """The range of values is kept."""
+        return bool(self._locked)
+
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def on(self, key: str, moment: Moment) -> Effect | None:

@@ -228,6 +228,8 @@ class SeriesPage(ChartPage):
         chart = self._chart(metrics, moment, width, max(_LEAST_CHART, height - 2 - len(table)))
         title = RowBuilder(width, moment.glyphs).add(" CHART", "title").add(f"  {len(metrics)} metrics", "value")
         title.add(f"   {self.axis_text}" if self.axis_text else "", "note")
+        # The curves may leave no room for it in the legend.
+        title.add("   range locked" if self.is_locked else "", "note")
         left_out = [one for one in metrics if one.series is None]
         if left_out:
             title.add(f"   {_why(left_out, metrics)}", "warn")

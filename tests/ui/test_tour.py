@@ -36,6 +36,7 @@ STARTS: dict[str, tuple[str, ...]] = {
     "overview": (), "metric": ("down", "enter"), "timing": ("t",), "metrics": ("m",), "events": ("e",),
     "alert": ("a",), "change": ("c",), "charts": ("v",), "rollouts": ("R",), "log": ("O",), "runs": ("r",),
     "compare": ("r", "space", "down", "space", "o"), "help": ("question_mark",), "meaning": ("down", "M"),
+    "several": ("o", *"reward", "comma", *"entropy", "enter"),
 }  # fmt: skip
 """How each page is reached from the overview."""
 
