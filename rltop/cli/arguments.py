@@ -17,8 +17,7 @@ commands (rltop COMMAND --help says more):
   watch FILE ...      no screen: run a command on alerts, exit with the run
   check FILE ...      apply all rules to whole files and print the alerts
   report RUN ...      write runs to a file to share: -o report.html, .md, .svg, .csv
-  replay FILE         play back a recorded run as if it were live
-  demo                play back a bundled run in which things go wrong
+  replay FILE, demo   play back a recorded run as if it were live; a bundled one
   config, callback    print the settings in force; a metrics writer for trainers
   skill, completions  print a page for agents; what completes commands in a shell
 """
