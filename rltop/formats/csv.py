@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import RecordBuilder, RepeatedRows, number_of, step_of
+from rltop.formats.long_table import VALUE, LongTable, is_long
+from rltop.formats.rows import RecordBuilder, RepeatedRows, Row, number_of, step_of
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
 
@@ -61,6 +62,7 @@ class CsvDecoder:
         self._header: list[str] = []
         self._delimiter = ","
         self._has_step = False
+        self._long: LongTable | None = None
         self._row_number = 0
         self._may_count_rows = may_count_rows
         self._is_in_the_middle = False
@@ -72,6 +74,7 @@ class CsvDecoder:
         self._framer.reset()
         self._open.clear()
         self._repeated.rewind()
+        self._long = LongTable(self._builder) if self._long is not None else None
         self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -89,11 +92,20 @@ class CsvDecoder:
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
             records.extend(self._take_line(line, start))
-        return records
+        return records if self._long is None or not self._long.is_full else [*records, *self.flush()]
 
     def flush(self) -> list[Record]:
-        """Nothing: a row is given out when a line is whole."""
-        return []
+        """The rows of a long table so far; any other row is given out when its line is whole."""
+        return [] if self._long is None else self._new_ones(self._long.begin())
+
+    @property
+    def has_more(self) -> bool:
+        """Are rows of a long table being given out?"""
+        return self._long is not None and self._long.has_more
+
+    def go_on(self) -> list[Record]:
+        """The next rows of a long table."""
+        return [] if self._long is None else self._new_ones(self._long.go_on())
 
     def finish(self) -> list[Record]:
         """Decode the last record if it has a cell for every column; a shorter one was cut off."""
@@ -101,6 +113,8 @@ class CsvDecoder:
         last = self._framer.finish()
         if last is not None:
             records.extend(self._take_line(*last, is_ended=False))
+        if self._long is not None:
+            records.extend(self._new_ones(self._long.to_end()))
         if self._open:
             self._open.clear()
             self._refuse("incomplete row")
@@ -110,7 +124,7 @@ class CsvDecoder:
         """The file begins anew, with a header, whoever goes on writing it."""
         self._framer.reset()
         self._open.clear()
-        self._header = []
+        self._header, self._long = [], None
         self._row_number = 0
         self._is_in_the_middle = False
         self._repeated.rewind()
@@ -143,17 +157,29 @@ class CsvDecoder:
             return
         cells = self._cells(text) if self._header else None
         if not self._header or (cells is not None and self._is_new_header(cells)):
+            if self._long is not None:
+                yield from self._new_ones(self._long.to_end())
             self._take_header(text)
             return
         reason = self._why_not(cells, is_ended=is_ended)
         if cells is None or reason:
             self._refuse(reason)
             return
-        record = self._record(cells if is_ended else cells[:-1])
-        if record is not None and self._repeated.is_new(record):
-            yield record
-        elif record is not None:
-            self.counts.rows -= 1
+        row = self._row(cells if is_ended else cells[:-1])
+        position = FilePosition(self._generation, self._open_start)
+        if self._long is not None and (VALUE not in row or self._long.take(row, position)):
+            return
+        record = self._record(row, position)
+        yield from self._new_ones([record] if record is not None else [])
+
+    def _new_ones(self, records: list[Record]) -> list[Record]:
+        """Those that were not given out before the file was written anew."""
+        new = [record for record in records if self._repeated.is_new(record)]
+        self.counts.rows -= len(records) - len(new)
+        return new
+
+    def _row(self, cells: list[str]) -> Row:
+        return {key: cell for key, cell in zip(self._header, cells, strict=False) if cell and key != _LEFT_OUT}
 
     def _is_row_alone(self, line: bytes) -> bool:
         """Is a line for certain a row by itself, and no part of a quoted cell?"""
@@ -174,9 +200,7 @@ class CsvDecoder:
             return "more cells than the header"
         return "incomplete row" if len(cells) < len(self._header) and not is_ended else ""
 
-    def _record(self, cells: list[str]) -> Record | None:
-        row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell and key != _LEFT_OUT}
-        position = FilePosition(self._generation, self._open_start)
+    def _record(self, row: Row, position: FilePosition) -> Record | None:
         self._row_number += 1
         if self._has_step:
             return self._builder.from_row(row, position)
@@ -197,6 +221,7 @@ class CsvDecoder:
         if not names[0] and len(names) > 1:
             self._header[0] = _LEFT_OUT  # the numbers of the rows, as pandas writes them
         self._builder = RecordBuilder(self.counts, self._step_key)
+        self._long = LongTable(self._builder) if is_long(self._header) else None
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
         self.envelope = self.envelope or "flat"
 

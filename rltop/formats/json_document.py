@@ -17,6 +17,7 @@ from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
+from rltop.formats.long_table import put_together
 from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, step_of, unwrapped
 from rltop.model import Counts, FilePosition, NonFinite, Record
 from rltop.model.keys import STEP_KEYS
@@ -212,6 +213,7 @@ class DocumentDecoder:
         self.counts.lines += self._line_ends + (not self._bytes.endswith(b"\n"))
         self._bytes = bytearray()
         rows, total = _rows_of(parsed)
+        rows = put_together(rows)
         if not rows:
             self._refuse(f"JSON document without rows: {_found_in(parsed)}")
         self.envelope = self.envelope or "flat"

@@ -220,6 +220,10 @@ _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
 
 
+_VALUE = "value"
+"""The key of a row that holds one value, the name of its metric beside it."""
+
+
 class JsonlDecoder:
     """Rows of `{"step": N, "data": {…}}` or of flat objects."""
 
@@ -298,6 +302,10 @@ class JsonlDecoder:
 
     def _record(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         row = unwrapped(row)
+        if _VALUE in row:
+            from rltop.formats.long_table import widened  # noqa: PLC0415 - few loops log value by value
+
+            row = widened(row) or row
         data = row.get("data")
         outer: Row | None = None
         if type(data) is dict:

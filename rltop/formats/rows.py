@@ -252,7 +252,7 @@ def time_of(value: object) -> float | None:
 
 
 _SCHEMAS_KEPT = 1024
-_RUN_KEYS = ("run_id", "run_name", "run", "trial_id", "experiment_id")
+RUN_KEYS = ("run_id", "run_name", "run", "trial_id", "experiment_id")
 """Texts that name the run that a row is of."""
 _WRITERS_KEPT = 64
 _NAME_CHARS = 40
@@ -310,7 +310,7 @@ class RecordBuilder:
 
     def _note_writer(self, row: Row) -> None:
         """Count the rows with which the file goes back to a run that it had left: two write into it."""
-        writer = next((value for key in _RUN_KEYS if isinstance(value := row.get(key), str)), None)
+        writer = next((value for key in RUN_KEYS if isinstance(value := row.get(key), str)), None)
         if writer is None or writer == self._writer:
             return
         if writer in self._writers:

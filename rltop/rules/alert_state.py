@@ -387,7 +387,7 @@ def said(state: AlertState, finding: Finding) -> str:
     if shown.baseline is None and finding.baseline is not None:
         text += "; no healthy baseline"
     if finding.threshold is not None and state.standing.side * (finding.value - finding.threshold) < 0.0:
-        text += "; not clearly back"
+        text += "; within the threshold again, but not clearly"
     return text
 
 

@@ -117,7 +117,6 @@ class TokenClip(_Clipped):
     def _against_lines(self, value: float, usual: float, known: int, is_harmful: bool) -> Finding:
         for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
             factor = self.held_part(level)
-            factor = self.held_part(level)
             if value > self.thresholds[alone] * factor:
                 return Finding(level, value, usual, self.thresholds[alone])
             if is_harmful and value > self.thresholds[name] * factor:

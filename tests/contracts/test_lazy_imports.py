@@ -146,8 +146,8 @@ FORMATS: dict[str, tuple[str, set[str]]] = {
     "tables": ("trackers/trackio.db", {"tables", "wandb", "protobuf"}),
     "console": ("console/verl_slurm.log", {"console"}),
     "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "allowance"}),
-    "csv": ("progress.csv", {"csv"}),
-    "document": ("trainer_state.json", {"json_document", "allowance"}),
+    "csv": ("progress.csv", {"csv", "long_table"}),
+    "document": ("trainer_state.json", {"json_document", "allowance", "long_table"}),
     "trace": ("trace_events.jsonl", {"trace"}),
     "gzip": ("metrics.jsonl.gz", {"compressed"}),
 }

@@ -106,3 +106,75 @@ def test_a_table_between_tabs_is_read(tmp_path: Path) -> None:
     path.write_text("Step\tLoss\tReward\n10\t0.5\t1\n20\t0.25\t2\n")
     stream = opened(tmp_path)
     assert [(step, stream.value("Loss", step)) for step in stream.steps()] == [(10, 0.5), (20, 0.25)]
+
+
+# -- long tables -------------------------------------------------------------------------------------------------------
+
+METRICS = ("critic/rewards/mean", "actor/entropy", "response_length/mean")
+BY_STEP = [(step, key, step / 4 + at) for step in range(1, 61) for at, key in enumerate(METRICS)]
+BY_METRIC = sorted(BY_STEP, key=lambda each: (each[1], each[0]))
+HEADS = ["step,metric,value", "global_step,name,value", "iteration,tag,value", "step,variable,value", "step,key,value"]
+
+
+def as_csv(rows, head: str) -> str:
+    return "\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def as_long_lines(rows) -> str:
+    return "".join(json.dumps({"step": step, "name": key, "value": value}) + "\n" for step, key, value in rows)
+
+
+def as_long_document(rows) -> str:
+    return json.dumps([{"step": step, "variable": key, "value": value} for step, key, value in rows])
+
+
+LONG = {
+    **{f"{head}, {name}": as_csv(rows, head) for head in HEADS for name, rows in (("a", BY_STEP), ("b", BY_METRIC))},
+    "lines": as_long_lines(BY_STEP),
+    "document": as_long_document(BY_STEP),
+    "document by metric": as_long_document(BY_METRIC),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_table_is_one_row_per_step(name: str, tmp_path: Path) -> None:
+    text = LONG[name]
+    path = tmp_path / ("m.csv" if text[0] not in "{[" else "m.json" if text[0] == "[" else "m.jsonl")
+    path.write_text(text)
+    run = read_whole(str(path), Config(), FakeClock()).runs[0]
+    assert (set(run.stream.keys), [*run.stream.steps()]) == (set(METRICS), [*range(1, 61)])
+    assert all(run.stream.value(key, step) == value for step, key, value in BY_STEP)
+    assert run.identity is not None
+    assert {"reward_mean", "entropy", "response_len_mean"} <= set(run.identity.signals)
+    assert not {"L6", "L12"} & {event.rule for event in run.events}
+    assert run.counts.text_values == 0
+
+
+def test_a_metric_of_a_long_table_is_judged_wherever_it_stands(tmp_path: Path) -> None:
+    rows = [(s, k, "nan" if (s, k) == (50, "actor/entropy") else v) for s, k, v in reversed(BY_METRIC)]
+    (tmp_path / "m.csv").write_text(as_csv(rows, "step,metric,value"))
+    run = read_whole(str(tmp_path / "m.csv"), Config(), FakeClock()).runs[0]
+    assert next(event.step for event in run.events if event.rule == "L1") == 50
+
+
+def test_splits_of_a_long_table_stay_apart_and_so_do_its_runs(tmp_path: Path) -> None:
+    curves = [(run, part) for run in ("a", "bb") for part in ("train", "val")]
+    rows = [(run, s, part, "loss", len(run + part) * s / 8) for run, part in curves for s in range(1, 11)]
+    (tmp_path / "m.csv").write_text(as_csv(rows, "run,step,split,metric,value"))
+    run = read_whole(str(tmp_path / "m.csv"), Config(), FakeClock()).runs[0]
+    assert set(run.stream.keys) == {"train/loss", "val/loss"}
+    assert len(run.stream.segments) == 2
+
+
+def test_a_row_of_a_long_table_without_a_value_was_not_logged(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("step,metric,value\n1,loss,0.5\n2,loss,0.4\n1,val_loss,\n2,val_loss,0.6\n")
+    stream = opened(tmp_path / "m.csv")
+    assert [stream.value("val_loss", step) for step in (1, 2)] == [None, 0.6]
+
+
+@pytest.mark.parametrize("head", ["step,name,value,loss", "step,metric,value"])
+def test_a_table_with_a_metric_called_value_is_not_long(head: str, tmp_path: Path) -> None:
+    cells = "run-a,{0},{0}" if head.endswith("loss") else "{0},{0}"
+    lines = [f"{step},{cells.format(step / 8)}" for step in range(1, 11)]
+    (tmp_path / "m.csv").write_text("\n".join([head, *lines]) + "\n")
+    assert opened(tmp_path / "m.csv").value("value", 4) == 0.5

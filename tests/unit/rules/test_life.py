@@ -239,7 +239,7 @@ def test_a_value_that_holds_an_alert_from_below_its_line_is_said_so() -> None:
     rules = {"O6": {"alone_warn": 0.3, "alone_crit": 0.9}}
     engine = play(60, rules=rules, clip_frac=lambda r: 0.1 if r < 30 else 0.35 if r < 40 else 0.27, **LEARNING)
     assert "27.0 %" in (headline := the(engine, "O6").headline), headline
-    assert "not clearly back" in headline, headline
+    assert "within the threshold again, but not clearly" in headline, headline
 
 
 # -- settled -----------------------------------------------------------------------------------------------------------
