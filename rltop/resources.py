@@ -6,6 +6,7 @@ In a checkout themes and fixtures stand at the top level; in the wheel under
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rltop.errors import ConfigError, SourceError
+from rltop.files import open_regular, replace_file
 
 _PACKAGE = Path(__file__).resolve().parent
 _LARGEST_TOML = 256 * 1024
@@ -38,21 +40,20 @@ def config_folder(environment: Mapping[str, str] | None = None) -> Path:
 
     The XDG base directory specification: a relative value is to be ignored.
     """
-    environment = os.environ if environment is None else environment
-    home = environment.get("XDG_CONFIG_HOME", "")
-    if not Path(home).is_absolute():
-        # Not `Path.expanduser`: a user without a home, as in many containers, is no error.
-        home = os.path.join(os.path.expanduser(environment.get("HOME") or "~"), ".config")  # noqa: PTH111, PTH118
-    return Path(home) / "rltop"
+    return _own_folder("XDG_CONFIG_HOME", ".config", environment)
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the program keeps what a person has told it: `$XDG_STATE_HOME/rltop`; a relative value is ignored."""
+    return _own_folder("XDG_STATE_HOME", ".local/state", environment)
+
+
+def _own_folder(variable: str, usual: str, environment: Mapping[str, str] | None) -> Path:
     environment = os.environ if environment is None else environment
-    home = environment.get("XDG_STATE_HOME", "")
+    home = environment.get(variable, "")
     if not Path(home).is_absolute():
-        own = os.path.expanduser(environment.get("HOME") or "~")  # noqa: PTH111 - as in `config_folder`
-        home = os.path.join(own, ".local", "state")  # noqa: PTH118
+        # Not `Path.expanduser`: a user without a home, as in many containers, is no error.
+        home = os.path.join(os.path.expanduser(environment.get("HOME") or "~"), usual)  # noqa: PTH111, PTH118
     return Path(home) / "rltop"
 
 
@@ -64,27 +65,35 @@ def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
         environment: instead of the process's own.
     """
     try:
-        with (state_folder(environment) / name).open("rb") as file:
+        with open_regular(state_folder(environment) / name) as file:
             return file.read(_LONGEST_KEPT).decode("utf-8", "replace").partition("\n")[0].strip()
     except (OSError, ValueError):
         return None
 
 
-def keep(name: str, line: str) -> None:
-    """Keep one line for the next time.
+def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Keep a text for the next time, in place of what its file held.
 
     Args:
-        name: of the file.
-        line: what to keep.
+        name: of the file, in the state folder.
+        text: what to keep.
+        environment: instead of the process's own.
+
+    Returns:
+        The file.
 
     Raises:
         OSError: it cannot be written.
     """
-    from rltop.files import replace_file  # noqa: PLC0415 - most sessions keep nothing
-
-    folder = state_folder()
+    folder = state_folder(environment)
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / name, f"{line}\n".encode())
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        # Such as the path of a project whose name is not UTF-8.
+        raise OSError(errno.EILSEQ, "a name in it is not UTF-8", str(folder / name)) from error
+    replace_file(folder / name, data)
+    return folder / name
 
 
 def is_file(path: Path) -> bool:

@@ -69,7 +69,7 @@ class Aids(Arranging):
         """Keep that this has been said; where it cannot be kept it is said again."""
         if self.options.has_hints:
             with contextlib.suppress(OSError):
-                keep(HINTED, "")
+                keep(HINTED, "\n")
 
     def tell(self, text: str) -> None:
         """Say something in the line above the footer, until the next key.

@@ -53,7 +53,7 @@ class Themes(SingleParseApp, FaultKeeper):
         if not self.options.keeps_theme:
             return f'theme = "{self.palette.name}" in the config file keeps it'
         try:
-            keep(THEME, self.palette.name)
+            keep(THEME, f"{self.palette.name}\n")
         except OSError as error:
             return f"cannot be kept: {error.strerror or error}"
         return f"kept, but {self.options.theme_origin} comes first" if self.options.theme_origin else "kept"

@@ -14,13 +14,14 @@ from types import MappingProxyType
 from rltop.catalog.guesses import said_meaning
 from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
-from rltop.resources import is_file, read_toml, state_folder
+from rltop.resources import is_file, keep, read_toml, state_folder
 from rltop.run.found import home_of
 
 FILE_NAME = "metrics.toml"
 ROWS_FILE = "rows.toml"
 NO_METRIC = ""
 """Said of a key that is no metric of the catalogue, whatever its name suggests."""
+_HEAD = "# Written by rltop: {}, by project; printed by `rltop config`.\n"
 _MARKS = (".git", ".hg", "pyproject.toml")
 
 Meanings = Mapping[str, Mapping[str, str]]
@@ -126,15 +127,7 @@ def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Pa
     Raises:
         OSError: it cannot be written.
     """
-    return _write(state_folder(environment) / FILE_NAME, "what keys mean", text(meanings))
-
-
-def _write(file: Path, what: str, tables: str) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unready = file.with_suffix(f".{os.getpid()}.tmp")
-    unready.write_text(f"# Written by rltop: {what}, by project; printed by `rltop config`.\n{tables}")
-    unready.replace(file)
-    return file
+    return keep(FILE_NAME, _HEAD.format("what keys mean") + text(meanings), environment)
 
 
 def text(meanings: Meanings, prefix: str = "") -> str:
@@ -238,7 +231,7 @@ def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) 
     Raises:
         OSError: it cannot be written.
     """
-    return _write(state_folder(environment) / ROWS_FILE, "pinned, hidden and renamed rows", rows_text(rows))
+    return keep(ROWS_FILE, _HEAD.format("pinned, hidden and renamed rows") + rows_text(rows), environment)
 
 
 def rows_text(rows: Arrangements, prefix: str = "") -> str:

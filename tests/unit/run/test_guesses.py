@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import tomllib
 from collections.abc import Callable
@@ -140,6 +141,14 @@ def test_what_is_said_is_kept_and_read_back(tmp_path: Path) -> None:
     assert meanings.with_one(meanings.with_one(said, "/a/project", "noise", None), "/b", "x", None) == {
         "/a/project": {'odd "key"\\\x07': "reward_mean"}
     }
+
+
+def test_the_path_of_a_project_that_is_not_utf_8_is_refused_and_what_was_kept_stays(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    file = meanings.save({"/a": {"x": "loss"}}, environ)
+    with pytest.raises(OSError, match="not UTF-8"):
+        meanings.save({os.fsdecode(b"/caf\xe9"): {"x": "loss"}}, environ)
+    assert meanings.load({}, environ) == {"/a": {"x": "loss"}} and list(file.parent.iterdir()) == [file]
 
 
 def test_a_state_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
