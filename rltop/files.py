@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from itertools import islice
 from typing import BinaryIO
 
 _KINDS = {
@@ -46,6 +47,19 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
             return file
         file.close()
     raise OSError(errno.EINVAL, f"a {kind_word(mode)}, not a regular file", os.fspath(path))
+
+
+MOST_NAMES = 4096
+"""Names that are looked at in one folder: one of a million files is no place for what belongs to a run."""
+
+
+def names_in(folder: str | os.PathLike[str]) -> list[str]:
+    """The names in a folder, at most `MOST_NAMES` and in no order; none where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, MOST_NAMES)]
+    except (OSError, ValueError):
+        return []
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes) -> None:

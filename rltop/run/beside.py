@@ -8,13 +8,13 @@ keeps as `config.yaml`, of which only the list of environments is read; and W&B'
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 
 from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
+from rltop.files import names_in
+from rltop.run.found import LOG_FOLDERS
 
 SIDECAR = "ranges.json"
 MAX_BYTES = 4 * 1024 * 1024
@@ -119,14 +119,10 @@ _READERS: tuple[tuple[str, Callable[[str], dict[str, Range]]], ...] = (
 """By name; what comes later wins."""
 
 
-MOST_NAMES = 4096
-"""Names looked at in one folder: a rollout dump of a million files is no place for checkpoints."""
 _NAME = re.compile(r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE)
 _FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
 _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
 """Ends of names of what is dumped by step and nobody can go back to."""
-_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
-"""Folders that a run keeps its logs in, with the checkpoints one level up."""
 
 
 def checkpoint_steps(path: str) -> tuple[int, ...]:
@@ -136,7 +132,7 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
     up where the folder is one for logs. What cannot be listed has none.
     """
     folder = Path(path).absolute().parent
-    roots = [folder, folder.parent] if folder.name.lower() in _LOG_FOLDERS else [folder]
+    roots = [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]
     found: set[int] = set()
     for root in roots:
         for place in (root, *(root / name for name in _FOLDERS)):
@@ -145,9 +141,6 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
 
 
 def _steps_in(folder: Path) -> list[int]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, MOST_NAMES)]
-    except OSError:
-        return []
-    return [int(match[1]) for name in names if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))]
+    return [
+        int(match[1]) for name in names_in(folder) if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))
+    ]

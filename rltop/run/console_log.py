@@ -11,14 +11,15 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import reason_of
+from rltop.files import names_in
 from rltop.formats.console.failures import read_error
 from rltop.model.table_rows import split_member
+from rltop.run.found import LOG_FOLDERS
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
 from rltop.sources.tail import Tail
@@ -29,8 +30,6 @@ HELD_LINES = 50_000
 LINE_CHARS = 4_000
 """A longer line is cut; how much of it is missing is said."""
 MOST_LOGS = 8
-MOST_NAMES = 4096
-"""Names looked at in one folder."""
 POLL_S, POLL_NETWORK_S = 0.5, 1.0
 LOOK_S = 2.0
 """How often the folder is looked through where there is none yet."""
@@ -46,8 +45,6 @@ _LOG = re.compile(
 )
 _NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """What W&B writes for itself, and event files of TensorBoard."""
-_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
-"""Folders that a run keeps its metrics in, with its console log one level up."""
 _INNER = ("files", "logs", "log")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
@@ -118,9 +115,9 @@ def logs_beside(path: str) -> list[str]:
     own = Path(path if member is None else member[0]).absolute()
     home = own if own.is_dir() else own.parent
     folders = [home, *(home / name for name in _INNER)]
-    if home.name.lower() in _LOG_FOLDERS:
+    if home.name.lower() in LOG_FOLDERS:
         folders.append(home.parent)
-    elif home.parent.name.lower() in _LOG_FOLDERS:
+    elif home.parent.name.lower() in LOG_FOLDERS:
         folders.append(home.parent.parent)
     found = {str(file): seen for folder in folders for file, seen in _candidates(folder)}
     stem = own.name.split(".")[0]
@@ -132,12 +129,7 @@ def logs_beside(path: str) -> list[str]:
 
 
 def _candidates(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, MOST_NAMES)]
-    except OSError:
-        return
-    for name in names:
+    for name in names_in(folder):
         if _LOG.fullmatch(name) and not _NO_LOG.fullmatch(name):
             try:
                 seen = (folder / name).stat()
@@ -312,12 +304,15 @@ class ConsoleLog:
         begin = (
             0 if not start else 1 + min((end for end in (data.find(b"\n"), data.find(b"\r")) if end >= 0), default=-1)
         )
-        older = [read_line(part) for part in data[begin:].split(b"\n")[:-1]][-HELD_LINES // 2 :]
+        parts = data[begin:].split(b"\n")[:-1]
+        held = parts[-HELD_LINES // 2 :]
+        older = [read_line(part) for part in held]
         with self._bell:
             self._lines[:0] = older
             self._bytes += sum(len(line.text) for line in older)
             self.first -= len(older)
-        self._tell(self.state._replace(begins_at=start), has_news=True)
+        begins_at = stop - sum(len(part) + 1 for part in held) if len(held) < len(parts) else start
+        self._tell(self.state._replace(begins_at=begins_at), has_news=True)
 
     def _open(self, path: str, paths: Sequence[str]) -> None:
         if self._tail is not None:

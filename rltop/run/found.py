@@ -106,6 +106,8 @@ def _with(name: str, part: str, path: str) -> str:
     return f"{name}/{part}" if is_inside else f"{part}/{name}"
 
 
+LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
+"""Folders that a run keeps its metrics in, with checkpoints and its console log one level up."""
 INNER_FOLDERS = frozenset(
     {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}
 )

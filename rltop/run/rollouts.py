@@ -14,12 +14,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from heapq import merge
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
-from rltop.files import open_regular
+from rltop.files import names_in, open_regular
 from rltop.formats.rollouts.kinds import dumps_in, holds_answers
 from rltop.model.completions import (
     MAX_COMPLETIONS,
@@ -32,8 +31,6 @@ from rltop.model.completions import (
 )
 from rltop.stats.rollouts import StepSummary, summarise
 
-MOST_NAMES = 4096
-"""Names looked at in one folder."""
 MAX_DUMPS = 64
 MOST_PATH_CHARS = 4096
 """What the system takes for a path at most; of a pattern that is longer nothing can come either."""
@@ -117,19 +114,11 @@ def _candidates(path: Path) -> Iterator[Path]:
         for archives in (home, home / "files"):
             if _is_folder(archives / "steps"):
                 yield archives
-        names = _names(home)
+        names = names_in(home)
         own = [name for name in names if _FILE.match(name) and home / name != path]
         # Of several runs in one folder each has a dump that begins with its name.
         yield from (home / name for name in sorted(own, key=lambda name: not name.startswith(path.stem)))
         yield from (home / name for name in _FOLDERS if name in names)
-
-
-def _names(folder: Path) -> set[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in islice(entries, MOST_NAMES)}
-    except OSError:
-        return set()
 
 
 def _said_by(path: Path) -> Path | None:

@@ -7,7 +7,6 @@ executed, and each run is looked at once.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.errors import DecodeError
-from rltop.files import open_regular
+from rltop.files import names_in, open_regular
 from rltop.model.table_rows import split_member
 from rltop.run.found import home_of
 
@@ -31,7 +30,6 @@ _NAMES = (
 """What is looked for in a folder; what comes first wins where two files set the same."""
 _EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")
 _MOST_UP = 4
-_MOST_NAMES = 4096
 
 
 __all__ = ["RunSettings", "SettingsFile", "SettingsReader", "settings_beside"]
@@ -120,11 +118,11 @@ def _candidates(where: Path) -> Iterator[Path]:
     folder = where if where.is_dir() else where.absolute().parent
     home = home_of(folder)
     for each in islice(_upward(folder, home), _MOST_UP):
-        there = set(_names_in(each))
+        there = set(names_in(each))
         yield from (each / name for name in _NAMES if name.partition("/")[0] in there)
     yield from _of_wandb(home / "wandb")
     for name in _EVENT_FOLDERS:
-        events = [one for one in _names_in(home / name) if "tfevents" in one]
+        events = [one for one in names_in(home / name) if "tfevents" in one]
         if events:
             yield home / name / min(events)
             return
@@ -139,18 +137,10 @@ def _upward(folder: Path, home: Path) -> Iterator[Path]:
 
 def _of_wandb(folder: Path) -> Iterator[Path]:
     """The only run that W&B keeps here; of several none can be said to be the one."""
-    runs = [name for name in _names_in(folder) if name.startswith(("run-", "offline-run-"))]
+    runs = [name for name in names_in(folder) if name.startswith(("run-", "offline-run-"))]
     if len(runs) == 1:
         yield folder / runs[0] / "files" / "config.yaml"
-        yield from (folder / runs[0] / name for name in _names_in(folder / runs[0]) if name.endswith(".wandb"))
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in islice(entries, _MOST_NAMES)]
-    except OSError:
-        return []
+        yield from (folder / runs[0] / name for name in names_in(folder / runs[0]) if name.endswith(".wandb"))
 
 
 class SettingsReader:

@@ -186,6 +186,16 @@ def test_only_the_end_of_a_large_file_is_read_and_held(tmp_path: Path) -> None:
     log.close()
 
 
+def test_where_more_lines_come_before_the_end_than_are_held_the_log_does_not_begin_at_0(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(b"".join(b"line %d\n" % number for number in range(100_000)))
+    log = opened(tmp_path / "m.jsonl", path)
+    wait_for(lambda: log.first < 0)
+    first = int(texts(log)[0].partition(" ")[2])
+    assert first > 0 and log.state.begins_at == path.read_bytes().index(b"line %d\n" % first)
+    log.close()
+
+
 def test_a_line_without_end_takes_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(b"x" * 3_000_000)
