@@ -75,9 +75,10 @@ $(WRITERS)/.installed: tests/e2e/writers-requirements.txt
 	@touch $(WRITERS)/.installed
 
 BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-live: setup $(WRITERS)/.installed  ## follow files while tensorboardX, wandb, trackio and mlflow write them; open a report in BROWSER
+live: setup $(WRITERS)/.installed  ## follow files while their writers write them; open a report and the screen in BROWSER
 	RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_writers.py
 	RLTOP_BROWSER=$(BROWSER) $(BIN)/python -m pytest -q tests/e2e/test_report_browser.py
+	RLTOP_BROWSER=$(BROWSER) RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_served.py
 
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rltop.app.environment import is_served
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
@@ -60,7 +61,12 @@ class Config(NamedTuple):
 
 def is_plain_terminal(environ: Mapping[str, str]) -> bool:
     """Is this a terminal without escape codes, such as a shell inside Emacs?"""
-    return environ.get("TERM", "").strip().lower() in PLAIN_TERMINALS
+    return _terminal_of(environ) in PLAIN_TERMINALS
+
+
+def _terminal_of(environ: Mapping[str, str]) -> str:
+    """What TERM says; nothing of a browser, whatever the server was started in."""
+    return "xterm-256color" if is_served(environ) else environ.get("TERM", "").strip().lower()
 
 
 _FEW_COLOURS = frozenset(
@@ -71,12 +77,12 @@ _FEW_COLOURS = frozenset(
 
 def has_few_colours(environ: Mapping[str, str]) -> bool:
     """Has the terminal fewer than 256 colours, as far as TERM and COLORTERM say?"""
-    return environ.get("TERM", "").strip().lower() in _FEW_COLOURS and not environ.get("COLORTERM")
+    return _terminal_of(environ) in _FEW_COLOURS and not environ.get("COLORTERM")
 
 
 def is_console(environ: Mapping[str, str]) -> bool:
     """Is this the Linux console, whose font has no braille?"""
-    return environ.get("TERM", "").strip().lower() == "linux"
+    return _terminal_of(environ) == "linux"
 
 
 def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import struct
 import subprocess
 import zlib
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, Colour, pixels_of, rgb
 
 from rltop.cli import main
 from rltop.report.stylesheet import DARK, LIGHT
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = [str(ROOT / "fixtures" / "verl" / "tool_slowdown"), str(ROOT / "fixtures" / "trl" / "grpo_restart")]
-BROWSER = os.environ.get("RLTOP_BROWSER", "")
 
 pytestmark = pytest.mark.skipif(not BROWSER, reason="RLTOP_BROWSER names no Chromium; `make live` looks for one")
 
 _FILL = re.compile(rb"([\d.]+) ([\d.]+) ([\d.]+) rg\b")
-
-Colour = tuple[int, int, int]
 
 
 def picture_of(page: Path, width: int, *, is_dark: bool, height: int = 2_400) -> tuple[list[list[Colour]], str]:
@@ -38,49 +34,6 @@ def picture_of(page: Path, width: int, *, is_dark: bool, height: int = 2_400) ->
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert target.exists(), done.stderr[-2_000:]
     return pixels_of(target.read_bytes()), done.stderr
-
-
-def pixels_of(data: bytes) -> list[list[Colour]]:
-    """The rows of a PNG of eight bits a channel."""
-    chunks: dict[bytes, bytes] = {}
-    at = 8
-    while at < len(data):
-        size, kind = struct.unpack(">I4s", data[at : at + 8])
-        chunks[kind] = chunks.get(kind, b"") + data[at + 8 : at + 8 + size]
-        at += 12 + size
-    width, height, depth, colour_type = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
-    assert depth == 8
-    step = {2: 3, 6: 4}[colour_type]
-    raw, stride = zlib.decompress(chunks[b"IDAT"]), width * step
-    before, rows = bytearray(stride), []
-    for number in range(height):
-        start = number * (stride + 1)
-        line = _unfiltered(raw[start], bytearray(raw[start + 1 : start + 1 + stride]), before, step)
-        rows.append([(line[x], line[x + 1], line[x + 2]) for x in range(0, stride, step)])
-        before = line
-    return rows
-
-
-def _unfiltered(kind: int, line: bytearray, above: bytearray, step: int) -> bytearray:
-    for x in range(len(line)):
-        left = line[x - step] if x >= step else 0
-        corner = above[x - step] if x >= step else 0
-        match kind:
-            case 1:
-                line[x] = (line[x] + left) & 255
-            case 2:
-                line[x] = (line[x] + above[x]) & 255
-            case 3:
-                line[x] = (line[x] + (left + above[x]) // 2) & 255
-            case 4:
-                guess = left + above[x] - corner
-                nearest = min((left, above[x], corner), key=lambda one: abs(guess - one))
-                line[x] = (line[x] + nearest) & 255
-    return line
-
-
-def rgb(colour: str) -> Colour:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 @pytest.fixture(scope="module")

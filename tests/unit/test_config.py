@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rltop.app.environment import WEB_DRIVER
 from rltop.config import Config, load
 from rltop.errors import ConfigError
 from rltop.rules import registry
@@ -89,6 +90,8 @@ def test_a_terminal_of_mere_lines_has_no_colour(tmp_path: Path, term: str | None
     assert not load({}, environ).use_color(is_terminal=True)
     assert load({"color": "always"}, environ).use_color(is_terminal=True)
     assert load({}, environ | {"TERM": "never-heard-of"}).use_color(is_terminal=True)
+    # In a browser it does not matter in what the server was started.
+    assert load({}, environ | {"TEXTUAL_DRIVER": WEB_DRIVER}).ui.has_colour
 
 
 def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
@@ -140,6 +143,7 @@ def test_how_many_steps_are_meant(tmp_path: Path) -> None:
         ({"TERM": "linux"}, "terminal", True),
         ({"TERM": "linux", "RLTOP_THEME": "dark", "RLTOP_ASCII": "no"}, "dark", False),
         ({"TERM": "something-new"}, "dark", False),
+        ({"TERM": "linux", "TEXTUAL_DRIVER": WEB_DRIVER}, "dark", False),
     ],
 )
 def test_a_terminal_of_few_colours_gets_its_own_unless_told_otherwise(
