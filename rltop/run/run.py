@@ -167,7 +167,7 @@ class Run:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
-        return (*beside, self.settings is not None, self.arrangement, *(each.version for each in self.streams))
+        return (*beside, id(self.settings), self.arrangement, *(each.version for each in self.streams))
 
     @property
     def loading(self) -> float | None:

@@ -2,7 +2,7 @@
 
 A bounded look by the names that trainers give to such files, in the folder of the
 metric file and those above it that belong to the same run. Nothing is written or
-executed, and each run is looked at once.
+executed. A file is read again where it was written since, which is looked for now and then.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rltop.clock import Clock, SystemClock
 from rltop.errors import DecodeError
 from rltop.files import names_in, open_regular
 from rltop.model.table_rows import split_member
@@ -30,6 +31,14 @@ _NAMES = (
 """What is looked for in a folder; what comes first wins where two files set the same."""
 _EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")
 _MOST_UP = 4
+
+AGAIN_S = 10.0
+"""Between two looks at which files there are, at least."""
+_LONGEST_S = 300.0
+_SHARE = 0.004
+"""Part of the time that may be spent on looking."""
+_HEAD_BYTES = 256 * 1024
+"""Of a log the beginning has the settings: what it grows by later is no reason to read it again."""
 
 
 __all__ = ["RunSettings", "SettingsFile", "SettingsReader", "settings_beside"]
@@ -92,8 +101,7 @@ def settings_beside(path: str) -> RunSettings:
         try:
             with open_regular(str(each)) as file:
                 data = file.read(MAX_BYTES + 1)
-            is_log = each.suffix == ".wandb" or "tfevents" in each.name
-            if len(data) > MAX_BYTES and not is_log:
+            if len(data) > MAX_BYTES and not _is_log(each):
                 raise DecodeError(f"larger than {MAX_BYTES >> 20} MiB")
             found = read_settings(each.name, data[:MAX_BYTES])
         except FileNotFoundError:
@@ -109,6 +117,25 @@ def settings_beside(path: str) -> RunSettings:
         if found:
             files.append(SettingsFile(str(each), len(new)))
     return RunSettings(values, tuple(files))
+
+
+def _is_log(file: Path) -> bool:
+    return file.suffix == ".wandb" or "tfevents" in file.name
+
+
+def _written(path: str) -> Sequence[tuple[str, int, int]]:
+    """Which files may hold settings, and when they were written last; nothing is read."""
+    member = split_member(path)
+    found = []
+    for each in _candidates(Path(path if member is None else member[0])):
+        try:
+            seen = each.stat()
+        except OSError:
+            continue
+        is_log = _is_log(each)
+        size = min(seen.st_size, _HEAD_BYTES) if is_log else seen.st_size
+        found.append((str(each), 0 if is_log else seen.st_mtime_ns, size))
+    return found
 
 
 def _candidates(where: Path) -> Iterator[Path]:
@@ -148,24 +175,33 @@ class SettingsReader:
 
     Args:
         notify: called when there is something new to show.
+        clock: says when to look again.
 
     Attributes:
-        count: runs of which something was found.
+        count: how often something new was found.
     """
 
-    def __init__(self, notify: Callable[[], None]) -> None:
+    def __init__(self, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0
         self._notify = notify
+        self._clock = clock or SystemClock()
         self._thread: threading.Thread | None = None
+        self._seen: dict[str, Sequence[tuple[str, int, int]]] = {}
+        self._again_s = 0.0
 
     def ask(self, runs: Iterable[Run]) -> None:
-        """Have the settings read of all runs that they are not known of yet.
+        """Have the settings read of all runs that they are not known of, or were written of since.
 
         Args:
             runs: those that are shown; what is only awaited has none.
         """
-        wanted = [run for run in runs if run.settings is None and not run.is_awaited]
-        if wanted and (self._thread is None or not self._thread.is_alive()):
+        if self._thread is not None and self._thread.is_alive():
+            return
+        there = [run for run in runs if not run.is_awaited]
+        wanted = [run for run in there if run.settings is None]
+        if not wanted and self._clock.monotonic() >= self._again_s:
+            wanted = there
+        if wanted:
             self._thread = threading.Thread(target=self._read, args=(wanted,), name="settings", daemon=True)
             self._thread.start()
 
@@ -175,12 +211,23 @@ class SettingsReader:
             self._thread.join(timeout_s)
 
     def _read(self, runs: Sequence[Run]) -> None:
+        begun_s = self._clock.monotonic()
         for run in runs:
+            path = run.path.raw
             try:
-                run.settings = settings_beside(run.path.raw)
+                written = _written(path)
+                if run.settings is not None and written == self._seen.get(path):
+                    continue
+                self._seen[path] = written
+                found = settings_beside(path)
             except Exception as error:
                 # A fault in a file that nobody named must not end the program.
-                run.settings = RunSettings(files=(SettingsFile(run.path.raw, trouble=repr(error)),))
-            if run.settings.values:
+                found = RunSettings(files=(SettingsFile(path, trouble=repr(error)),))
+            is_news = found != run.settings and bool(found.values or run.settings)
+            if found != run.settings:
+                run.settings = found
+            if is_news:
                 self.count += 1
                 self._notify()
+        now_s = self._clock.monotonic()
+        self._again_s = now_s + min(_LONGEST_S, max(AGAIN_S, (now_s - begun_s) / _SHARE))

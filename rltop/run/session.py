@@ -260,7 +260,7 @@ class Session:
         if self._settings is None:
             from rltop.run.run_settings import SettingsReader  # noqa: PLC0415 - not before the first frame
 
-            self._settings = SettingsReader(self.notifier.notify)
+            self._settings = SettingsReader(self.notifier.notify, self._clock)
         self._settings.ask(self.runs)
 
     def join_settings(self, timeout_s: float) -> None:

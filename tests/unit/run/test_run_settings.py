@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rltop.clock import FakeClock
 from rltop.formats.settings import MAX_BYTES
-from rltop.run.run_settings import RunSettings, settings_beside
+from rltop.run.run_settings import AGAIN_S, RunSettings, settings_beside
 from tests.screens import session_over, write_rows
 
 
@@ -65,3 +66,50 @@ def test_a_session_reads_them_in_a_thread_and_says_so(tmp_path: Path) -> None:
     session.join_settings(5.0)
     assert session.runs[0].settings is not None and session.runs[0].settings.values == {"lr": 1e-6}
     assert session.version != before
+
+
+def test_a_file_that_is_written_later_is_read_and_one_that_was_not_is_left_alone(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", [{"step": 1, "loss": 1.0}])
+    clock = FakeClock()
+    session = session_over(path, clock=clock)
+    session.drain()
+
+    def looked() -> RunSettings:
+        clock.advance(AGAIN_S)
+        session.look_for_settings()
+        session.join_settings(5.0)
+        assert session.runs[0].settings is not None
+        return session.runs[0].settings
+
+    assert not looked().values
+    before = session.version, session.runs[0].version
+    write(tmp_path / "config.yaml", "lr: 1e-6\n")
+    first = looked()
+    assert first.values == {"lr": 1e-6}
+    assert session.version != before[0] and session.runs[0].version != before[1]
+    assert looked() is first
+    write(tmp_path / "config.yaml", "lr: 0.00002\n")
+    assert looked().values == {"lr": 0.00002}
+    # Not before its time, whoever asks.
+    write(tmp_path / "config.yaml", "lr: 0.5\n")
+    session.look_for_settings()
+    session.join_settings(5.0)
+    assert session.runs[0].settings is not None and session.runs[0].settings.values == {"lr": 0.00002}
+
+
+def test_a_log_that_grows_is_no_reason_to_read_its_settings_again(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", [{"step": 1, "loss": 1.0}])
+    log = tmp_path / "tb" / "events.out.tfevents.1.node"
+    write(log, "x" * 300_000)
+    clock = FakeClock()
+    session = session_over(path, clock=clock)
+    session.drain()
+    session.look_for_settings()
+    session.join_settings(5.0)
+    first = session.runs[0].settings
+    with log.open("a") as file:
+        file.write("x" * 300_000)
+    clock.advance(AGAIN_S)
+    session.look_for_settings()
+    session.join_settings(5.0)
+    assert session.runs[0].settings is first
