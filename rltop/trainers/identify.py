@@ -36,6 +36,7 @@ _CLOCK_GROWTH = 3.0
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ON_POLICY = 1e-6
+_EVALUATION = "val_score"
 _LARGEST_GROUP = 1024
 
 
@@ -97,7 +98,18 @@ def with_keys(
         dialect, algorithm = _best(together, identity.envelope)
         if dialect is not identity.dialect or algorithm is not identity.algorithm:
             return _rebuilt(identity, dialect, algorithm, new, samples)
-    return _extended(identity, new, samples)
+    return _steady(_extended(identity, new, samples), identity)
+
+
+def _steady(found: Identity, before: Identity) -> Identity:
+    """The identity with the evaluation that stood for all before still in front of those that came later.
+
+    Evaluations are compared with the ones before them: those of another data set, or in another unit, are no
+    history of theirs.
+    """
+    first, signals = before.primary(_EVALUATION), found.signals.get(_EVALUATION, ())
+    kept = sorted(signals, key=lambda signal: first is None or signal.key != first.key)
+    return found if not signals else found._replace(signals={**found.signals, _EVALUATION: tuple(kept)})
 
 
 def _rebuilt(

@@ -274,8 +274,9 @@ def test_keys_in_pieces_give_the_same_signals(data: st.DataObject) -> None:
     whole = identify([*keys, *tail], {})
     begun = identify(keys, {})
     first = with_keys(begun, [*keys, *tail[:cut]])
-    assert with_keys(first, [*keys, *tail]).signals == whole.signals
-    assert with_keys(first, tail[cut:]).signals == whole.signals
+    for found in (with_keys(first, [*keys, *tail]), with_keys(first, tail[cut:])):
+        assert {**found.signals, "val_score": ()} == {**whole.signals, "val_score": ()}
+        assert {*found.signals.get("val_score", ())} == {*whole.signals.get("val_score", ())}
     assert with_keys(first, tail[cut:]).traits == whole.traits
 
 
@@ -287,6 +288,15 @@ def test_nothing_new_is_the_same_object() -> None:
 def test_a_preferred_key_that_comes_late_becomes_primary() -> None:
     found = with_keys(plain(VERL_GRPO), ["response_length_non_aborted/mean"])
     assert found.primary("response_len_mean").key == "response_length_non_aborted/mean"
+
+
+def test_the_evaluation_that_came_first_stays_the_one_that_others_are_compared_with() -> None:
+    first, later = "val-core/gsm8k/reward/mean@1", "val-core/gsm8k/acc/mean@1"
+    assert plain([*VERL_GRPO, first, later]).primary("val_score").key == later
+    found = with_keys(plain([*VERL_GRPO, first]), [later])
+    assert [signal.key for signal in found.signals["val_score"]] == [first, later]
+    again = with_keys(found, ["val-core/aime/acc/mean@1"])
+    assert again.primary("val_score").key == first
 
 
 def test_late_keys_settle_what_was_open() -> None:
