@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual import events
-from textual.binding import ActiveBinding
+from textual.binding import ActiveBinding, Binding
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -104,7 +104,7 @@ class KeyLine(Widget, can_focus=False):
         if isinstance(screen.focused, Input):
             # Textual says so of the keys that are bound from the start, not of those of a keymap.
             active = [one for one in active if one.binding.priority or not types(one.binding.key)]
-        parts = list(self._parts_of(active))
+        parts = list(self._told_apart(self._parts_of(active)))
         if parts != self._parts:
             self._parts = parts
             self.refresh()
@@ -124,6 +124,17 @@ class KeyLine(Widget, can_focus=False):
                 between = "/" if any(cell_width(hint.shown) > 1 for hint in hints) else ""
                 yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
+
+    def _told_apart(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The parts with each key shown once: what is left of an action whose first key a page has taken."""
+        shown: set[str] = set()
+        for part in parts:
+            told = tuple(
+                one._replace(shown=self.app.get_key_display(Binding(one.key, ""))) if one.shown in shown else one
+                for one in part
+            )
+            shown |= {one.shown for one in told if one.key}
+            yield told
 
     def _rank(self, one: ActiveBinding) -> int:
         """What is the page's own comes first, then what it is about, then what every page has."""

@@ -36,10 +36,15 @@ def alert_title(alert: Alert) -> str:
     return spec.title if spec is not None else alert.family
 
 
-def alert_name(alert: Alert) -> str:
-    """The symptom, a CRIT in capitals, and the stream where it is not the main one."""
+def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
+    """The symptom, and the stream where it is not the main one.
+
+    Args:
+        alert: one that was.
+        is_loud: a CRIT is in capitals; not so where a sign beside the name says its level.
+    """
     title = alert_title(alert)
-    title = title.upper() if alert.level is Level.CRIT else title
+    title = title.upper() if is_loud and alert.level is Level.CRIT else title
     return f"{alert.stream} {title}" if alert.stream else title
 
 

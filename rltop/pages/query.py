@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rltop.catalog.metrics import CATALOG
+from rltop.model import Level, RunState
 
 _TERM = re.compile(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
 _SCALES = {"%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -26,6 +27,13 @@ _ORDERS = ("<", "<=", ">", ">=")
 
 TEXTS = ("name", "path", "trainer", "algorithm", "state", "level", "worst", "rule", "family")
 """What is compared as text: `=` is the whole, `:` a part."""
+
+
+_LEVELS = tuple(level.word for level in sorted(Level, reverse=True))
+_KNOWN: Mapping[str, Sequence[str]] = {
+    "state": [state.value for state in RunState], "level": _LEVELS, "worst": _LEVELS,
+}  # fmt: skip
+"""All that some of `TEXTS` can be."""
 
 
 class Wanted(Protocol):
@@ -135,12 +143,21 @@ def read_query(text: str) -> Query:
             if sign not in (":", "=", "!="):
                 trouble = trouble or f"{name} is a text: write {name}:{value}"
             else:
+                trouble = trouble or _unheard_of(lowered, sign, value.casefold())
                 terms.append(Term(lowered, sign, value.casefold(), None, is_wanted))
         elif (number := _number(value)) is None and (sign in _ORDERS or lowered in CATALOG):
-            trouble = trouble or f"{value} is not a number: {name}{sign}0.5, or one of {', '.join(TEXTS)}"
+            trouble = trouble or f"{value} is not a number; as text: {', '.join(TEXTS)}"
         else:
             terms.append(Term(name, sign, value.casefold(), number, is_wanted))
     return Query(tuple(terms), trouble)
+
+
+def _unheard_of(name: str, sign: str, value: str) -> str:
+    """What a state or level can be, where none is what is asked for; a word that is still being typed is a part."""
+    known = _KNOWN.get(name, ())
+    if not known or (value in known if sign != ":" else any(value in one for one in known)):
+        return ""
+    return f"no {name} is called {value}: {', '.join(known)}"
 
 
 def _words(text: str) -> list[tuple[bool, str]]:

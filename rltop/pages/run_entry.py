@@ -138,7 +138,7 @@ def _what(worst: Verdict) -> str:
 
 def past_name(alert: Alert) -> str:
     """What an alert that is over is called, and where it began."""
-    return f"{alert_name(alert)} @{units.step(alert.since_step)}"
+    return f"{alert_name(alert, is_loud=False)} @{units.step(alert.since_step)}"
 
 
 def _eta_s(snapshot: Snapshot, pace: float | None) -> float | None:

@@ -20,9 +20,9 @@ from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
 from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal
 from rltop.pages.run_settings import Difference, differences, setting_columns
 from rltop.pages.signals import read_spark
-from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
+from rltop.rows.cells import RowBuilder, clip, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, sort_items
@@ -41,6 +41,8 @@ _MOST_ASKED = 200
 """Runs that are asked whether they know a name by which no run was found."""
 _MOST_SHOWN = 100
 """Rows on the highest screen: of what is not in sight, ages are not asked for."""
+_MOST_LINES = 4
+"""Rows in which is said what of a filter was not understood."""
 _MOST_COMPARED = 64
 """Runs whose settings are compared without being marked."""
 
@@ -110,12 +112,14 @@ def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
 
 
 _LEAST_NAME = 20
-_LEAST_VERDICT = 16
+_LEAST_VERDICT, _LIKED_VERDICT = 16, 28
 _LEAST_AGE = len("119 min ago")
 _LEAST_STATE = len("✓ finished")
 _MOST_TRAINER = 16
 _LEAST_CURVE, _MOST_CURVE = 8, 14
 _MARK_ROLES = 8
+NOW, EVER = "now", "was"
+"""Heads of the worst level that stands, and of the worst that is over."""
 
 
 class Beside(NamedTuple):
@@ -139,7 +143,7 @@ NOTHING = Beside()
 
 
 def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NOTHING) -> Sequence[Column[RunEntry]]:
-    """The columns of the list; those behind the alerts leave first, then curve, age, reward, step and alerts.
+    """The columns of the list; those behind the alerts leave first, then best value, curve, age, reward, step, alerts.
 
     Args:
         entries: all of them.
@@ -149,7 +153,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
-        Column("", lambda one: _ever(one, glyphs), is_right=False),
+        Column(EVER, lambda one: _ever(one, glyphs), is_right=False),
         Column("", lambda one: _mark(one, beside.marked), is_right=False),
         Column(
             "run",
@@ -182,13 +186,14 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
             Kind.DRAWN,
             least=_LEAST_VERDICT,
             priority=1,
+            likes=_LIKED_VERDICT,
             wants=lambda one: cell_width(_verdict(one)),
             sort=lambda one: one.attention,
         ),
         Column("s/step", lambda one: (_duration(one.pace_s), "value"), priority=7, sort=lambda one: one.pace_s),
         Column("ETA", lambda one: (_duration(one.eta_s), "value"), priority=8, sort=lambda one: one.eta_s),
         Column("algorithm", lambda one: (one.algorithm, "note"), Kind.TEXT, least=9, priority=9, sort=_algorithm),
-        Column("speed", lambda one: (_number(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
+        Column("speed", lambda one: (_speed(one), "value"), priority=10, sort=lambda one: _key(one.speed)),
         Column(
             "trainer", lambda one: (one.dialect, "note"), Kind.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
@@ -247,6 +252,12 @@ def _number(found: Value | None, *, has_step: bool = False) -> str:
     return f"{units.measure(found.value, found.unit)}{f' @{units.step(found.step)}' if has_step else ''}"
 
 
+def _speed(entry: RunEntry) -> str:
+    if entry.speed is None:
+        return ""
+    return _number(entry.speed) + ("" if units.unit_suffix(entry.speed.unit) else " samples/s")
+
+
 def _key(found: Value | None) -> float | None:
     return None if found is None else found.value
 
@@ -288,6 +299,7 @@ def paint_runs(
     sorting: Sorting | None = None,
     beside: Beside = NOTHING,
     trouble: str = "",
+    keys: KeyNames = NO_KEYS,
 ) -> list[Row]:
     """The list from the entry `top` on, under a title and a head.
 
@@ -301,16 +313,19 @@ def paint_runs(
         sorting: the order that the heads show; the entries are in it already.
         beside: what else is known of them.
         trouble: what of the filter was not understood.
+        keys: names of the keys.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
     painter = TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
-    if trouble:
-        rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
     if not entries:
-        rows.append(text_row("no run matches", width, glyphs, "dim"))
+        told = [("no run matches the filter" + keys.clause("back", "; {} clears it"), "dim"), (trouble, "warn")]
+        lines = [(line, role) for text, role in told if text for line in wrap(text, width - 2, _MOST_LINES)]
+        rows += [text_row(line, width, glyphs, role) for line, role in lines]
+    elif trouble:
+        rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
     rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
     return fill(rows, height)
 
@@ -336,6 +351,7 @@ def run_table(
         sorting=sorting,
         is_sortable=True,
         sign=lambda one: _sign(one, glyphs),
+        sign_head=NOW,
     )
 
 
@@ -380,11 +396,9 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
             past = ""
         else:
             past = f" · {past}"
-    # Of a title the end tells most, of an error its name.
-    shorten = clip if entry.state is RunState.DIED else clip_middle
-    text = shorten(now, max(0, cells - len(more) - cell_width(past))) if now else ""
+    text = clip(now, max(0, cells - len(more) - cell_width(past))) if now else ""
     role = "text" if entry.worst is None else alert_role(entry.worst)
-    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip_middle(past, cells), role)
+    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip(past, cells), role)
 
 
 class RunsPage(ListPage):
@@ -395,8 +409,8 @@ class RunsPage(ListPage):
     tells_counts: ClassVar[bool] = True
     help = (
         "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
-        "alert level, stalled, live, finished. The first sign is the worst alert now, the one beside it the worst that "
-        "is over, if that was worse. {open} opens a run, {mark} marks it and {compare} compares the marked "
+        "alert level, stalled, live, finished. The sign under now is the worst alert that stands, under was stands the "
+        "worst that is over, if that was worse. {open} opens a run, {mark} marks it and {compare} compares the marked "
         "ones, {sort} sorts by the next column, {runs} goes back to the run shown before. {find} filters: words, or "
         "reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo (metrics, then settings), a minus before what is not"
         " wanted."
@@ -425,7 +439,7 @@ class RunsPage(ListPage):
         return paint_runs(
             self._entries, width, height, moment.glyphs,
             top=self._top, total=len(moment.runs), sorting=self.sorting, beside=self._beside(moment),
-            trouble=self._trouble(moment),
+            trouble=self._trouble(moment), keys=moment.keys,
         )  # fmt: skip
 
     def _listed(self, moment: Moment) -> list[RunEntry]:

@@ -51,6 +51,7 @@ class Column(NamedTuple, Generic[T]):
         shorten: names in so many cells, where that is not `told_apart` of what the cells say.
         is_steady: it has `least` cells even where no name or text of it is that long.
         lines: rows that a text may be wrapped into; only of the last column.
+        likes: cells, more than `least`, for which columns with a higher priority leave.
     """
 
     head: str | Callable[[int], Line]
@@ -66,6 +67,7 @@ class Column(NamedTuple, Generic[T]):
     shorten: Callable[[Sequence[T], int], Sequence[str]] | None = None
     is_steady: bool = False
     lines: int = 1
+    likes: int = 0
 
     @property
     def stands_right(self) -> bool:
@@ -164,7 +166,8 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
         width: cells for all of them, without a gap in front of the first.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
-    cells = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
+    needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
+    cells = [max(one, min(each, column.likes)) for one, each, column in zip(needed, wanted, columns, strict=True)]
 
     spare = width - sum(cells[one] + columns[one].gap for one in kept) + (columns[kept[0]].gap if kept else 0)
 
@@ -179,7 +182,10 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
         leaving = max(kept, key=lambda one: (columns[one].priority, one), default=None)
         if leaving is None or not columns[leaving].priority:
             break
-        spare += leave(leaving)
+        if cells[leaving] > needed[leaving]:
+            spare, cells[leaving] = spare + cells[leaving] - needed[leaving], needed[leaving]
+        else:
+            spare += leave(leaving)
     for kind, floor in _NARROWED if spare < 0 else ():
         for one in [one for one in reversed(kept) if columns[one].kind is kind]:
             if spare < 0:
@@ -239,6 +245,7 @@ class Table(NamedTuple, Generic[T]):
         sorting: the order that the heads show; the rows are in it already.
         is_sortable: heads that can be sorted by lead to the table sorted by them.
         sign: what stands in front of a row, with its role.
+        sign_head: what stands above the signs.
     """
 
     columns: Sequence[Column[T]]
@@ -247,6 +254,7 @@ class Table(NamedTuple, Generic[T]):
     sorting: Sorting | None = None
     is_sortable: bool = False
     sign: Callable[[T], tuple[str, str]] | None = None
+    sign_head: str = ""
 
 
 class _Shown(NamedTuple, Generic[T]):
@@ -332,7 +340,7 @@ class TablePainter(Generic[T]):
         """
         self._table, self._width, self._glyphs = table, width, glyphs
         self.items = table.items
-        front = 3 if table.sign is not None else 1
+        front = max(3, cell_width(table.sign_head) + 2) if table.sign is not None else 1
         heads = [_head(column, table.sorting, glyphs) for column in table.columns]
         measured = _measure(table, heads, width - front)
         wanted = [one.wanted for one in measured]
@@ -368,6 +376,8 @@ class TablePainter(Generic[T]):
     def head(self) -> Row:
         """The heads; of a table that can be sorted each leads to the table sorted by it."""
         table, builder = self._table, RowBuilder(self._width, self._glyphs)
+        if table.sign_head:
+            builder.add(f" {table.sign_head}", "dim")
         for column, head, start, cells, *_ in self._shown:
             if not isinstance(column.head, str):
                 builder.to(start).line(column.head(cells))

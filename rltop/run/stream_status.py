@@ -88,7 +88,7 @@ class StreamStatus:
             overwritten = stream.overwritten_rows
             is_odd = counts.bad_lines or counts.interleaved_rows or overwritten
             return rules.input_verdict(counts, stream.steps(), None, overwritten) if is_odd else None
-        if self._modified_s is None or self._reader.is_finished:
+        if self._modified_s is None or self._reader.is_finished or not self._reader.has_caught_up:
             return None
         return rules.input_verdict(counts, (), self._clock.now() - self._modified_s)
 

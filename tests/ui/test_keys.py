@@ -136,6 +136,19 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             await pilot.pause()
 
 
+async def test_the_footer_shows_every_key_once() -> None:
+    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
+    async with app.run_test(size=(200, 60)) as pilot:
+        for key in ("m", "e", "r", "t", "v", "R", "O"):
+            await press(pilot, key)
+            shown = [
+                hint.shown.lstrip("/") for part in app.screen.query_one(KeyLine).parts for hint in part if hint.key
+            ]
+            assert len(shown) == len(set(shown)), footer(app)
+        await press(pilot, "m", "down")
+        assert "Spc Mark" in footer(app) and "^s Pause" in footer(app)
+
+
 async def test_a_key_that_was_given_away_is_named_no_more() -> None:
     app = app_with(timing="X", change="L")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -55,7 +55,7 @@ RUN = Run(
         ("nothing>0", False),
         ("state:live", True),
         ("state:liv", True),
-        ("state=liv", False),
+        ("state=lost", False),
         ("state!=stalled", True),
         ("rule:O11", True),
         ("rule=o11", True),
@@ -86,6 +86,13 @@ def test_what_is_not_understood_is_named_and_leaves_the_rest(text: str, names: s
     query = read_query(f"grpo {text}")
     assert names in query.trouble
     assert query.holds(RUN)
+
+
+@pytest.mark.parametrize("text", ["state:banana", "level=cri", "worst!=bad", "-state:banana"])
+def test_a_state_or_level_that_none_can_be_is_named_with_those_that_are(text: str) -> None:
+    trouble = read_query(text).trouble
+    assert trouble.startswith("no ") and ("live" in trouble or "warn" in trouble)
+    assert not read_query("state:liv level:crit worst=ok").trouble
 
 
 @given(st.text())

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from rltop.model import Label, Level, RunState
+from rltop.model import Label, Level, RunState, Unit
 from rltop.pages.run_entry import Entries, RunEntry, read_entry
-from rltop.pages.run_numbers import REWARDS, best
+from rltop.pages.run_numbers import REWARDS, Value, best
 from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
@@ -106,10 +106,10 @@ def test_columns_never_run_together_and_numbers_are_never_cut():
         painted = paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))
         head, *rows = [text_of(row) for row in painted][1 : len(UNEVEN) + 2]
         columns = head.split()
-        assert columns[:1] == ["run"] and "state" in columns
+        assert columns[:2] == ["now", "run"] and "state" in columns
         for shown, one in zip(rows, UNEVEN, strict=True):
             assert cell_width(shown) <= width
-            said = {cell.strip() for cell in shown[3:].split("  ")}
+            said = {cell.strip() for cell in shown[5:].split("  ")}
             assert any(cell.endswith(one.state.value) for cell in said), shown
             if "age" in columns:
                 assert said & {"41 min ago", "119 min ago", "10 s ago", "1,234 d ago"}, shown
@@ -122,7 +122,7 @@ def test_columns_leave_by_what_they_are_worth():
         return text_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))[1]).split()
 
     seen = [columns(width) for width in range(40, 201)]
-    order = [("run", "state")]
+    order = [("now", "run", "state")]
     for now in seen:
         if set(now) != set(order[-1]):
             assert set(now) > set(order[-1])
@@ -141,7 +141,7 @@ def test_a_died_run_is_shown_as_such_and_first(is_ascii):
     assert names(entries)[0] == "dead"
     title, _, row, *_ = paint_runs(entries, 100, 12, glyphs)
     assert f"{glyphs.state(RunState.DIED)} 1 died" in text_of(title)
-    assert text_of(row).startswith(f" {glyphs.level(Level.CRIT)} dead")
+    assert text_of(row).startswith(f" {glyphs.level(Level.CRIT)}   dead")
     assert "CUDA error" in text_of(row)
     roles = {piece.role for piece in row.line}
     assert "crit" in roles and "ok" not in roles and "live" not in roles
@@ -184,31 +184,31 @@ def row_of(one, width=120):
 def test_a_run_that_is_well_again_says_what_it_has_had():
     well = entry("well", state=RunState.FINISHED)
     once_ill = replace(well, name=Label.of("once"), worst=past())
-    assert "was COLLAPSE @122" in row_of(once_ill)
+    assert "was collapse @122" in row_of(once_ill)
     assert names(by_attention([well, once_ill])) == ["once", "well"]
     assert names(by_attention([well, once_ill], "collapse")) == ["once"]
     left_behind = replace(well, worst=past(is_earlier=True))
-    assert "earlier attempt COLLAPSE @122" in row_of(left_behind)
+    assert "earlier attempt collapse @122" in row_of(left_behind)
     pieces = paint_runs([left_behind], 120, 12, glyph_set(is_ascii=False))[2].line
     assert not {"crit", "warn"} & {piece.role for piece in pieces}
 
 
 def test_a_narrow_list_says_what_was_an_alert_before_what_is_none():
     plateau = replace(entry("run", Level.INFO, verdict="plateau"), worst=past())
-    assert "plateau · was COLLAPSE @122" in row_of(plateau)
-    narrow = row_of(plateau, 76)
-    assert "was COLLAPSE" in narrow and "plateau" not in narrow
+    assert "plateau · was collapse @122" in row_of(plateau)
+    narrow = row_of(plateau, 52)
+    assert "was collapse" in narrow and "plateau" not in narrow
     # However narrow: the step is whole.
-    assert "@122" in row_of(plateau, 60)
+    assert "@122" in row_of(plateau, 46)
     firing = replace(entry("run", Level.WARN, verdict="truncation"), worst=past())
-    assert "truncation" in row_of(firing, 76)
+    assert "truncation" in row_of(firing, 52)
 
 
 def test_the_worst_level_that_is_over_stands_beside_that_of_now():
     glyphs = glyph_set(is_ascii=False)
     crit, warn = glyphs.level(Level.CRIT), glyphs.level(Level.WARN)
     over = replace(entry("over", Level.WARN, verdict="now"), worst=past())
-    assert row_of(over).startswith(f" {warn} {crit}  over")
+    assert row_of(over).startswith(f" {warn}   {crit}    over")
     earlier = replace(entry("earlier", Level.WARN, verdict="now"), worst=past(is_earlier=True))
     still = replace(entry("still", Level.CRIT, verdict="now"), worst=past())
     assert crit not in row_of(earlier)
@@ -243,3 +243,25 @@ def test_the_best_value_of_a_long_run_carries_its_own_step():
     run = run_of(verl_lines((n, {"critic/rewards/mean": 0.5 + (n == 1777)}) for n in range(1, 2001)))
     found = best(Snapshot(run), REWARDS)
     assert found is not None and (found.value, found.step) == (1.5, 1777)
+
+
+def crowded():
+    """Runs with something in every column, and long names of alerts."""
+    value = Value(0.9, Unit.FRACTION, 122)
+    past = Alert("O11", "kl", Level.CRIT, 122, 122, recovered_step=240)
+    ill = entry("grpo-entropy-collapse-7b", Level.WARN, verdict="zero reward variance", more=2)
+    ill = replace(ill, reward=value, best=value, pace_s=67.0, eta_s=4_000.0, speed=Value(50.0, Unit.NONE, 10))
+    return [ill, replace(ill, level=Level.OK, verdict="", more=0, worst=past)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
+def test_alerts_have_room_before_numbers_do_and_are_cut_at_their_end(width):
+    head, *rows = [text_of(row) for row in paint_runs(crowded(), width, 12, glyph_set(is_ascii=False))][1:4]
+    assert "zero reward variance +2" in rows[0]
+    assert "was KL to reference @122" in rows[1]
+    assert head.split()[:3] == ["now", "was", "run"]
+
+
+def test_a_speed_has_its_unit():
+    shown = text_of(paint_runs(crowded(), 240, 12, glyph_set(is_ascii=False))[2])
+    assert "50.0 samples/s" in shown

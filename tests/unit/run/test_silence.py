@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_the_first_record_is_late_where_the_settings_say_so(
     writer = Writer(tmp_path / "metrics.jsonl", ["starting\n"], {"L5": settings} if settings else None)
     found = [verdict.rule for verdict in writer.wait(600.0).verdicts]
     assert ("L5" in found) is is_told
+
+
+def test_a_file_that_is_still_being_read_lacks_no_record(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", FakeClock(1_600_000_000.0)
+    path.write_text("".join(rows(60)))
+    os.utime(path, (1_500_000_000.0, 1_500_000_000.0))
+    config = load({}, {"HOME": str(tmp_path)})
+    found = Found(str(path), name_of(str(path)), path.stat().st_size, 1_500_000_000.0)
+    session = Session([found], direct(clock), clock, config.ingest._replace(has_preview=False))
+    run = session.runs[0]
+    seen = []
+    for _ in range(10):
+        seen.append((bool(run.main.stream.rows), [one.rule for one in run.verdicts if one.rule == "L5"]))
+        session.step(1_000.0)
+    assert seen[0] == (False, []) and seen[-1] == (True, [])
 
 
 @pytest.mark.parametrize(("settings", "is_told"), [({}, True), ({"warn": 0.6}, False), ({"enabled": False}, False)])
