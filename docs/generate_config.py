@@ -83,7 +83,7 @@ both, with every setting in force.
 `[rows."<project>"]` says which rows the overview has: `pinned` keys come first, in this order, `hidden` ones have none,
 `names` are used instead of titles. What is arranged on the screen (`p`, `P`) is kept in
 `$XDG_STATE_HOME/rltop/rows.toml` and comes before the config file, project by project; of several projects above a run
-the nearest holds.
+the nearest counts.
 
 ```toml
 [rows."/home/ada/chess"]

@@ -39,12 +39,12 @@ _MOST_REPORTS = 100
 _WHY: Mapping[str, str] = MappingProxyType(
     {
         "runs": "this is the only run: name several files, or a folder, to see a list",
-        "alerts": "no alert stands at this step",
-        "mute": "no alert is selected whose rule could be muted",
+        "alerts": "no alert at this step",
+        "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
-        "meaning": "no metric is selected whose meaning could be said",
+        "meaning": "no metric is selected: select one to say what it means",
         "live": "the newest step is shown already",
-        "change": "there is no step yet to compare with the ones before",
+        "change": "no step has been read yet",
         "back": "this is the first page",
         "travel(-1)": "no step has been read yet",
         "travel(1)": "no step has been read yet",
@@ -189,7 +189,7 @@ class Aids(Arranging):
             self._show_window(place.first, place.step, whole)
         elif place.step is not None and not first <= place.step <= newest:
             self.show_step(max(first, place.step))
-            self.tell(f"step {units.step(place.step)} is outside of {whole}: the nearest one is shown")
+            self.tell(f"step {units.step(place.step)} is not in {whole}: the nearest one is shown")
         else:
             self.show_step(place.step)
 
@@ -200,7 +200,7 @@ class Aids(Arranging):
             shown.carry_out(effect)
         else:
             self.show_step(last)
-            self.tell(f"a window is for a chart with these steps in it: step {units.step(last)} of {whole} is shown")
+            self.tell(f"no chart here has these steps: step {units.step(last)} of {whole} is shown")
 
     # -- taking something along ----------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Aids(Arranging):
         if text:
             self._copy(text, "the page" if page else "the row")
         else:
-            self.tell("nothing is selected that could be copied")
+            self.tell("nothing is selected that can be copied")
 
     def action_go_to(self, text: str) -> None:
         """Go to a step or a window."""
@@ -292,7 +292,7 @@ class Aids(Arranging):
             what: what it is, for the line that says so.
         """
         if os.environ.get("TERM", "") in PLAIN_TERMINALS or self._driver is None:
-            self.tell(f"this terminal has no clipboard; it would be: {text.splitlines()[0]}")
+            self.tell(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
             return
         data = text.encode("utf-8", "replace")
         kept = data[:MOST_COPIED].decode("utf-8", "ignore")

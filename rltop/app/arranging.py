@@ -61,7 +61,7 @@ class Arranging(Routes):
         """Pin the metric at hand to the top of the overview, or unpin it."""
         key, before = self.key_at_hand[0], self.followed.arrangement
         if not key:
-            self.tell("no metric is selected that could be pinned")
+            self.tell("no metric is selected: select one to pin it")
         elif before.is_full and key not in before.pinned:
             self.tell(f"{len(before.pinned)} metrics are pinned already")
         elif self._arrange(Arrange(before.toggled(key))):

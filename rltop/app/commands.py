@@ -114,7 +114,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     if len(moment.marked) > 1:
         yield Command("Compare the marked runs", "", Act("compare"))
     yield Command("Draw several metrics in one chart", moment.keys.clause("together", "key {}"), Act("together"))
-    yield Command("Name the config file", "settings, keys, rules, themes", Act("tell_config"))
+    yield Command("Show the path of the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
     what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"
     where = "the step and window that are shown, in the current directory"

@@ -371,5 +371,5 @@ def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
     sorting = next_sorting(heads_of(rows), page.sorting)
     effect = None if sorting is None and page.sorting is None else page.sort_by(sorting)
     if effect is None:
-        return [Say("there is no table here that could be sorted")]
+        return [Say("no table on this page can be sorted")]
     return [effect, Say("in the usual order" if sorting is None else f"sorted by {sorting.name}")]

@@ -37,16 +37,16 @@ class Together(Visits):
         target = Target(TargetKind.METRIC, key, stream=stream)
         marked = [one for one in self.marked_metrics if one != target]
         if len(marked) == len(self.marked_metrics) and len(marked) >= MOST_METRICS:
-            self.tell(f"{MOST_METRICS} metrics are marked already: unmark one")
+            self.tell(f"{MOST_METRICS} metrics are marked already: unmark one first")
             return
         if len(marked) == len(self.marked_metrics):
             marked.append(target)
             sign, _ = sign_of(len(marked) - 1)
-            then = "draws them in one chart" if len(marked) > 1 else "draws it with those you name: or mark another"
+            then = "draws them in one chart" if len(marked) > 1 else "draws it with metrics you name; or mark another"
             keys = "" if self.shown is None else self.shown.keys.clause("together", f"; {{}} {then}")
             self.tell(f"marked as {sign}{keys}")
         else:
-            self.tell(f"not marked any more; {len(marked)} marked" if marked else "no metric is marked any more")
+            self.tell(f"unmarked; {len(marked)} still marked" if marked else "unmarked; no metric is marked now")
         self.marked_metrics = tuple(marked)
         self.draw()
 
@@ -94,7 +94,7 @@ class Together(Visits):
         if asked.axis is not None and asked.axis not in axes_logged(snapshot):
             self.tell(f"this run does not log {asked.axis.value}: the chart is by step")
         elif len(targets) > MOST_METRICS:
-            self.tell(f"one chart has room for {MOST_METRICS} metrics: the first of them are drawn")
+            self.tell(f"a chart holds {MOST_METRICS} metrics: the first {MOST_METRICS} are drawn")
         if len(targets) < 2:
             self.tell("name two metrics or more: reward, entropy by tokens")
             return

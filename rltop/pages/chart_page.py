@@ -176,7 +176,7 @@ class ChartPage(Page):
             case "lock":
                 ranges = () if self._locked or not self.plots else value_ranges(self.plots[0])
                 if not self._locked and not any(ranges):
-                    return Say("no value is shown whose range could be locked")
+                    return Say("no values are shown: no range to lock")
                 self._locked = ranges
             case "smooth-less" | "smooth-more":
                 at = SMOOTHINGS.index(self.smoothing) + (1 if key == "smooth-more" else -1)

@@ -223,7 +223,7 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
 def parting_text(comparison: Comparison) -> str:
     """The sentence on where two runs part."""
     if comparison.common < LEAST_RECORDS:
-        return f"{units.count(comparison.common)} common steps: too few to tell where they part"
+        return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
     later = [one for one in comparison.parted if not one.is_from_start]
     always = [one.title for one in comparison.parted if one.is_from_start]
     parts = []

@@ -204,9 +204,9 @@ class LogPage(ListPage):
     where = (Where.LOG,)
     filter_hint = "filter by text"
     help = (
-        "The console log: the file of --log, else one beside the run, the newest first. Its last lines are held and "
-        "followed; bars that draw over themselves are shown as they ended, escape codes are left out. A marker in "
-        "front: the line tells of an error, or begins a traceback. {error-after} and {error-before} go to the next "
+        "The console log: the file of --log, else the newest one beside the run. Its last lines are loaded and "
+        "followed; a progress bar is shown as it ended, escape codes are left out. A marker in "
+        "front: the line reports an error, or begins a traceback. {error-after} and {error-before} go to the next "
         "and the previous error, {find} filters, {log-step} goes to the line that names the step on the screen, "
         "{open} goes to the step of a line, {last} follows the newest line again, {log-file} shows another file that "
         "was found."
@@ -305,21 +305,21 @@ class LogPage(ListPage):
         step = moment.snapshot.step
         named = [(number, line.step) for number, line in enumerate(view.lines, view.first) if line.step is not None]
         if not named:
-            return Say("no line that is held names a step, as step:12 or 'global_step': 12")
+            return Say("none of the loaded lines names a step, such as step:12 or 'global_step': 12")
         found = next((number for number, at in reversed(named) if at == step), None)
         if found is None:
             least, most = min(at for _, at in named if at is not None), max(at for _, at in named if at is not None)
             shown = "the newest step" if step is None else f"step {units.step(step)}"
-            return Say(f"no line names {shown}; those that are held name {units.step(least)}–{units.step(most)}")
+            return Say(f"no line names {shown}; the loaded lines name {units.step(least)}–{units.step(most)}")
         return self._go(view, found, moment.keys)
 
     def _show_error(self, view: LogView, by: int, keys: KeyNames) -> Effect:
         here = view.numbers[view.at] if view.numbers else view.first
         errors, at = view.errors, bisect_right(view.errors, here) if by > 0 else bisect_left(view.errors, here) - 1
         if not errors:
-            return Say("no line that is held tells of an error")
+            return Say("no error in the lines that are loaded")
         if not 0 <= at < len(errors):
-            others = f"{units.count(len(errors))} of them in all"
+            others = f"{units.count(len(errors))} in all"
             return Say(f"no error {'below' if by > 0 else 'above'} this line, {others}")
         return self._go(view, errors[at], keys)
 

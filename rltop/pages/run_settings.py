@@ -205,7 +205,7 @@ class SettingsPage(ListPage):
     help = (
         "What the run was started with, from the files of settings in its folder: those of Hydra, W&B, transformers "
         "and others. {find} filters by name and value, {copy-value} copies the value. Where runs are compared, the "
-        "settings in which they differ are told there; the list of runs can be filtered by them: lr<1e-5."
+        "settings that differ are listed there; the list of runs can be filtered by them: lr<1e-5."
     )
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ def _last_parts(path: str) -> str:
 
 def _why_none(settings: RunSettings | None, width: int, glyphs: Glyphs) -> list[Row]:
     if settings is None:
-        return [text_row(" looking for them", width, glyphs, "dim")]
+        return [text_row(" looking for settings", width, glyphs, "dim")]
     text = (
         "No settings were found beside the metric file. Looked for: .hydra/config.yaml, config.yaml, config.json, "
         "config.toml, training_args.json, args.json, params.json, trainer_state.json, ranges.json, a W&B run and the "

@@ -263,7 +263,7 @@ class SeriesPage(ChartPage):
     def _chart(self, metrics: Sequence[DrawnMetric], moment: Moment, width: int, height: int) -> Sequence[Row]:
         series = tuple(one.series for one in metrics if one.series is not None)
         if not series:
-            return [text_row("none of these metrics has a value here", width, moment.glyphs, "dim")]
+            return [text_row("none of these metrics has a value in this window", width, moment.glyphs, "dim")]
         whole, none = self.whole(moment), Curve((), ())
         shown = self.shown(moment) or whole
         marks = [PlotMark(step, "restart", "restart") for step in moment.snapshot.stream.seen_restarts]

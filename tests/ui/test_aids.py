@@ -84,7 +84,7 @@ async def test_a_number_beyond_the_run_leads_to_its_end_and_says_so() -> None:
         await pilot.pause()
         await go(pilot, "99999")
         assert app.is_live
-        assert "step 99,999 is outside of" in status_text(app)
+        assert "step 99,999 is not in" in status_text(app)
         await press(pilot, "j")
         assert "outside" not in status_text(app)
 
@@ -107,7 +107,7 @@ async def test_a_window_is_shown_in_a_chart_and_elsewhere_its_last_step() -> Non
         await pilot.pause()
         await go(pilot, "50-90")
         assert app.at_step == 90
-        assert "a window is for a chart" in status_text(app)
+        assert "no chart here has these steps" in status_text(app)
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         await go(pilot, "50-90")
@@ -177,7 +177,7 @@ async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
     app = app_over(path)
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "y")
-        assert status_text(app) == "nothing is selected that could be copied"
+        assert status_text(app) == "nothing is selected that can be copied"
         await go(pilot, "12")
         assert status_text(app) == "no step has been read yet"
 
@@ -229,7 +229,7 @@ async def test_the_palette_offers_what_begins_with_it_first(query: str, first: s
         await pilot.pause()
         scored = sorted(((rank(query, one.text, 0.5), one.text) for one in app.offered()), reverse=True)
         assert scored[0][1] == first
-    assert rank("config", "Name the config file", 0.5) >= 1
+    assert rank("config", "Show the path of the config file", 0.5) >= 1
     assert any("copy" in one.text.casefold() for one in app.offered())
 
 
@@ -274,7 +274,7 @@ async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pyt
     ("query", "said"),
     [
         ("step 50", "step 50"),
-        ("20-80", "window is for a chart"),
+        ("20-80", "no chart here has these steps"),
         ("setting refresh", "--refresh"),
         ("poll_s", "--poll"),
     ],

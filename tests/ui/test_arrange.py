@@ -110,7 +110,7 @@ async def test_without_a_metric_there_is_nothing_to_pin(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "e", "p")
-        assert status_text(app) == "no metric is selected that could be pinned"
+        assert status_text(app) == "no metric is selected: select one to pin it"
 
 
 def test_a_run_gets_the_rows_of_the_nearest_project_and_none_from_a_broken_file(run: Path, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ async def test_the_settings_of_a_run_have_a_page(runs: list[Path]) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await press(pilot, "S")
-        assert "looking for them" in page_text(app)
+        assert "looking for settings" in page_text(app)
         app.session.look_for_settings()
         app.session.join_settings(5.0)
         app.draw()

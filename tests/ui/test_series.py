@@ -62,7 +62,7 @@ async def test_space_marks_metrics_and_pauses_elsewhere() -> None:
         await press(pilot, "o")
         assert isinstance(app.page, SeriesPage) and len(app.page.targets) == 2
         await press(pilot, "escape", "space")
-        assert "not marked any more; 1 marked" in status_text(app)
+        assert "unmarked; 1 still marked" in status_text(app)
         assert app.is_live
         await press(pilot, "home", "space")
         assert not app.is_live, "where no metric is selected, Space pauses"
