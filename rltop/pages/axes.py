@@ -1,6 +1,6 @@
 """What the x axis of a chart counts: from a step to its place on the axis and the screen, and back.
 
-Owns where time, tokens and epochs of a run come from; what is drawn there is the chart's.
+Owns where time, tokens, samples and epochs of a run come from; what is drawn there is the chart's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from rltop.pages.chart import Axis, Curve, Places, PlotData
 from rltop.pages.signals import signal_of
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
+
+_COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count")}
+"""Metrics of the catalogue: how many since the start, and how many in a step."""
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
@@ -34,7 +37,7 @@ def places(snapshot: Snapshot, axis: Axis) -> Places | None:
 
     Args:
         snapshot: the run.
-        axis: what the axis counts; relative time and tokens begin at 0 with the run's first row in memory.
+        axis: what the axis counts; relative time, tokens and samples begin at 0 with the run's first row in memory.
     """
     if axis is Axis.STEP:
         return Places((), ())
@@ -48,7 +51,7 @@ def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
     elif axis is Axis.EPOCH:
         known = _values(snapshot, signal_in(snapshot, ("epoch", "")))
     else:
-        known = _tokens(snapshot)
+        known = _so_far(snapshot, *_COUNTED[axis])
     rising: list[tuple[int, float]] = []
     for step, value in known:
         # Between two changes of a number that is not counted on every step, steps are spread evenly.
@@ -56,7 +59,7 @@ def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
             rising.append((step, value))
     if len(rising) < 2:
         return None
-    start = rising[0][1] if axis in (Axis.TIME, Axis.TOKENS) else 0.0
+    start = rising[0][1] if axis is Axis.TIME or axis in _COUNTED else 0.0
     return Places(tuple(float(step) for step, _ in rising), tuple(value - start for _, value in rising))
 
 
@@ -67,13 +70,13 @@ def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]
     return [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
 
 
-def _tokens(snapshot: Snapshot) -> list[tuple[int, float]]:
-    """Step → tokens so far: as logged, else the sum of those in each step."""
-    total = signal_in(snapshot, ("num_tokens", ""))
-    if total is not None:
-        return _values(snapshot, total)
+def _so_far(snapshot: Snapshot, total: str, part: str) -> list[tuple[int, float]]:
+    """Step → how many so far: as logged, else the sum of those in each step."""
+    counted = signal_in(snapshot, (total, ""))
+    if counted is not None:
+        return _values(snapshot, counted)
     sums, so_far = [], 0.0
-    for step, value in _values(snapshot, signal_in(snapshot, ("total_tokens", ""))):
+    for step, value in _values(snapshot, signal_in(snapshot, (part, ""))):
         so_far += value
         sums.append((step, so_far))
     return sums

@@ -134,6 +134,7 @@ class Axis(enum.Enum):
     STEP = "step"
     TIME = "time since the start"
     TOKENS = "tokens"
+    SAMPLES = "samples"
     EPOCH = "epoch"
     CLOCK = "wall time (UTC)"
 
@@ -142,7 +143,7 @@ class Axis(enum.Enum):
         match self:
             case Axis.TIME:
                 return units.duration(x)
-            case Axis.TOKENS | Axis.EPOCH:
+            case Axis.TOKENS | Axis.SAMPLES | Axis.EPOCH:
                 return units.number(x)
             case Axis.CLOCK:
                 return datetime.fromtimestamp(x, UTC).strftime("%d %b %H:%M")

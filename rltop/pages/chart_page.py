@@ -166,7 +166,7 @@ class ChartPage(Page):
             case "axis":
                 axes = axes_logged(moment.snapshot)
                 if len(axes) < 2:
-                    return Say("only steps are logged: neither time, tokens nor epochs")
+                    return Say("only steps are logged: neither time, tokens, samples nor epochs")
                 self.axis = axes[(axes.index(self.axis) + 1) % len(axes)] if self.axis in axes else axes[0]
                 self.is_log_x = self.is_log_x and self.axis is not Axis.CLOCK
             case "log-x":

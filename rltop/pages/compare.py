@@ -42,7 +42,13 @@ _MOST_RECORDS = 2_000
 _TOLD = 3
 """How many metrics the sentence on where two runs part names."""
 
-_LOGGED = {Axis.TIME: "the time", Axis.CLOCK: "the time", Axis.TOKENS: "tokens", Axis.EPOCH: "epochs"}
+_LOGGED = {
+    Axis.TIME: "the time",
+    Axis.CLOCK: "the time",
+    Axis.TOKENS: "tokens",
+    Axis.SAMPLES: "samples",
+    Axis.EPOCH: "epochs",
+}
 
 _GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "response_len_mean", "loss", "time_step")
 """Looked at for where runs part, beside what the algorithm's rows show."""
@@ -340,8 +346,8 @@ class ComparePage(Page):
     help = (
         "The runs that were marked in the list of runs: what each has reached, one metric of all of them in a chart, "
         "and for each where it first differs from the baseline run beyond the noise of both. {metric-after} shows the "
-        "next metric, {align} aligns by step, time or tokens, {baseline} makes the next run the baseline, {open} "
-        "opens a run, {sort} sorts. {step-back} and {step-on} move the cursor "
+        "next metric, {align} aligns by step, time, tokens or samples, {baseline} makes the next run the baseline, "
+        "{open} opens a run, {sort} sorts. {step-back} and {step-on} move the cursor "
         "in the chart, and the values are of its step."
     )
 
@@ -487,8 +493,11 @@ class ComparePage(Page):
                 at = 0 if self._metric is None or self._metric not in metrics else metrics.index(self._metric)
                 self._metric = metrics[(at + (1 if key == "metric-after" else -1)) % len(metrics)]
             case "align":
-                axes = list(Axis)
-                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)]
+                # Only by what some run logs: by epochs that nobody counts nothing would be drawn.
+                axes = [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
+                if len(axes) < 2:
+                    return Say("only steps are logged: neither time, tokens, samples nor epochs")
+                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)] if self._axis in axes else Axis.STEP
             case "baseline" if runs:
                 paths = [one.entry.path.raw for one in runs]
                 now = self._baseline or moment.baseline

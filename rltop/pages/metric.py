@@ -275,10 +275,10 @@ class MetricPage(ChartPage):
         "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
         "related metrics; {open} opens one. {meaning} says which metric the key is, {pin} pins it to the top of the "
         "overview. The chart follows the newest step until you pan or zoom; zooming centres on the step that is shown, "
-        "and the statistics are then those of the window. {axis} draws it by time, tokens or epoch, {lock} keeps the "
-        "range of values, {smooth-less} and {smooth-more} change the smoothing, {together} draws other metrics in the "
-        "same chart. Clicking goes to a step, the wheel zooms at the pointer, and dragging shows the steps between two "
-        "places."
+        "and the statistics are then those of the window. {axis} draws it by time, tokens, samples or epoch, {lock} "
+        "keeps the range of values, {smooth-less} and {smooth-more} change the smoothing, {together} draws other "
+        "metrics in the same chart. Clicking goes to a step, the wheel zooms at the pointer, and dragging shows the "
+        "steps between two places."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:

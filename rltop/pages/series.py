@@ -104,6 +104,7 @@ def _with_letter(row: Row, x: int, letter: str, role: str) -> tuple[Piece, ...]:
 
 _AXES = {
     "step": Axis.STEP, "steps": Axis.STEP, "time": Axis.TIME, "token": Axis.TOKENS, "tokens": Axis.TOKENS,
+    "sample": Axis.SAMPLES, "samples": Axis.SAMPLES, "episodes": Axis.SAMPLES,
     "epoch": Axis.EPOCH, "epochs": Axis.EPOCH, "clock": Axis.CLOCK, "wall": Axis.CLOCK,
 }  # fmt: skip
 
@@ -130,7 +131,7 @@ def read_asked(text: str, snapshot: Snapshot) -> Asked:
     if found is not None:
         text, word = found[1], found[2].casefold()
         if word not in _AXES:
-            raise ValueError(f"by {Label.of(word).display}? There are step, time, tokens, epoch and clock")
+            raise ValueError(f"by {Label.of(word).display}? There are step, time, tokens, samples, epoch and clock")
         axis = _AXES[word]
     names = [name.strip() for name in re.split(r"[,;+&]|\band\b", text) if name.strip()]
     targets: list[Target] = []
@@ -203,8 +204,8 @@ class SeriesPage(ChartPage):
     help = (
         "Several metrics in one chart, smoothed, each with a letter on its curve. Metrics of one unit share an axis; "
         "of two units, or sizes, one has the axis on the right; a chart has no third one. Below: the value of each "
-        "at the step that is shown, and its numbers in the window. {axis} draws by time, tokens or epoch, {step-back} "
-        "and {step-on} move the cursor, {together} names further metrics, {open} opens one."
+        "at the step that is shown, and its numbers in the window. {axis} draws by time, tokens, samples or epoch, "
+        "{step-back} and {step-on} move the cursor, {together} names further metrics, {open} opens one."
     )
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:

@@ -223,7 +223,9 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("smooth-more", "right_square_bracket", "Smoother", "Smooth over more records"),
         ),
         Where.AXES: (
-            Key("axis", "A", "Axis", "Draw by step, time, tokens, epoch or wall time, as logged", is_shown=True),
+            Key(
+                "axis", "A", "Axis", "Draw by step, time, tokens, samples, epoch or wall time, as logged", is_shown=True
+            ),
             Key("log-x", "ctrl+l", "Log x", "Switch the x axis between logarithmic and linear scale"),
         ),
         Where.MARKS: (

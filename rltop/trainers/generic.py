@@ -134,7 +134,7 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("curriculum_level", "curriculum/level", "curriculum_stage", "curriculum/stage", "curriculum"),
     ),
     ("curriculum_level", ("curriculum/difficulty", "difficulty", "curriculum/step", "curriculum_difficulty")),
-    ("episode", ("episode", "episodes")),
+    ("episode", ("episode", "episodes", "consumed_samples", "consumed samples", "samples_seen")),
     ("total_steps", ("total_steps", "max_steps")),
 )
 
