@@ -20,6 +20,7 @@ from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
 from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
 from rltop.app.guarded_driver import ScreenGuard, driver_for
+from rltop.app.marking import Marking
 from rltop.app.options import UiOptions
 from rltop.app.pace import LinkPing, Pace, is_multiplexed
 from rltop.app.page_screen import PageScreen
@@ -27,7 +28,6 @@ from rltop.app.plot_pane import paint_chart
 from rltop.app.styles import textual_theme
 from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
-from rltop.app.together import Together
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
@@ -56,7 +56,7 @@ ASK_GAP = 300.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 
-class RltopApp(KeysInOrder, Together, Themes, inherit_bindings=False):
+class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"

@@ -1,4 +1,4 @@
-"""What is told beyond the screen: bell and notification on a new CRIT, and the title of the window."""
+"""Bell and desktop notification on a new CRIT, and the title of the terminal's window."""
 
 from __future__ import annotations
 

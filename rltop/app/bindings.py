@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from rltop.rows.keys import KEYS, Key, KeyNames, Where
 
-_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.FILTER, Where.MARKS, Where.TOGETHER})
+_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.FILTER, Where.MARKS, Where.OVERLAY})
 """Groups whose actions are methods of the application or a widget; those of the others are the page's."""
 
 

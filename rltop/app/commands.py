@@ -113,7 +113,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
             yield Command(key.tooltip, moment.keys.clause(key.id, "key {}"), Act(action_of(key)))
     if len(moment.marked) > 1:
         yield Command("Compare the marked runs", "", Act("compare"))
-    yield Command("Draw several metrics in one chart", moment.keys.clause("together", "key {}"), Act("together"))
+    yield Command("Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), Act("overlay"))
     yield Command("Show the path of the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
     what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"

@@ -343,7 +343,7 @@ def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row
     """The rows of a page on which metrics can be marked, with the letters of those that are."""
     if not moment.marked_metrics or Where.MARKS not in page.where:
         return rows
-    from rltop.pages.series import with_marks  # noqa: PLC0415 - few sessions draw several
+    from rltop.pages.overlay import with_marks  # noqa: PLC0415 - few sessions draw several
 
     return with_marks(rows, moment.marked_metrics)
 

@@ -64,7 +64,7 @@ def charted(snapshot: Snapshot) -> list[Charted]:
 class GridPage(ChartPage):
     """Charts beside and below each other."""
 
-    where = (Where.GRID, Where.AXES, Where.MARKS, Where.TOGETHER)
+    where = (Where.GRID, Where.AXES, Where.MARKS, Where.OVERLAY)
     footer = ("step-back", "step-on")
     help = (
         "The metrics of the overview, pinned ones first, as charts, all of the same steps, with the marked runs over "

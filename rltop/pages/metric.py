@@ -267,7 +267,7 @@ CHART_SHARE = 0.58
 class MetricPage(ChartPage):
     """One metric: a large chart, its numbers, what it means, and its relatives."""
 
-    where = (Where.CHART, Where.AXES, Where.TOGETHER)
+    where = (Where.CHART, Where.AXES, Where.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
@@ -276,7 +276,7 @@ class MetricPage(ChartPage):
         "related metrics; {open} opens one. {meaning} says which metric the key is, {pin} pins it to the top of the "
         "overview. The chart follows the newest step until you pan or zoom; zooming centres on the step that is shown, "
         "and the statistics are then those of the window. {axis} draws it by time, tokens, samples or epoch, {lock} "
-        "keeps the range of values, {smooth-less} and {smooth-more} change the smoothing, {together} draws other "
+        "keeps the range of values, {smooth-less} and {smooth-more} change the smoothing, {overlay} draws other "
         "metrics in the same chart. Clicking goes to a step, the wheel zooms at the pointer, and dragging shows the "
         "steps between two places."
     )

@@ -340,15 +340,15 @@ _TITLE_ROWS = 1
 class MetricsPage(ListPage):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
-    where = (Where.METRICS, Where.MARKS, Where.TOGETHER)
-    footer = ("find", "mark-metric", "together")
+    where = (Where.METRICS, Where.MARKS, Where.OVERLAY)
+    footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"
     help = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
         "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
         "filter. {pin} pins a metric: it comes first here, on the overview and among the charts. "
         "{fold} folds a section, {unfold} unfolds it, {open} opens a metric, {mark-metric} marks one and "
-        "{together} draws the marked ones in one chart."
+        "{overlay} draws the marked ones in one chart."
     )
 
     def __init__(self, section: str = "") -> None:

@@ -246,7 +246,7 @@ class _Painter:
 class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
-    where = (Where.MARKS, Where.TOGETHER)
+    where = (Where.MARKS, Where.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "mute", "change", "runs")
     tells_counts = True
     help = (
@@ -254,7 +254,7 @@ class OverviewPage(Page):
         "and system; the key metrics of its algorithm, each with its change against this run's baseline and its whole "
         "history; where the time of the newest step went; and how far the longest completions lag behind. Select "
         "anything; {open} opens it. {pin} pins a metric to the top, {arrange} orders, names and hides rows. "
-        "{mark-metric} marks a metric, {together} draws the marked ones in one chart."
+        "{mark-metric} marks a metric, {overlay} draws the marked ones in one chart."
     )
 
     def __init__(self) -> None:

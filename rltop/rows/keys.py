@@ -23,7 +23,7 @@ class Where(enum.Enum):
     CHART = "On a metric's chart"
     AXES = "On every chart"
     MARKS = "Where metrics are listed"
-    TOGETHER = "Where metrics are listed or drawn"
+    OVERLAY = "Where metrics are listed or drawn"
     GRID = "On the page of charts"
     METRICS = "In the list of metrics"
     ROWS = "On the page of rows"
@@ -239,13 +239,13 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 shown_as="Spc",
             ),
         ),
-        Where.TOGETHER: (
+        Where.OVERLAY: (
             Key(
-                "together",
+                "overlay",
                 "o",
-                "Together",
+                "Overlay",
                 "Draw several metrics in one chart: the marked ones, or those you name",
-                action="app.together",
+                action="app.overlay",
                 is_shown=True,
             ),
         ),

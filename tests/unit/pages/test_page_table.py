@@ -20,11 +20,11 @@ from rltop.pages.log import LogPage
 from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
+from rltop.pages.overlay import OverlayPage
 from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep, top_of
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.run_settings import SettingsPage
-from rltop.pages.series import SeriesPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where
@@ -33,7 +33,7 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, SeriesPage, SettingsPage, VerdictPage,
+    MetricPage, RanksPage, RolloutsPage, OverlayPage, SettingsPage, VerdictPage,
 }  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from textual.pilot import Pilot
 from rltop.app.app import RltopApp
 from rltop.model import Unit
 from rltop.pages.metric import MetricPage
+from rltop.pages.overlay import OverlayPage, sides_of
 from rltop.pages.overview_rows import OverviewPage
 from rltop.pages.page import Push
-from rltop.pages.series import SeriesPage, sides_of
 from rltop.rows.rows import Target, TargetKind
 
 SIZE = (120, 40)
@@ -36,7 +36,7 @@ async def test_two_metrics_by_tokens_take_four_keys() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "o")
         await typed(pilot, "reward, entropy by tokens")
-        assert isinstance(app.page, SeriesPage)
+        assert isinstance(app.page, OverlayPage)
         lines = page_text(app).splitlines()
         assert "2 metrics   by tokens" in lines[0]
         assert re.search(r"A reward \S+ \(left\)   B entropy \S+ nats \(right\)", lines[1])
@@ -60,7 +60,7 @@ async def test_space_marks_metrics_and_pauses_elsewhere() -> None:
             re.match(r"B..entropy ", line) for line in lines
         )
         await press(pilot, "o")
-        assert isinstance(app.page, SeriesPage) and len(app.page.targets) == 2
+        assert isinstance(app.page, OverlayPage) and len(app.page.targets) == 2
         await press(pilot, "escape", "space")
         assert "unmarked; 1 still marked" in status_text(app)
         assert app.is_live
@@ -77,13 +77,13 @@ async def test_a_metric_gets_company_in_its_chart() -> None:
         app.carry_out(Push(MetricPage("actor/entropy")))
         await press(pilot, "A", "o")
         await typed(pilot, "kl to reference")
-        assert isinstance(app.page, SeriesPage)
+        assert isinstance(app.page, OverlayPage)
         assert "by tokens" in page_text(app).splitlines()[0], "the axis is that of the chart before"
         text = page_text(app)
         assert "(right)" not in text, "one unit, one axis"
         await press(pilot, "o")
         await typed(pilot, "length")
-        assert isinstance(app.page, SeriesPage) and len(app.page.targets) == 3
+        assert isinstance(app.page, OverlayPage) and len(app.page.targets) == 3
         await press(pilot, "o")
         await typed(pilot, "truncated")
         assert "not drawn: D: two axes for 3 units (nats, tok, %)" in page_text(app)
@@ -98,7 +98,7 @@ async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> N
         await press(pilot, "o")
         await typed(pilot, "entropy and grad_norm")
         page = app.page
-        assert isinstance(page, SeriesPage)
+        assert isinstance(page, OverlayPage)
         await press(pilot, "colon")
         await typed(pilot, "50-90")
         assert "of steps 50–90" in page_text(app)
@@ -133,7 +133,7 @@ async def test_what_cannot_be_drawn_is_said(text: str, says: str) -> None:
         await press(pilot, "o")
         await typed(pilot, text)
         assert says in status_text(app)
-        assert isinstance(app.page, SeriesPage if "by step" in says else OverviewPage)
+        assert isinstance(app.page, OverlayPage if "by step" in says else OverviewPage)
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
@@ -174,7 +174,7 @@ async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
         await pilot.pause()
         lines = page_text(app).splitlines()
         assert {line[1] for line in lines[y + 1 : y + 3]} == {"A", "B"}
-        assert isinstance(app.page, SeriesPage) and app.page.sorting is not None
+        assert isinstance(app.page, OverlayPage) and app.page.sorting is not None
         app.show_step(70)
         await pilot.pause()
         assert set(rows_of(app)) >= {"A", "B"}

@@ -196,16 +196,16 @@ def sides_of(units_of: Sequence[Unit], sizes: Sequence[float]) -> list[bool | No
     return [bool(order.index(unit)) if order.index(unit) < 2 else None for unit in units_of]
 
 
-class SeriesPage(ChartPage):
+class OverlayPage(ChartPage):
     """Several metrics in one chart."""
 
-    where = (Where.CHART, Where.AXES, Where.TOGETHER)
+    where = (Where.CHART, Where.AXES, Where.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Several metrics in one chart, smoothed, each with a letter on its curve. Metrics of one unit share an axis; "
         "of two units, or sizes, one has the axis on the right; a chart has no third one. Below: the value of each "
         "at the step that is shown, and its numbers in the window. {axis} draws by time, tokens, samples or epoch, "
-        "{step-back} and {step-on} move the cursor, {together} names further metrics, {open} opens one."
+        "{step-back} and {step-on} move the cursor, {overlay} names further metrics, {open} opens one."
     )
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Several metrics in one chart: which are marked, and the line in which others are named.
+"""Which metrics are marked to be drawn in one chart, and the line in which others are named.
 
 Owns the marks; the chart is a page's.
 """
@@ -13,8 +13,8 @@ from rltop.rows.rows import Target, TargetKind
 NAMES = "metrics in one chart: reward, entropy by tokens"
 
 
-class Together(Visits):
-    """An application in which metrics are marked, and drawn together."""
+class Marking(Visits):
+    """An application in which metrics are marked, and drawn in one chart."""
 
     marked_metrics: Sequence[Target] = ()
 
@@ -31,7 +31,7 @@ class Together(Visits):
 
     def action_mark_metric(self) -> None:
         """Mark the selected metric to be drawn with others, or unmark it."""
-        from rltop.pages.series import MOST_METRICS, sign_of  # noqa: PLC0415 - few sessions draw several
+        from rltop.pages.overlay import MOST_METRICS, sign_of  # noqa: PLC0415 - few sessions draw several
 
         key, stream = self.key_at_hand
         target = Target(TargetKind.METRIC, key, stream=stream)
@@ -43,36 +43,36 @@ class Together(Visits):
             marked.append(target)
             sign, _ = sign_of(len(marked) - 1)
             then = "draws them in one chart" if len(marked) > 1 else "draws it with metrics you name; or mark another"
-            keys = "" if self.shown is None else self.shown.keys.clause("together", f"; {{}} {then}")
+            keys = "" if self.shown is None else self.shown.keys.clause("overlay", f"; {{}} {then}")
             self.tell(f"marked as {sign}{keys}")
         else:
             self.tell(f"unmarked; {len(marked)} still marked" if marked else "unmarked; no metric is marked now")
         self.marked_metrics = tuple(marked)
         self.draw()
 
-    async def action_together(self) -> None:
+    async def action_overlay(self) -> None:
         """Draw the marked metrics in one chart; with fewer than two, or on a chart, ask for names."""
-        from rltop.pages.series import SeriesPage  # noqa: PLC0415 - few sessions draw several
+        from rltop.pages.overlay import OverlayPage  # noqa: PLC0415 - few sessions draw several
 
         is_chart = bool(self._drawn_now)
         if len(self.marked_metrics) > 1 and not is_chart:
-            self.push(SeriesPage(self.marked_metrics))
+            self.push(OverlayPage(self.marked_metrics))
         elif self.shown is not None:
-            await self.shown.ask(NAMES, self.draw_together)
+            await self.shown.ask(NAMES, self.draw_named)
 
     @property
     def _drawn_now(self) -> Sequence[Target]:
         """The metrics in the chart of the page on top; none where it has no such chart."""
         from rltop.pages.metric import MetricPage  # noqa: PLC0415 - loaded with the pages
-        from rltop.pages.series import SeriesPage  # noqa: PLC0415 - few sessions draw several
+        from rltop.pages.overlay import OverlayPage  # noqa: PLC0415 - few sessions draw several
 
-        if isinstance(self.page, SeriesPage):
+        if isinstance(self.page, OverlayPage):
             return self.page.targets
         if isinstance(self.page, MetricPage):
             return (Target(TargetKind.METRIC, self.page.key, stream=self.page.stream),)
         return ()
 
-    def draw_together(self, text: str) -> None:
+    def draw_named(self, text: str) -> None:
         """Draw the metrics that were named, with those that are in the chart or marked already.
 
         Args:
@@ -80,7 +80,7 @@ class Together(Visits):
         """
         from rltop.pages.axes import axes_logged  # noqa: PLC0415 - few sessions draw several
         from rltop.pages.chart_page import ChartPage  # noqa: PLC0415
-        from rltop.pages.series import MOST_METRICS, SeriesPage, read_asked  # noqa: PLC0415
+        from rltop.pages.overlay import MOST_METRICS, OverlayPage, read_asked  # noqa: PLC0415
 
         if not text.strip() or self.followed.stream.last_step is None:
             return
@@ -101,7 +101,7 @@ class Together(Visits):
         axis = asked.axis
         if axis is None and isinstance(self.page, ChartPage):
             axis = self.page.axis
-        page, is_there = SeriesPage(targets, axis), isinstance(self.page, SeriesPage)
+        page, is_there = OverlayPage(targets, axis), isinstance(self.page, OverlayPage)
         if is_there and self.shown is not None:
             self.shown.show(page)
         else:
