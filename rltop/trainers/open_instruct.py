@@ -156,6 +156,6 @@ SETUP_HINT = SetupHint(
     "--with_tracking",
     "wandb/run-<time>-<id>/run-<id>.wandb",
     StreamKind.WANDB,
-    note="Logs to W&B and the console only.",
+    note="Logs to W&B and the console only; the console has two decimals.",
     leaves="the console output",
 )

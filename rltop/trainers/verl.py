@@ -136,6 +136,7 @@ _ROLLOUT = (
     *_both("aborted_frac", "response/aborted_ratio"),
     *_both("prompt_len_mean", "prompt_length/mean"),
     *_both("prompt_len_max", "prompt_length/max"),
+    *_both("prompt_len_min", "prompt_length/min"),
     *_both("num_turns_mean", "num_turns/mean", "training/num_turns/mean"),
     *_both("num_turns_max", "num_turns/max", "training/num_turns/max"),
     *_both("num_turns_min", "num_turns/min", "training/num_turns/min"),

@@ -1,7 +1,8 @@
 """Tables of a console log that hold one row of metrics: a name and a number on each line.
 
 tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines of
-dashes, with the step in it. EasyR1 prints a tree below `Step N`: groups, and indented below them names and numbers.
+dashes, with the step in it. open-instruct prints a panel of one line per group, wrapped at 80 columns. EasyR1 prints a
+tree below `Step N`: groups, and indented below them names and numbers.
 Values are cut out with patterns; a table that is no row of metrics is no bad line.
 """
 
@@ -37,6 +38,57 @@ _COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "Time
 """Keys that count steps in such tables and nowhere else, most trusted first."""
 
 
+_PANEL_LINE = re.compile(rf"{_FRONT}│(?P<inside>[^│]*)│\s*$")
+_PANEL_END = re.compile(rf"{_FRONT}╰─{{3,}}╯\s*$")
+_GROUP = re.compile(r" {2}(?P<group>\w\S{0,39}) {2,}(?P<rest>\S.*)$")
+_GOES_ON = " " * 5
+_NO_GROUP = "other"
+_FEWEST_GROUPED = 3
+"""A panel of fewer metrics of groups is none of metrics."""
+
+
+class PanelReader:
+    """Puts the lines of a panel together: `group  name: number | name: number`, wrapped where it is long."""
+
+    def __init__(self) -> None:
+        self._groups: list[tuple[str, list[str]]] = []
+        self.offset = 0
+
+    def take(self, text: str, offset: int) -> Found | None:
+        """The row of the panel that this line ends, or None.
+
+        Args:
+            text: a line without escape sequences.
+            offset: where the line begins.
+        """
+        line = _PANEL_LINE.match(text)
+        if line is None:
+            found = self._row() if _PANEL_END.match(text) is not None else None
+            self._groups = []
+            return found
+        inside = line["inside"].rstrip()
+        named = _GROUP.match(inside)
+        if named is not None and len(self._groups) < _MAX_ROWS:
+            self.offset = offset if not self._groups else self.offset
+            self._groups.append((named["group"], [named["rest"]]))
+        elif self._groups and inside.startswith(_GOES_ON) and len(self._groups[-1][1]) < _MAX_ROWS:
+            self._groups[-1][1].append(inside.strip())
+        else:
+            self._groups = []
+        return None
+
+    def _row(self) -> Found | None:
+        row: dict[str, object] = {}
+        for group, parts in self._groups:
+            for each in " ".join(parts).split(" | "):
+                name, _, value = each.strip(" |").rpartition(":")
+                if name and isinstance(number_of(value.strip()), float | NonFinite):
+                    row[name if group == _NO_GROUP else f"{group}/{name}"] = value.strip()
+        step = next((step_of(row.pop(key)) for key in STEP_KEYS if key in row), None)
+        is_of_metrics = sum("/" in key for key in row) >= _FEWEST_GROUPED
+        return Found(step, row) if isinstance(step, int) and is_of_metrics else None
+
+
 class TableReader:
     """Puts the lines of a table together. Lines come in order; those between tables may be left out.
 
@@ -46,6 +98,7 @@ class TableReader:
 
     def __init__(self) -> None:
         self.offset = 0
+        self._panel = PanelReader()
         self._title: tuple[int, int, int] | None = None
         self._begin(-1, -1, is_open=False)
 
@@ -57,6 +110,10 @@ class TableReader:
             number: of the line in the file.
             offset: where the line begins.
         """
+        found = self._panel.take(text, offset)
+        if found is not None:
+            self.offset = self._panel.offset
+            return found
         title = _TITLE.match(text)
         if title is not None:
             self._title = int(title["step"]), number, offset

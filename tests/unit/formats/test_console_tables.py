@@ -145,3 +145,46 @@ def test_a_tree_ends_at_its_blank_line_and_settings_below_a_step_are_none():
     decoder = ConsoleDecoder()
     assert decoder.feed(f"Step 3\n{tree(4)}  lr: 5\n".encode(), 0, 0)[0].step == 4
     assert ConsoleDecoder().feed(b"Step 5\nname: a\npath: b\nsize: 3\nmore: 4\n\n", 0, 0) == []
+
+
+PANEL = """\
+2026-01-01 10:01:00 - INFO - grpo_fast.py:100 - step done
+\x1b[1;32m╭────────────────────── Metrics ──────────────────────╮\x1b[0m
+│  loss       policy_avg: -0.25 | dpo_loss: 0.50      │
+│  objective  kl_avg: 0.01 | scores: {step}.50 |           │
+│             verifiable_correct_rate: 0.30           │
+│  other      episode: 512 | training_step: {step} | lr:   │
+│             1.00e-06 | epoch: nan                   │
+╰─────────────────────────────────────────────────────╯
+saved | loss: 3
+"""
+PANEL_ROW = {
+    "loss/policy_avg": -0.25, "loss/dpo_loss": 0.5, "objective/kl_avg": 0.01, "objective/verifiable_correct_rate": 0.3,
+    "episode": 512.0, "lr": 1e-6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", [1, 7, 65536])
+@pytest.mark.parametrize("front", ["", "\x1b[36m(PolicyTrainer pid=12, ip=10.0.0.1)\x1b[0m "])
+def test_a_panel_of_groups_is_a_row_with_their_names_before_the_metrics(front: str, piece: int) -> None:
+    text = "".join(PANEL.format(step=step) for step in (1, 2, 3))
+    records, decoder = decode("".join(front + line for line in text.splitlines(keepends=True)), piece)
+    assert [record.step for record in records] == [1, 2, 3]
+    for record in records:
+        row = {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
+        assert row == {**PANEL_ROW, "objective/scores": record.step + 0.5}
+        assert [record.schema.keys[mark.cell] for mark in record.marks] == ["epoch"]
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        PANEL.replace("training_step", "of"),
+        PANEL.replace("│  other", "no line of it\n│  other").replace("│  objective", "│ objective"),
+        "╭─── Status ───╮\n│  a  step: 3 | b: 4 | c: 5 │\n╰──────────────╯\n",
+    ],
+)
+def test_a_panel_without_a_step_or_with_something_else_in_it_is_no_row(panel: str) -> None:
+    records, _ = decode(panel.format(step=4))
+    assert not [record for record in records if "objective/kl_avg" in record.schema.keys or "b" in record.schema.keys]
