@@ -1,4 +1,4 @@
-"""Begins with files on a thread of its own, of which none has to wait for long for another that hangs."""
+"""Resolves the links of files on a thread of its own; where one hangs, another thread goes on with the rest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 HANGS_S = 0.1
-"""Where a file has taken so long, the others are no longer kept waiting."""
+"""After so long on one file another thread takes the rest."""
 T = TypeVar("T")
 
 
-class Beginner(Generic[T]):
-    """Begins to follow files on threads of its own, until it is known on which mount they lie.
+class LinkResolver(Generic[T]):
+    """Resolves the links of files, before it is known on which mount they lie.
 
     Links may lead anywhere, so resolving them may hang like any read. One thread does it
     for all files, so that a thousand need no thousand threads; where it has not moved for

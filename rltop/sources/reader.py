@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rltop.clock import Clock, SystemClock
-from rltop.sources.beginner import Beginner
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
+from rltop.sources.link_resolver import LinkResolver
 from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_at, open_tail
 from rltop.sources.watch import Watcher
 
@@ -468,7 +468,7 @@ class Reader:
         self._watch_from = self._clock.monotonic() + options.watch_delay_s
         self._threads: dict[tuple[str, bool], MountThread] = {}
         self._lock = threading.Lock()
-        self._beginner = Beginner(self._begin)
+        self._resolver = LinkResolver(self._begin)
         self._is_closed = False
 
     def follow(self, path: str | os.PathLike[str], *, start: int = 0, last: LastRows | None = None) -> ThreadedFeed:
@@ -484,7 +484,7 @@ class Reader:
         absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         queue = EventQueue(self._options.queue_bytes)
         follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last)
-        if not self._beginner.add(follow):
+        if not self._resolver.add(follow):
             # No thread is left for this user: the file goes by its name, and who reads it resolves its links.
             follow.real_path = absolute
             self.hand_over(follow, self.mount_of(absolute))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from rltop.sources.beginner import Beginner
+from rltop.sources.link_resolver import LinkResolver
 
 
 def test_a_file_that_hangs_keeps_the_others_waiting_for_a_moment_only() -> None:
@@ -18,9 +18,9 @@ def test_a_file_that_hangs_keeps_the_others_waiting_for_a_moment_only() -> None:
         if len(done) == 50 - len(hanging) or len(done) == 50:
             all_done.set()
 
-    beginner = Beginner(begin)
+    resolver = LinkResolver(begin)
     before = threading.active_count()
-    assert all(beginner.add(number) for number in range(50))
+    assert all(resolver.add(number) for number in range(50))
     assert all_done.wait(10.0)
     assert done == set(range(50)) - hanging
     assert threading.active_count() - before <= len(hanging) + 2
@@ -32,8 +32,8 @@ def test_a_file_that_hangs_keeps_the_others_waiting_for_a_moment_only() -> None:
 
 def test_what_comes_later_is_begun_with_too() -> None:
     begun = threading.Event()
-    beginner = Beginner(lambda one: one.set())
+    resolver = LinkResolver(lambda one: one.set())
     for _ in range(20):
         begun.clear()
-        beginner.add(begun)
+        resolver.add(begun)
         assert begun.wait(10.0)
