@@ -94,7 +94,8 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         self.session = session
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
-        self._followed, self.marked = session.runs[0], self.options.marked
+        self._followed = session.runs[0]
+        self.marked = self.options.marked
         self._bell = Bell(session, self.options, self._clock, os.environ)
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
@@ -254,8 +255,14 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
 
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
-        offered: tuple[bool, ...] = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts)
-        offered += (bool(self._rule_at_hand), bool(self.key_at_hand[0]), len(self.session.runs) > 1)
+        offered = (
+            self.is_live,
+            self.followed.stream.last_step is None,
+            not self.shown_verdicts,
+            bool(self._rule_at_hand),
+            bool(self.key_at_hand[0]),
+            len(self.session.runs) > 1,
+        )
         # At the very end, when there is no screen any more, a timer may still come here.
         if offered != self._footer_state and self.screen_stack:
             self._footer_state = offered

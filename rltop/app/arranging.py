@@ -64,7 +64,7 @@ class Arranging(Routes):
             self.tell("no metric is selected: select one to pin it")
         elif before.is_full and key not in before.pinned:
             self.tell(f"{len(before.pinned)} metrics are pinned already")
-        elif self._arrange(Arrange(before.toggled(key))):
+        elif self._arrange(Arrange(before.with_pin_toggled(key))):
             is_pinned = key in self.followed.arrangement.pinned
             self.tell(f"{'pinned to the top of the overview' if is_pinned else 'no longer pinned'}: {Label.of(key)}")
 

@@ -159,14 +159,14 @@ class Arrangement(NamedTuple):
         """What a person calls a key; empty where nobody has said."""
         return next((name for named, name in self.names if named == key), "") if self.names else ""
 
-    def toggled(self, key: str) -> Arrangement:
+    def with_pin_toggled(self, key: str) -> Arrangement:
         """The same with a key pinned behind the others, or pinned no more; what is pinned is not hidden."""
         if key in self.pinned:
             return self._replace(pinned=tuple(one for one in self.pinned if one != key))
         hidden = tuple(one for one in self.hidden if one != key)
         return self._replace(pinned=(*self.pinned, key)[:MOST_ROWS], hidden=hidden)
 
-    def moved(self, key: str, by: int) -> Arrangement:
+    def with_pin_moved(self, key: str, by: int) -> Arrangement:
         """The same with a pinned key at another place.
 
         Args:
@@ -177,14 +177,14 @@ class Arrangement(NamedTuple):
         rest.insert(max(0, self.pinned.index(key) + by), key)
         return self._replace(pinned=tuple(rest))
 
-    def veiled(self, key: str) -> Arrangement:
+    def with_hiding_toggled(self, key: str) -> Arrangement:
         """The same with a key hidden, or shown again; what is hidden is not pinned."""
         if key in self.hidden:
             return self._replace(hidden=tuple(one for one in self.hidden if one != key))
         pinned = tuple(one for one in self.pinned if one != key)
         return self._replace(pinned=pinned, hidden=(*self.hidden, key)[:MOST_ROWS])
 
-    def called(self, key: str, name: str) -> Arrangement:
+    def with_name(self, key: str, name: str) -> Arrangement:
         """The same with a key of another name.
 
         Args:

@@ -124,7 +124,7 @@ class ArrangePage(ListPage):
         if self._chosen is None:
             return None
         key, title = self._chosen.name, self._shown[self._at].signal.metric.title
-        return Arrange(moment.run.arrangement.called(key, "" if text.strip() == title else text))
+        return Arrange(moment.run.arrangement.with_name(key, "" if text.strip() == title else text))
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Move a pinned row, or hide one."""
@@ -135,10 +135,10 @@ class ArrangePage(ListPage):
         if key == "hide":
             # The row goes elsewhere, whoever hides them stays.
             self._chosen = None
-            return Arrange(arrangement.veiled(name))
+            return Arrange(arrangement.with_hiding_toggled(name))
         if name not in arrangement.pinned:
             return Say(moment.keys.tell("only pinned rows can be moved: {pin} pins this one"))
-        moved = arrangement.moved(name, -1 if key == "row-up" else 1)
+        moved = arrangement.with_pin_moved(name, -1 if key == "row-up" else 1)
         return Arrange(moved) if moved != arrangement else Say("it is at the end of the pinned rows already")
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

@@ -32,6 +32,11 @@ def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
     return signal_of(snapshot, key) if snapshot.stream.has(key) else None
 
 
+def name_or_key(signal: Signal) -> tuple[str, str]:
+    """How other runs are asked for the same metric (`signal_in`): by its name, else by its key."""
+    return signal.metric.name, "" if signal.metric.name else signal.key
+
+
 def places(snapshot: Snapshot, axis: Axis) -> Places | None:
     """Where the steps of the run are on the axis; None where the run does not log what it counts.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
-from rltop.pages.axes import signal_in
+from rltop.pages.axes import name_or_key, signal_in
 from rltop.pages.compare import Comparison, common_metrics, compare, parting_text
 from rltop.pages.key_metrics import MetricRow, is_difference
 from rltop.run.run import Run
@@ -38,8 +38,7 @@ def beside(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Beside:
         other: the baseline run.
         signal: of the run.
     """
-    name = signal.metric.name
-    theirs = signal_in(other, (name, "") if name else ("", signal.key))
+    theirs = signal_in(other, name_or_key(signal))
     if theirs is None:
         return Beside(units.UNKNOWN, f"{other.name.display} does not log it")
     if theirs.metric.unit is not signal.metric.unit:

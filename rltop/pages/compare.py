@@ -88,6 +88,11 @@ def compared_runs(moment: Moment) -> list[ComparedRun]:
     ]
 
 
+def runs_beside(moment: Moment) -> list[ComparedRun]:
+    """The marked runs besides the one that is shown."""
+    return [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
+
+
 def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
     """As `common_metrics`, of the runs that are compared."""
     return common_metrics([run.snapshot for run in runs])

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.chart import LABEL_CELLS, Axis, build_plot
+from rltop.pages.axes import name_or_key
+from rltop.pages.chart import LABEL_CELLS, build_plot
 from rltop.pages.chart_page import ChartPage
-from rltop.pages.compare import ComparedRun, compared_runs, overlays
+from rltop.pages.compare import ComparedRun, overlays, runs_beside
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say
@@ -95,9 +96,9 @@ class GridPage(ChartPage):
         self._number = len(metrics)
         self._at = min(self._at, (len(metrics) - 1) // room * room)
         shown = metrics[self._at : self._at + room]
-        others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
-        rows = [self._title(moment, others, len(shown), width)]
+        others = runs_beside(moment)
         self.begin()
+        rows: list[Row] = [Row(())]
         cells, lines = width // shape.columns, (height - 1) // shape.rows
         for first in range(0, len(shown), shape.columns):
             top = len(rows)
@@ -106,6 +107,7 @@ class GridPage(ChartPage):
                 for number, one in enumerate(shown[first : first + shape.columns])
             ]
             rows += _beside(charts, cells, width, moment.glyphs)
+        rows[0] = self._title(moment, others, len(shown), width)
         return fill(rows, height)
 
     def _lay_out(self, width: int, height: int) -> None:
@@ -122,8 +124,7 @@ class GridPage(ChartPage):
         zoom = self.shown(moment)
         if zoom is not None:
             builder.add(f"   steps {units.step(zoom.first)}–{units.step(zoom.last)}", "note")
-        if self.axis is not Axis.STEP or self.is_log_x:
-            builder.add(f"   by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note")
+        builder.add(f"   {self.axis_text}" if self.axis_text else "", "note")
         if moment.at_step is not None:
             builder.add(f"   step {units.step(moment.at_step)}", "cursor")
         for one in others:
@@ -151,9 +152,7 @@ class GridPage(ChartPage):
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
         if others and not one.stream:
             axis, _ = self.axis_in(part)
-            name = one.signal.metric.name
-            named = (name, "" if name else one.signal.key)
-            plot = replace(plot, series=overlays(others, named, axis, columns=width, zoom=plot.zoom))
+            plot = replace(plot, series=overlays(others, name_or_key(one.signal), axis, columns=width, zoom=plot.zoom))
         # The legend would be the same for all of them: its row is the title's.
         chart = self.draw(plot, part, moment, *size, at=at, unit=reading.unit)[1:]
         if one.stream and self._drawn:

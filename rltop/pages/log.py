@@ -10,7 +10,7 @@ from rltop import units
 from rltop.model import Label, Level
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep, top_of
-from rltop.pages.rollouts import home_of
+from rltop.pages.rollouts import places_text
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import KeyNames, Where
@@ -95,7 +95,7 @@ def _title(view: LogView, width: int, glyphs: Glyphs) -> Row:
     note = "at the end, following" if view.is_following else ""
     if view.numbers and not view.is_following:
         note = f"{units.count(view.at + 1)} of {units.count(len(view.numbers))}"
-    name = Label.of(home_of((view.state.path,), view.run_path)).display
+    name = Label.of(places_text((view.state.path,), view.run_path)).display
     builder.add(clip_middle(name, max(8, builder.room - len(note) - 3)), "key")
     if note and builder.room > len(note) + 1:
         builder.to(width - len(note) - 1).add(note, "note")

@@ -13,6 +13,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.model import Direction, Label, Level, Signal
+from rltop.pages.axes import name_or_key
 from rltop.pages.bands import band_around, families_of
 from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot
 from rltop.pages.chart_page import ChartPage, with_readout
@@ -311,17 +312,11 @@ class MetricPage(ChartPage):
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
         title = paint_metric_title(view, width, moment.glyphs)
-        against = self._against(moment, view.reading.signal)
-        if against:
-            builder = RowBuilder(width, moment.glyphs).line(title.line)
-            title = Row(builder.add(against, "note").row().line, title.links)
-        if self.key in moment.snapshot.arrangement.pinned:
-            builder = RowBuilder(width, moment.glyphs).line(title.line)
-            title = Row(builder.add("   pinned", "note").row().line, title.links)
-        if self.axis_text:
-            builder = RowBuilder(width, moment.glyphs).line(title.line)
-            title = Row(builder.add(f"   {self.axis_text}", "note").row().line, title.links)
-        return [title, *chart, *details]
+        builder = RowBuilder(width, moment.glyphs).line(title.line)
+        is_pinned = self.key in moment.snapshot.arrangement.pinned
+        for note in (self._against(moment, view.reading.signal), "pinned" if is_pinned else "", self.axis_text):
+            builder.add(f"   {note}" if note else "", "note")
+        return [Row(builder.row().line, title.links), *chart, *details]
 
     def _against(self, moment: Moment, signal: Signal) -> str:
         """How the metric differs from that of the baseline run at the same step; empty without one."""
@@ -331,17 +326,16 @@ class MetricPage(ChartPage):
         from rltop.pages.baseline import beside  # noqa: PLC0415 - few sessions compare anything
 
         found = beside(moment.snapshot, Snapshot(other), signal)
-        return f"   {'' if found.text == units.UNKNOWN else found.text} vs {found.why}"
+        return f"{'' if found.text == units.UNKNOWN else found.text} vs {found.why}".strip()
 
     def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:
         shown, metric = view.plot.zoom, view.reading.signal.metric.name
         plot = with_readout(view.plot, moment.snapshot, view.reading)
         if moment.marked and not self.stream:
-            from rltop.pages.compare import compared_runs, overlays  # noqa: PLC0415 - few sessions compare anything
+            from rltop.pages.compare import overlays, runs_beside  # noqa: PLC0415 - few sessions compare anything
 
             axis, _ = self.axis_in(moment.snapshot)
-            others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
-            named = (metric, "" if metric else self.key)
+            others, named = runs_beside(moment), name_or_key(view.reading.signal)
             zoom = shown if axis is Axis.STEP else self.shown(moment)
             at = moment.at_step if axis is Axis.STEP else None
             curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing, at=at)

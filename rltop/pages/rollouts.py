@@ -92,7 +92,7 @@ def _common_start(texts: Set[str]) -> str:
     return first[:same]
 
 
-def home_of(places: Sequence[str], run_path: str) -> str:
+def places_text(places: Sequence[str], run_path: str) -> str:
     """The places as a person would name them from the run's folder.
 
     Args:
@@ -122,7 +122,7 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
     if state.places:
         done = "" if state.progress is None else f", {units.share(state.progress)} scanned"
-        where = home_of(state.places, view.run_path.raw)
+        where = places_text(state.places, view.run_path.raw)
         rows = _paragraph(f"no completions in {Label.of(where).display}{done}", width, glyphs, "text")
         return [
             *rows,
@@ -375,7 +375,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     builder = RowBuilder(width, glyphs).add(" from ", "dim")
     done = "" if state.progress is None else f"   {units.share(state.progress)} scanned"
-    place = Label.of(home_of(state.places, view.run_path.raw)).display
+    place = Label.of(places_text(state.places, view.run_path.raw)).display
     builder.add(clip_middle(place, max(8, width - 8 - cell_width(done))), "key").add(done, "note")
     rows = [builder.row()]
     shelved = view.shelved

@@ -169,7 +169,7 @@ def arrangement_of(table: object) -> Arrangement | None:
         return None
     found = AS_FOUND
     for key, name in list(names.items())[:MOST_ROWS]:
-        found = found.called(key, name)
+        found = found.with_name(key, name)
     pinned, hidden = list(dict.fromkeys(pinned))[:MOST_ROWS], list(dict.fromkeys(hidden))[:MOST_ROWS]
     return found._replace(pinned=tuple(pinned), hidden=tuple(one for one in hidden if one not in pinned))
 
