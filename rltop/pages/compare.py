@@ -81,7 +81,20 @@ class Parted(NamedTuple):
 def compared_runs(moment: Moment) -> list[ComparedRun]:
     """The marked runs, in the order in which they were marked, live."""
     by_path = {run.path.raw: run for run in moment.runs}
-    snapshots = [Snapshot(by_path[path]) for path in moment.marked if path in by_path][:MOST_RUNS]
+    return _numbered([Snapshot(by_path[path]) for path in moment.marked if path in by_path])
+
+
+def _shown_runs(moment: Moment) -> list[ComparedRun]:
+    """Those that are marked; with fewer than two, all where there are few, a marked one first."""
+    marked = compared_runs(moment)
+    if len(marked) > 1 or len(moment.runs) > MOST_RUNS:
+        return marked
+    first = [path for path in moment.marked if any(run.path.raw == path for run in moment.runs)]
+    return _numbered([Snapshot(run) for run in sorted(moment.runs, key=lambda run: run.path.raw not in first)])
+
+
+def _numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
+    snapshots = found[:MOST_RUNS]
     return [
         ComparedRun(str(number), f"stage-{number - 1}", snapshot, read_entry(snapshot))
         for number, snapshot in enumerate(snapshots, 1)
@@ -349,11 +362,11 @@ class ComparePage(Page):
 
     where = (Where.COMPARE, Where.TABLE)
     help = (
-        "The runs that were marked in the list of runs: what each has reached, one metric of all of them in a chart, "
-        "and for each where it first differs from the baseline run beyond the noise of both. {metric-after} shows the "
-        "next metric, {align} aligns by step, time, tokens or samples, {baseline} makes the next run the baseline, "
-        "{open} opens a run, {sort} sorts. {step-back} and {step-on} move the cursor "
-        "in the chart, and the values are of its step."
+        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one metric "
+        "of all of them in a chart, and for each where it first differs from the baseline run beyond the noise of "
+        "both. {metric-after} shows the next metric, {align} aligns by step, time, tokens or samples, {baseline} makes "
+        "the next run the baseline, {open} opens a run, {sort} sorts. {step-back} and {step-on} move the cursor in the "
+        "chart, and the values are of its step."
     )
 
     def __init__(self) -> None:
@@ -370,7 +383,7 @@ class ComparePage(Page):
         """Table, sentences, chart."""
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
-        runs = compared_runs(moment)
+        runs = _shown_runs(moment)
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
@@ -491,7 +504,7 @@ class ComparePage(Page):
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""
-        runs = compared_runs(moment)
+        runs = _shown_runs(moment)
         metrics = compared_metrics(runs)
         match key:
             case "metric-before" | "metric-after" if metrics:

@@ -48,6 +48,7 @@ class DrawnMetric(NamedTuple):
         snapshot: the stream that logs it, at its step.
         reading: of the signal there.
         series: its curve; None where the chart has no value of it, or no axis for it.
+        title: what it is called, see `_names`.
     """
 
     sign: str
@@ -56,11 +57,18 @@ class DrawnMetric(NamedTuple):
     snapshot: Snapshot
     reading: SignalReading
     series: Series | None
+    title: str
 
-    @property
-    def title(self) -> str:
-        """What it is called."""
-        return Label.of(self.signal.metric.title).display
+
+def _names(metrics: Sequence[tuple[Snapshot, str]]) -> list[str]:
+    """What metrics are called: their titles; behind the same title the parts of the keys that differ."""
+    titles = [signal_of(part, key).metric.title for part, key in metrics]
+    found = []
+    for (_, key), title in zip(metrics, titles, strict=True):
+        others = [set(other.split("/")) for (_, other), same in zip(metrics, titles, strict=True) if same == title]
+        apart = [part for part in key.split("/") if not all(part in other for other in others)]
+        found.append(Label.of(f"{title} {'/'.join(apart)}" if len(others) > 1 and apart else title).display)
+    return found
 
 
 def sign_of(number: int) -> tuple[str, str]:
@@ -239,6 +247,7 @@ class OverlayPage(ChartPage):
 
     def _metrics(self, moment: Moment, columns: int) -> list[DrawnMetric]:
         found = []
+        names = _names([(moment.snapshot.within(one.stream), one.name) for one in self.targets])
         for number, target in enumerate(self.targets):
             part = moment.snapshot.within(target.stream)
             if not part.stream.has(target.name) or (target.stream and part.role != target.stream):
@@ -248,12 +257,12 @@ class OverlayPage(ChartPage):
             reading = read_signal(part, signal, 0, verdicts=part.verdicts.standing, cadence=cadence_of(part.stream))
             _, place = self.axis_in(part)
             value, unit = value_text(reading)
-            name = f"{Label.of(signal.metric.title).display} {value}{f' {unit}' if unit else ''}"
+            name = f"{names[number]} {value}{f' {unit}' if unit else ''}"
             series = series_of(
                 part, signal, place, sign=sign, name=name, role=role, columns=columns, zoom=self.shown(moment),
                 smoothing=self.smoothing if self.has_smooth else 0.0,
             )  # fmt: skip
-            found.append(DrawnMetric(sign, role, signal, part, reading, series))
+            found.append(DrawnMetric(sign, role, signal, part, reading, series, names[number]))
         sizes = [max(map(abs, one.series.curve.values)) if one.series is not None else 0.0 for one in found]
         sides = sides_of([one.signal.metric.unit for one in found], sizes)
         return [

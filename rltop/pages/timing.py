@@ -101,9 +101,14 @@ def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = N
 def _why_nothing(snapshot: Snapshot) -> str:
     if snapshot.identity is None:
         return "not enough records to detect how this trainer logs timing"
-    if snapshot.identity.dialect.timing is None:
-        return f"{snapshot.identity.dialect.name} logs no timing that rltop recognises"
-    return "no step in memory has timing"
+    plan = snapshot.identity.dialect.timing
+    log = "log the seconds of each step as"
+    if plan is None:
+        return f"{snapshot.identity.dialect.name} logs no timing that rltop recognises: {log} step_time"
+    stages = [f"{space}NAME" for space in plan.namespace if space.endswith("/")]
+    step = next(iter(plan.step_keys), f"{stages[0]}" if stages else "step_time")
+    also = f", those of each stage as {stages[0]}" if stages and step != stages[0] else ""
+    return f"no step in memory has timing: {log} {step}{also}"
 
 
 def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
@@ -205,9 +210,8 @@ def paint_timing(
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     timing = view.timing
     if timing is None:
-        return fill(
-            [text_row("STEP TIMING", width, glyphs, "title"), Row(()), text_row(view.note, width, glyphs)], height
-        )
+        note = [text_row(line, width, glyphs) for line in wrap(view.note, width - 2, 4)]
+        return fill([text_row("STEP TIMING", width, glyphs, "title"), Row(()), *note], height)
     text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
     table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs, sorting)]
     room = 60 if height is None else height

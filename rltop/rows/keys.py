@@ -314,7 +314,13 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
         ),
         Where.RUNS: (
             Key("mark", "space", "Mark", "Mark the run for comparison, or unmark it", is_shown=True, shown_as="Spc"),
-            Key("compare", "o", "Compare", "Compare the marked runs: table, chart, where they diverge", is_shown=True),
+            Key(
+                "compare",
+                "o",
+                "Compare",
+                "Compare the marked runs, or all of a few: table, chart, where they diverge",
+                is_shown=True,
+            ),
         ),
         Where.COMPARE: (
             Key("metric-before", "left,h", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),

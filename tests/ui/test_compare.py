@@ -13,7 +13,7 @@ from screens import NO_THEMES, app_over, page_text, press, screen_of, session_ov
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
-from rltop.pages.compare import ComparePage, compare, compared_metrics, compared_runs
+from rltop.pages.compare import MOST_RUNS, ComparePage, compare, compared_metrics, compared_runs
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
 from rltop.pages.runs import RunsPage
@@ -93,6 +93,16 @@ async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(ru
         assert len(numbered) == 2
         await press(pilot, "space")
         assert len(app.marked) == 1
+        await press(pilot, "o")
+        assert f"COMPARE  {len(runs)} runs" in page_text(app), "of a few runs all are compared"
+        assert page_text(app).splitlines()[2].split()[1] == Path(app.marked[0]).parent.name, "the marked one first"
+
+
+async def test_of_many_runs_none_is_compared_before_it_is_marked(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.jsonl" for number in range(MOST_RUNS + 1)]
+    app = app_over(*(write_rows(path, [{"step": i, "loss": 1.0} for i in range(9)]) for path in paths))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
         await press(pilot, "o")
         assert "Mark two runs or more" in page_text(app)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from screens import RECORDED, app_over, page_text, press, screen_of, status_text
+from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
@@ -45,6 +46,21 @@ async def test_two_metrics_by_tokens_take_four_keys() -> None:
         assert re.search(r"@\d+", rows["A"]) and "nats" in rows["B"]
         signs = {piece.text for row in screen_of(app).board.rows[2:26] for piece in row.line if piece.text in "AB"}
         assert signs == {"A", "B"}
+
+
+async def test_metrics_with_the_same_title_are_told_apart_by_their_keys(tmp_path: Path) -> None:
+    keys = ("rewards/math_reward/mean", "rewards/code_reward/mean", "entropy")
+    rows = [{"step": i, "reward": 0.5, "reward_std": 0.1, **dict.fromkeys(keys, 0.1 * i)} for i in range(1, 40)]
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "o")
+        await typed(pilot, "math_reward, code_reward, entropy")
+        assert all(
+            re.search(rf"{name} ", rows_of(app)[sign]) for sign, name in (("A", "math_reward"), ("B", "code_reward"))
+        )
+        assert re.search(
+            r"A reward component math_reward .*B reward component code_reward ", page_text(app).splitlines()[1]
+        )
 
 
 async def test_space_marks_metrics_and_pauses_elsewhere() -> None:
