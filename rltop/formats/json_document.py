@@ -318,10 +318,11 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         return _flat(document), None
     if not isinstance(document, dict):
         return (), None
+    document = _state_in(document)
     total = number_of(document.get("max_steps"))
     steps = int(total) if isinstance(total, float) and 0 < total < MAX_STEP else None
     for key in _ROW_LISTS:
-        listed = document.get(key)
+        listed = _row_in(document.get(key))
         if isinstance(listed, list) and _is_row_list(rows_of_list := _flat(listed)):
             return _without_index(document, rows_of_list), steps
     lists = [value for value in document.values() if _is_row_list(value)]
@@ -333,6 +334,14 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         if rows:
             return rows, steps
     return _by_group(document), steps
+
+
+def _state_in(document: Row) -> Row:
+    """The state of a trainer that a document holds beside other things, else the document."""
+    log = _ROW_LISTS[0]
+    if log in document:
+        return document
+    return next((each for each in document.values() if isinstance(each, dict) and log in each), document)
 
 
 def _is_row_list(value: object) -> bool:
@@ -353,7 +362,7 @@ def _flat(rows: list[object]) -> list[object]:
 
 
 def _row_in(text: object) -> object:
-    """The row that a text in a list of rows is of."""
+    """The row that a text in a list of rows is of, or the list of them that a text is."""
     try:
         return orjson.loads(text) if isinstance(text, str) else text
     except orjson.JSONDecodeError:

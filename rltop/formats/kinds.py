@@ -67,6 +67,8 @@ _COLUMNS = re.compile(
 )
 """A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
 columns by number."""
+_ROWS_INSIDE = re.compile(rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{')
+"""Rows, or the text of rows, behind what else an object of one line holds: a trainer's state under another name."""
 _CSV_HEADER = re.compile(
     rb"""
     (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
@@ -343,12 +345,13 @@ def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
 
 def _kind_of_table(text: bytes, *, is_all: bool) -> Kind | None:
     """A `.json` file whose first line holds an object: a table if that begins with rows or a column and is all."""
-    _, end, behind = text.partition(b"\n")
-    if behind.strip() or (is_all and not _COLUMNS.match(text)):
+    line, end, behind = text.partition(b"\n")
+    has_rows = _COLUMNS.match(text) or _ROWS_INSIDE.search(line)
+    if behind.strip() or (is_all and not has_rows):
         return JSONL
     if is_all:
         return WHOLE_JSON
-    return JSONL if end and not _COLUMNS.match(text) else None
+    return JSONL if end and not has_rows else None
 
 
 def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:

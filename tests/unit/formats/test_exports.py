@@ -42,6 +42,20 @@ CURVES = {
     "pairs": {"loss": [list(point) for point in POINTS]},
     "lists in log_history": {"log_history": [[{"step": s, "loss": v}] for s, v in POINTS]},
     "lines in log_history": {"log_history": [json.dumps({"step": s, "loss": v}) for s, v in POINTS]},
+    "text in log_history": {"log_history": json.dumps([{"step": s, "loss": v} for s, v in POINTS])},
+    "log_history behind other keys": {
+        "best_metric": None,
+        "global_step": 70,
+        "log_history": [{"step": s, "loss": v} for s, v in POINTS],
+    },
+    "text in history behind other keys": {
+        "config": {"lr": 1e-6},
+        "history": json.dumps([{"step": s, "loss": v} for s, v in POINTS]),
+    },
+    "log_history in a state": {
+        "args": {"lr": 1},
+        "state": {"log_history": [{"step": s, "loss": v} for s, v in POINTS]},
+    },
     "by index with a step": {str(i): {"global_step": s, "loss": v} for i, (s, v) in enumerate(POINTS)},
 }
 
