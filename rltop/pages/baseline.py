@@ -1,4 +1,4 @@
-"""A run beside the baseline run: how each metric differs at the same step, and where they first part."""
+"""A run beside the baseline run: how each metric differs at the same step, and where they first diverge."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
 from rltop.pages.axes import name_or_key, signal_in
-from rltop.pages.compare import Comparison, common_metrics, compare, parting_text
+from rltop.pages.compare import Comparison, common_metrics, compare, divergence_text
 from rltop.pages.key_metrics import MetricRow, is_difference
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 
 _RECORDS = 8
-"""So many new records of either run before it is looked again where they part."""
+"""So many new records of either run before it is worked out again where they diverge."""
 
 
 class Beside(NamedTuple):
@@ -76,8 +76,8 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
     )
 
 
-class Parting:
-    """Where a run first parts from the baseline run; looked for anew only where some records have come."""
+class FirstDivergence:
+    """Where a run first diverges from the baseline run; looked for anew only where some records have come."""
 
     def __init__(self) -> None:
         self._known: tuple[Hashable, str] = (None, "")
@@ -91,7 +91,7 @@ class Parting:
         """
         at = (id(run), id(other), run.stream.rows // _RECORDS, other.stream.rows // _RECORDS, run.loading is None)
         if self._known[0] != at:
-            self._known = (at, parting_text(_compared(Snapshot(run), Snapshot(other))))
+            self._known = (at, divergence_text(_compared(Snapshot(run), Snapshot(other))))
         return self._known[1]
 
 

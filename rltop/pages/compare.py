@@ -1,4 +1,4 @@
-"""Marked runs beside each other: a table, one metric of all of them in a chart, and where they part.
+"""Marked runs beside each other: a table, one metric of all of them in a chart, and where they diverge.
 
 Owns what is compared with what; a chart is drawn, and a run is read, as on every page.
 """
@@ -29,7 +29,7 @@ from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
 from rltop.run.snapshot import Snapshot
-from rltop.stats.divergence import LEAST_RECORDS, parting
+from rltop.stats.divergence import LEAST_RECORDS, divergence
 
 LEAST = (40, 12)
 MOST_RUNS = 8
@@ -37,10 +37,10 @@ MOST_RUNS = 8
 
 _CHART_ROWS = 12
 _MOST_RECORDS = 2_000
-"""Of longer runs every so-manieth record is compared: where they part is then known to half a hundredth of the run."""
+"""Of longer runs every n-th record is compared: where they diverge is then known to 0.5 % of the run."""
 
 _TOLD = 3
-"""How many metrics the sentence on where two runs part names."""
+"""How many metrics the sentence on where two runs diverge names."""
 
 _LOGGED = {
     Axis.TIME: "the time",
@@ -51,7 +51,7 @@ _LOGGED = {
 }
 
 _GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "response_len_mean", "loss", "time_step")
-"""Looked at for where runs part, beside what the algorithm's rows show."""
+"""Looked at for where runs diverge, beside what the algorithm's rows show."""
 
 
 class ComparedRun(NamedTuple):
@@ -70,8 +70,8 @@ class ComparedRun(NamedTuple):
     entry: RunEntry
 
 
-class Parted(NamedTuple):
-    """Where one metric of two runs parts."""
+class DivergedMetric(NamedTuple):
+    """Where one metric of two runs diverges."""
 
     title: str
     step: int
@@ -201,24 +201,24 @@ def overlays(
     return tuple(found)
 
 
-# -- where they part -----------------------------------------------------------------------------------------------
+# -- where they diverge -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Where a run parts from the baseline run.
+    """Where a run diverges from the baseline run.
 
     Attributes:
-        parted: the metrics that part, the earliest first.
+        diverged: the metrics that do, the earliest first.
         common: steps that both have.
     """
 
-    parted: tuple[Parted, ...]
+    diverged: tuple[DivergedMetric, ...]
     common: int
 
 
 def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> Comparison:
-    """Where each metric of two runs parts, by their common steps.
+    """Where each metric of two runs diverges, by their common steps.
 
     Args:
         ours: the run.
@@ -236,20 +236,20 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
         if one is None or other is None or one.metric.unit is not other.metric.unit:
             continue
         first, second = ours.stream.series(one.key).values, theirs.stream.series(other.key).values
-        parts = parting(
+        where = divergence(
             steps, [one.read(first[at]) for at, _ in pairs], [other.read(second[there]) for _, there in pairs]
         )
-        if parts is not None:
-            found.append(Parted(Label.of(one.metric.title).display, parts.step, parts.is_from_start))
+        if where is not None:
+            found.append(DivergedMetric(Label.of(one.metric.title).display, where.step, where.is_from_start))
     return Comparison(tuple(sorted(found, key=lambda one: (not one.is_from_start, one.step))), len(pairs))
 
 
-def parting_text(comparison: Comparison) -> str:
-    """The sentence on where two runs part."""
+def divergence_text(comparison: Comparison) -> str:
+    """The sentence on where two runs diverge."""
     if comparison.common < LEAST_RECORDS:
         return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
-    later = [one for one in comparison.parted if not one.is_from_start]
-    always = [one.title for one in comparison.parted if one.is_from_start]
+    later = [one for one in comparison.diverged if not one.is_from_start]
+    always = [one.title for one in comparison.diverged if one.is_from_start]
     parts = []
     if later:
         names = ", then ".join(one.title for one in later[:_TOLD])
@@ -391,7 +391,7 @@ class ComparePage(Page):
         metrics = compared_metrics(runs)
         found = self._differences(runs)
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
-        above += self._partings(runs, baseline, metrics, width, moment.glyphs)
+        above += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
         # What the chart leaves no room for stands below it.
         room = height - len(above) - 2 - _CHART_ROWS
@@ -435,7 +435,7 @@ class ComparePage(Page):
         title.add(f"   baseline: {baseline.entry.name.display}", "note")
         return [title.row(), painter.head(), *(painter.row(number) for number in range(len(items)))]
 
-    def _partings(
+    def _divergences(
         self,
         runs: Sequence[ComparedRun],
         baseline: ComparedRun,
@@ -448,14 +448,14 @@ class ComparePage(Page):
         for one in runs:
             if one is baseline:
                 continue
-            text = parting_text(self._compared(one, baseline, named))
+            text = divergence_text(self._compared(one, baseline, named))
             for number, line in enumerate(wrap(text, max(10, width - 5), 2)):
                 builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role).add("  ")
                 rows.append(builder.add(line).row())
         return rows
 
     def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
-        """Where a run parts from the baseline; looked at anew only where either has new rows."""
+        """Where a run diverges from the baseline; looked at anew only where either has new rows."""
         key = (one.entry.path.raw, baseline.entry.path.raw)
         version = (one.snapshot.version, baseline.snapshot.version, tuple(metrics))
         if key not in self._known or self._known[key][0] != version:

@@ -1,4 +1,4 @@
-"""How much of the terminal the rows of a page get, before Textual and inside it."""
+"""The header of the overview: run, step, pace, age and state; and how many rows of the terminal a page gets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The sentence: the one thing that a person should know now.
+"""What the overview shows of a run, and its sentence: the one thing that a person should know now.
 
-Owns its composition: from the state of the file where there is nothing to read,
+Owns how the sentence is made: from the state of the file where there is nothing to read,
 from the worst verdict and the step's largest cost where something fires, else
 from where the time goes and how the goal moves. Says nothing that the run does
 not show.
@@ -314,7 +314,7 @@ class OverviewView(NamedTuple):
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
         muted: ids of the rules that are muted.
-        parting: where the run parts from the baseline run; empty without one.
+        divergence: where the run diverges from the baseline run; empty without one.
     """
 
     header: HeaderView
@@ -336,7 +336,7 @@ class OverviewView(NamedTuple):
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
     muted: frozenset[str] = frozenset()
-    parting: str = ""
+    divergence: str = ""
 
 
 def build_overview(

@@ -37,7 +37,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct
 
 if TYPE_CHECKING:
-    from rltop.pages.baseline import Parting
+    from rltop.pages.baseline import FirstDivergence
 
 LEAST = (40, 12)
 """Columns and rows below which nothing useful can be shown."""
@@ -121,8 +121,8 @@ class _Painter:
             from rltop.pages.streams import paint_streams  # noqa: PLC0415
 
             self.badges = [*self.badges, paint_streams(view.streams, width, glyphs)]
-        if view.parting:
-            self.badges = [*self.badges, RowBuilder(width, glyphs).add(" ").add(view.parting, "note").row()]
+        if view.divergence:
+            self.badges = [*self.badges, RowBuilder(width, glyphs).add(" ").add(view.divergence, "note").row()]
         self.counts = paint_counts(view.counts, width, glyphs, view.freshness) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
@@ -261,7 +261,7 @@ class OverviewPage(Page):
         """The overview, not painted yet."""
         super().__init__()
         self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
-        self._parting: Parting | None = None
+        self._divergence: FirstDivergence | None = None
 
     def face(self, moment: Moment) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""
@@ -293,14 +293,14 @@ class OverviewPage(Page):
         other = baseline_of(moment)
         if other is None or view.is_empty:
             return view
-        from rltop.pages.baseline import Parting, with_baseline  # noqa: PLC0415 - few sessions compare anything
+        from rltop.pages.baseline import FirstDivergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
 
-        self._parting = self._parting or Parting()
+        self._divergence = self._divergence or FirstDivergence()
         ours, theirs = moment.snapshot, Snapshot(other)
         return view._replace(
             rows=with_baseline(view.rows, ours, theirs),
             more=with_baseline(view.more, ours, theirs),
-            parting=f"vs {other.name.display}: {self._parting.text(moment.run, other)}",
+            divergence=f"vs {other.name.display}: {self._divergence.text(moment.run, other)}",
         )
 
     def _with_new_header(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

@@ -1,7 +1,4 @@
-"""Prompts and completions on one line, and prompts shown by where they differ.
-
-Pure; knows texts, not where they come from.
-"""
+"""The page of rollouts: the groups of a step, with prompts shown by where they differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files beside a run that declare the ranges of its metrics.
+"""Ranges of metrics and steps of checkpoints, from the files beside a run.
 
-Three are looked for: `ranges.json`, a file for this alone; the settings that W&B
+Three files declare ranges: `ranges.json`, a file for this alone; the settings that W&B
 keeps as `config.yaml`, of which only the list of environments is read; and W&B's
 `wandb-summary.json`, in which Telescope puts what environments declare.
 """

@@ -1,7 +1,8 @@
-"""Where the rollouts of a run lie: beside its metrics, or where its settings say.
+"""The rollouts of a run: where they lie, and a thread that reads the steps that are asked for.
 
-A bounded look: the run's folder and those above it that only hold logs, by the
-names that trainers and people give to such files. Nothing is indexed here.
+They lie beside its metrics, or where its settings say. A bounded look: the run's folder
+and those above it that only hold logs, by the names that trainers and people give to such
+files. Nothing is indexed here.
 """
 
 from __future__ import annotations

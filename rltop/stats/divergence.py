@@ -1,4 +1,4 @@
-"""Where two runs part: the first record from which a metric of both differs for good, beyond the noise of either."""
+"""Where two runs diverge: the first record from which a metric of both differs for good, beyond the noise of either."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rltop.stats.rolling import median
 
 WINDOW = 8
-"""Records whose means are compared: one lucky batch is no parting."""
+"""Records whose means are compared: one lucky batch is no divergence."""
 
 LASTING = 3
 """Windows in a row, without overlap, that have to differ in the same direction."""
@@ -27,8 +27,8 @@ _ROBUST = 1.4826
 """Median absolute deviation → standard deviation, for normal noise."""
 
 
-class Parting(NamedTuple):
-    """Where a metric of two runs parts.
+class Divergence(NamedTuple):
+    """Where a metric of two runs diverges.
 
     Attributes:
         step: the first step of the first window that differs.
@@ -41,8 +41,8 @@ class Parting(NamedTuple):
     is_from_start: bool
 
 
-def parting(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]) -> Parting | None:
-    """Where two runs part in one metric, for good.
+def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]) -> Divergence | None:
+    """Where two runs diverge in one metric, for good.
 
     The noise of a run is what its values differ by from one record to the next, which
     a trend hardly moves: `1.4826 · median |x[i] − x[i−1]| / √2`.
@@ -53,7 +53,7 @@ def parting(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
         theirs: those of the other.
 
     Returns:
-        None where they do not part, or where there are too few records to tell.
+        None where they do not diverge, or where there are too few records to tell.
     """
     known = [(s, a, b) for s, a, b in zip(steps, ours, theirs, strict=True) if math.isfinite(a) and math.isfinite(b)]
     if len(known) < LEAST_RECORDS:
@@ -74,7 +74,7 @@ def parting(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
         return None
     at = begins * WINDOW
     sigmas = abs(apart[begins]) / error if error else math.inf
-    return Parting(known[at][0] if begins else known[0][0], sigmas, not begins)
+    return Divergence(known[at][0] if begins else known[0][0], sigmas, not begins)
 
 
 def _noise(values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
-"""The median without the module `statistics`.
+"""Rolling statistics: medians, spreads, windows, moving averages.
 
-That module brings fractions, decimals and random numbers along, a tenth of what
-is imported before the first frame.
+The median is our own: the module `statistics` brings fractions, decimals and random
+numbers along, a tenth of what is imported before the first frame.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def test_where_long_runs_part_is_found_among_a_part_of_their_records(tmp_path: P
     ours, theirs = sorted((Snapshot(run) for run in session.runs), key=lambda one: one.name.raw, reverse=True)
     found = compare(ours, theirs, [("grad_norm", ""), ("reward_mean", "")])
     assert 2_000 <= found.common <= 4_000
-    (parted,) = found.parted
-    assert abs(parted.step - 3000) <= 60
+    (diverged,) = found.diverged
+    assert abs(diverged.step - 3000) <= 60
 
 
 async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[Path]) -> None:
