@@ -232,7 +232,8 @@ class Routes(TimeTravel):
     def action_help(self) -> None:
         """Say what the page shows and which keys it takes."""
         if self.shown is not None and not isinstance(self.shown.page, HelpPage):
-            self.push(HelpPage(self.shown.page.help, self.shown.keys))
+            page = self.shown.page
+            self.push(HelpPage(page.help, self.shown.keys, page.where))
 
     async def follow(self, path: str) -> None:
         """Show the run that is read from `path`, live."""

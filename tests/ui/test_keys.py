@@ -136,6 +136,16 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             await pilot.pause()
 
 
+async def test_help_lists_the_keys_of_the_page_first() -> None:
+    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
+    async with app.run_test(size=(120, 60)) as pilot:
+        for key, first in (("e", Where.TIMELINE), ("v", Where.GRID), ("m", Where.METRICS)):
+            await press(pilot, key, "question_mark")
+            text = page_text(app)
+            assert text.index(first.value) < text.index("Everywhere")
+            await press(pilot, "escape", "escape")
+
+
 async def test_the_footer_shows_every_key_once() -> None:
     app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
     async with app.run_test(size=(200, 60)) as pilot:
