@@ -22,7 +22,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.run_entry import RunEntry, read_entry
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
-from rltop.pages.run_settings import Difference, differences, paint_differences, setting_columns
+from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
@@ -376,7 +376,7 @@ class ComparePage(Page):
         self._axis = Axis.STEP
         self._baseline = ""
         self._pointed: tuple[Canvas, PlotData] | None = None
-        self._told: tuple[list[int], list[Difference]] = ([], [])
+        self._differences = Differences()
         self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -389,7 +389,7 @@ class ComparePage(Page):
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
         baseline = next((one for one in runs if one.entry.path.raw == (self._baseline or moment.baseline)), runs[0])
         metrics = compared_metrics(runs)
-        found = self._differences(runs)
+        found = self._differences.of([one.snapshot.run.settings for one in runs])
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
         above += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
@@ -405,13 +405,6 @@ class ComparePage(Page):
         size = width, max(_CHART_ROWS, height - len(above) - 1)
         chart = self._chart(runs, metrics, moment, size, len(above) + 1)
         return [*above, Row(()), *chart, *([] if fits else [Row(()), *settings])]
-
-    def _differences(self, runs: Sequence[ComparedRun]) -> list[Difference]:
-        """In which settings the runs differ; worked out once for as long as the files are those."""
-        known = [one.snapshot.run.settings for one in runs]
-        if self._told[0] != (now := [id(one) for one in known]):
-            self._told = (now, differences(known))
-        return self._told[1]
 
     def _table(
         self,

@@ -18,7 +18,7 @@ from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
 from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal
-from rltop.pages.run_settings import Difference, differences, setting_columns
+from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, clip, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
@@ -421,7 +421,7 @@ class RunsPage(ListPage):
         super().__init__()
         self._entries: list[RunEntry] = []
         self._book = Entries()
-        self._told: tuple[list[int], list[Difference]] = ([], [])
+        self._differences = Differences()
         self._query = ""
         self._chosen: str | None = None
         self._at = 0
@@ -466,11 +466,9 @@ class RunsPage(ListPage):
 
         marked = [path for path in moment.marked if path in by_path]
         paths = marked if len(marked) > 1 else list(by_path) if len(by_path) <= _MOST_COMPARED else []
-        known = [by_path[path].settings for path in paths]
-        if self._told[0] != (now := [id(one) for one in known]):
-            self._told = (now, differences(known))
+        found = self._differences.of([by_path[path].settings for path in paths])
         places = {path: number for number, path in enumerate(paths)}
-        return Beside(moment.run.path.raw, moment.marked, curve, self._told[1], places)
+        return Beside(moment.run.path.raw, moment.marked, curve, found, places)
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""
