@@ -8,7 +8,7 @@ import contextlib
 import os
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,9 +21,13 @@ from rltop.errors import cannot_write
 from rltop.files import replace_file
 from rltop.model import Label
 from rltop.pages.changes import ChangePage
+from rltop.pages.chart import Axis
 from rltop.pages.metric import MetricPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
 from rltop.resources import HINTED, keep
 from rltop.rows.keys import Where
+from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.settings import BY_NAME
 
@@ -253,11 +257,12 @@ class Aids(Arranging):
     async def action_report(self, suffix: str = ".html") -> None:
         """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.
 
+        Where runs are compared their alignment and the baseline run are those of the screen.
+
         Args:
             suffix: of `report.writers.FORMATS`; in `.csv` a chart is its values.
         """
-        from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
-        from rltop.report.writers import file_name, rendered, series_csv  # noqa: PLC0415 - few sessions write one
+        from rltop.report.writers import file_name, series_csv  # noqa: PLC0415 - few sessions write one
 
         page, moment, loop = self.page, self.moment, asyncio.get_running_loop()
         marked = [run for run in self.session.runs if run.path.raw in self.marked]
@@ -268,12 +273,7 @@ class Aids(Arranging):
             part = Snapshot(self.followed, self.at_step).within(page.stream)
             data = series_csv(part, page.key, window)
         else:
-            command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
-            has_document = suffix == ".csv"
-            reports = [
-                build_report(Snapshot(run, self.at_step), has_document=has_document, window=window) for run in runs
-            ]
-            data = rendered(suffix, reports, Made.at(command, SystemClock().wall()))
+            data = _report(runs, page, moment, self.at_step, suffix)
 
         def write() -> None:
             said = _written(path, data)
@@ -302,6 +302,29 @@ class Aids(Arranging):
         cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
         first = kept.splitlines()[0] if kept else ""
         self.tell(f"copied {what}{cut}: {first}{' …' if len(kept) > len(first) else ''}")
+
+
+def _report(runs: Sequence[Run], page: Page | None, moment: Moment, at_step: int | None, suffix: str) -> bytes:
+    """A report of runs as they are shown: at a step, in the window of a chart, compared as on the page."""
+    from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions write one
+    from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
+    from rltop.report.writers import rendered  # noqa: PLC0415 - few sessions write one
+
+    compared = page if isinstance(page, ComparePage) else None
+    beside = moment.baseline if compared is None else compared.compared_with(moment)
+    other = next((run for run in runs if run.path.raw == beside), None)
+    reports = [
+        build_report(
+            Snapshot(run, at_step),
+            has_document=suffix == ".csv",
+            window=None if page is None else page.window,
+            axis=Axis.STEP if compared is None else compared.axis,
+            baseline=None if other is None else Snapshot(other),
+        )
+        for run in runs
+    ]
+    command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
+    return rendered(suffix, reports, Made.at(command, SystemClock().wall()))
 
 
 def _written(path: Path, data: bytes) -> str:

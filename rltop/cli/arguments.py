@@ -234,6 +234,15 @@ def _report_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         "paths", nargs="+", metavar="RUN", help="metric files, run directories or globs; - for standard input"
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write")
+    parser.add_argument(
+        "--align",
+        choices=("step", "time", "tokens", "samples", "epoch"),
+        default="step",
+        help="in HTML: align the runs in one chart by this (default: step)",
+    )
+    parser.add_argument(
+        "--baseline", metavar="RUN", help="say how the others differ from this run, and from which step"
+    )
     parser.add_argument("--curves", action="store_true", help="in CSV: a row for each point of the charts instead")
     parser.add_argument("--live", action="store_true", help="use the current time, so that a silent run is reported")
     _add_settings(parser, is_whole=is_whole)

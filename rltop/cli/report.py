@@ -13,11 +13,13 @@ from rltop.cli.once import read_run
 from rltop.cli.open_session import each_run, not_read
 from rltop.cli.output import complain_of, say
 from rltop.cli.resolve_paths import load_config
+from rltop.cli.show import one_run
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError, cannot_write
 from rltop.files import replace_file
 from rltop.model import Label
+from rltop.pages.chart import Axis
 from rltop.report.markdown import job_summary
 from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
@@ -26,6 +28,9 @@ from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+AXES = {"step": Axis.STEP, "time": Axis.TIME, "tokens": Axis.TOKENS, "samples": Axis.SAMPLES, "epoch": Axis.EPOCH}
+"""What `--align` takes."""
 
 
 def report(arguments: Namespace) -> int:
@@ -42,6 +47,12 @@ def report(arguments: Namespace) -> int:
     suffix = format_of(path)
     if arguments.curves and suffix != ".csv":
         raise RltopError("--curves is for CSV", "write to a file that ends in .csv")
+    if arguments.align != "step" and suffix != ".html":
+        raise RltopError(
+            "--align is for the charts of several runs, which HTML has", "write to a file that ends in .html"
+        )
+    if arguments.baseline is not None and suffix in DATA:
+        raise RltopError(f"--baseline is not for {suffix}", "write to a file that ends in .html, .md or .svg")
     check_writable(path)
     reports, failed = _read(arguments, config, suffix)
     if not reports:
@@ -60,11 +71,20 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
     """What there is to say of each run, none of them kept in memory; and why some could not be read to their end."""
     reports: list[RunReport] = []
     failed: list[RltopError] = []
-    for found in each_run(arguments.paths):
+    asked = list(each_run(arguments.paths))
+    baseline, kept = None, None
+    if arguments.baseline is not None:
+        baseline = one_run(arguments.baseline)
+        kept = read_run(baseline, config, is_live=arguments.live)
+        place = os.path.realpath(baseline.path)
+        is_it = [isinstance(each, Found) and os.path.realpath(each.path) == place for each in asked]
+        asked = [baseline if it else each for each, it in zip(asked, is_it, strict=True)]
+        asked += [] if any(is_it) else [baseline]
+    for found in asked:
         if not isinstance(found, Found):
             failed.append(found[1])
             continue
-        session = read_run(found, config, is_live=arguments.live)
+        session = kept if kept is not None and found is baseline else read_run(found, config, is_live=arguments.live)
         run = session.runs[0]
         trouble = not_read(run)
         if trouble is not None:
@@ -72,9 +92,18 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
         if trouble is None or run.stream.rows:
             has_charts = suffix not in DATA and len(reports) < MOST_RUNS
             reports.append(
-                build_report(Snapshot(run), has_charts=has_charts or arguments.curves, has_document=suffix in DATA)
+                build_report(
+                    Snapshot(run),
+                    has_charts=has_charts or arguments.curves,
+                    has_document=suffix in DATA,
+                    axis=AXES[arguments.align],
+                    baseline=None if kept is None else Snapshot(kept.runs[0]),
+                )
             )
-        session.close()
+        if session is not kept:
+            session.close()
+    if kept is not None:
+        kept.close()
     return reports, failed
 
 

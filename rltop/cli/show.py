@@ -74,7 +74,7 @@ def _watch(discovery: Discovery, config: Config, arguments: Namespace, paths: Se
 
 def _show_beside(config: Config, arguments: Namespace) -> int:
     """Watch runs beside a baseline run, which is marked for comparison with the others."""
-    baseline = _one_run(arguments.baseline)
+    baseline = one_run(arguments.baseline).path
     paths = arguments.paths or ["."]
     discovery = look(paths)
     same = next((each for each in discovery.found if os.path.realpath(each.path) == os.path.realpath(baseline)), None)
@@ -96,15 +96,15 @@ def _show_beside(config: Config, arguments: Namespace) -> int:
     return _watch(discovery, config._replace(ui=ui), arguments, paths)
 
 
-def _one_run(path: str) -> str:
-    """Where the one run of a path is read from.
+def one_run(path: str) -> Found:
+    """The one run of a path that `--baseline` names.
 
     Raises:
         SourceError: there is none, or more than one.
     """
     found = look([path])
     if len(found.found) == 1 and not found.missing:
-        return found.found[0].path
+        return found.found[0]
     shown = Label.of(path).display
     if not found.found or found.missing:
         raise SourceError(f"--baseline {shown}: no run there", "name a metric file or the directory of one run")

@@ -373,7 +373,7 @@ class ComparePage(Page):
         """The first metric, by step, compared with the run that was marked first."""
         super().__init__()
         self._metric: tuple[str, str] | None = None
-        self._axis = Axis.STEP
+        self.axis = Axis.STEP
         self._baseline = ""
         self._pointed: tuple[Canvas, PlotData] | None = None
         self._differences = Differences()
@@ -387,7 +387,7 @@ class ComparePage(Page):
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
-        baseline = next((one for one in runs if one.entry.path.raw == (self._baseline or moment.baseline)), runs[0])
+        baseline = next((one for one in runs if one.entry.path.raw == self.compared_with(moment)), runs[0])
         metrics = compared_metrics(runs)
         found = self._differences.of([one.snapshot.run.settings for one in runs])
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
@@ -405,6 +405,10 @@ class ComparePage(Page):
         size = width, max(_CHART_ROWS, height - len(above) - 1)
         chart = self._chart(runs, metrics, moment, size, len(above) + 1)
         return [*above, Row(()), *chart, *([] if fits else [Row(()), *settings])]
+
+    def compared_with(self, moment: Moment) -> str:
+        """The path of the baseline run."""
+        return self._baseline or moment.baseline or next(iter(moment.marked), "")
 
     def _table(
         self,
@@ -467,13 +471,13 @@ class ComparePage(Page):
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
         metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
-        built = build_overlay(runs, metric, self._axis, columns=width - LABEL_CELLS, at=moment.at_step)
+        built = build_overlay(runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.at_step)
         head = RowBuilder(width, moment.glyphs).add(" ")
         name = CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
-        head.add(name, "strong").add(f"  by {self._axis.value}", "note")
+        head.add(name, "strong").add(f"  by {self.axis.value}", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         if built is None:
-            text = f"no run logs {_LOGGED.get(self._axis, 'this')} beside this metric"
+            text = f"no run logs {_LOGGED.get(self.axis, 'this')} beside this metric"
             return [head.row(), text_row(text, width, moment.glyphs, "dim")]
         plot, unit = built
         missing = len(runs) - len(plot.series)
@@ -491,7 +495,7 @@ class ComparePage(Page):
         share = None if self._pointed is None else self._pointed[0].share(x, y)
         if turn or share is None or self._pointed is None:
             return None
-        if self._axis is not Axis.STEP:
+        if self.axis is not Axis.STEP:
             return Say("a click goes to a step where runs are aligned by step")
         return ShowStep(step_at(self._pointed[1], share))
 
@@ -508,7 +512,7 @@ class ComparePage(Page):
                 axes = [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
                 if len(axes) < 2:
                     return Say("only steps are logged: neither time, tokens, samples nor epochs")
-                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)] if self._axis in axes else Axis.STEP
+                self.axis = axes[(axes.index(self.axis) + 1) % len(axes)] if self.axis in axes else Axis.STEP
             case "baseline" if runs:
                 paths = [one.entry.path.raw for one in runs]
                 now = self._baseline or moment.baseline

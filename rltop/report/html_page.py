@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rltop import units
 from rltop.model import Level, VerdictState
+from rltop.pages.chart import Axis
 from rltop.pages.stages import STRIP_STEPS
 from rltop.report.run_report import (
     MOST_RUNS,
@@ -69,10 +70,22 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
     yield f'<p class="facts">{" · ".join(links)}</p>'
     yield from _section("Runs", [_table(runs)])
     yield from _section("Key metrics, last value and change against the start of each run", [_table(metrics)])
+    yield from _overlays(reports, names)
+
+
+def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[str]:
+    """The metrics that several runs log, all of them in one chart each; and which runs do not log what aligns them."""
     titles: dict[str, int] = {}
-    for report in reports[:SERIES]:
+    without = []
+    axis = Axis.STEP
+    for name, report in zip(names[:SERIES], reports[:SERIES], strict=True):
         for figure in report.figures:
-            titles[figure.title] = titles.get(figure.title, 0) + bool(figure.plot.raw.steps)
+            axis = figure.axis
+            is_drawn = bool(figure.plot.raw.steps) and figure.places is not None
+            titles[figure.title] = titles.get(figure.title, 0) + is_drawn
+        if report.figures and all(figure.places is None for figure in report.figures):
+            without.append(name)
+    note = f"not drawn, because not logged with {axis.value}: {', '.join(without)}" if without else ""
     shared = [title for title, count in titles.items() if count > 1][:_OVERLAYS]
     charts = []
     for title in shared:
@@ -85,11 +98,17 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
         ]
         more = f" (the first {SERIES} runs)" if len(names) > SERIES else ""
         key = f'<p class="legend">{" ".join(keys)}</p>'
-        yield from _section(f"In one chart, smoothed{more}", [key, f'<div class="figures">{"".join(charts)}</div>'])
+        drawn = f'<div class="figures">{"".join(charts)}</div>'
+        said = [f'<p class="dim">{escaped(note)}</p>'] if note else []
+        yield from _section(f"In one chart, by {axis.value}, smoothed{more}", [key, *said, drawn])
+    elif note:
+        yield from _section(f"In one chart, by {axis.value}", [f'<p class="dim">{escaped(note)}</p>'])
 
 
 def _run(report: RunReport) -> Iterator[str]:
     yield f'<p class="facts">{escaped(" · ".join(report.facts))}</p>'
+    if report.divergence:
+        yield f"<p>{escaped(report.divergence)}</p>"
     level = report.sentence_level
     sign = f"{UNICODE.level(level)} " if level >= Level.WARN else ""
     yield f'<p class="sentence level-{level.word}">{sign}{escaped(report.sentence)}</p>'

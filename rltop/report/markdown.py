@@ -122,6 +122,8 @@ def _run(report: RunReport) -> Iterator[str]:
 def _head(report: RunReport) -> Iterator[str]:
     yield paragraph(" · ".join(report.facts))
     yield ""
+    if report.divergence:
+        yield from (paragraph(report.divergence), "")
     sign = f"{UNICODE.level(report.sentence_level)} " if report.sentence_level >= Level.WARN else ""
     yield f"> {sign}{paragraph(report.sentence)}"
     yield ""

@@ -8,14 +8,16 @@ SVG, CSV or JSON.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
+from rltop.pages.axes import places
+from rltop.pages.baseline import FirstDivergence, with_baseline
 from rltop.pages.chain_rows import chain_table
-from rltop.pages.chart import PlotData, Zoom
+from rltop.pages.chart import Axis, Places, PlotData, Zoom
 from rltop.pages.events import event_table
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
@@ -116,6 +118,8 @@ class Figure:
         plot: what the chart is drawn from.
         markers: what happened on its steps.
         spark: a short line of characters.
+        axis: what runs are aligned by in one chart.
+        places: where its steps are there; None where the run does not log it.
     """
 
     title: str
@@ -129,6 +133,8 @@ class Figure:
     plot: PlotData
     markers: tuple[Marker, ...]
     spark: str = ""
+    axis: Axis = Axis.STEP
+    places: Places | None = Places((), ())  # noqa: RUF009 - it cannot be changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,7 @@ class RunReport:
         notes: what was not understood, what is muted.
         is_empty: there is not a single row.
         document: the JSON document of `--once --json`, if it was asked for.
+        divergence: where it diverged from the baseline run, in words; empty without one.
     """
 
     path: Label
@@ -204,6 +211,7 @@ class RunReport:
     notes: tuple[str, ...]
     is_empty: bool
     document: Document | None = None
+    divergence: str = ""
 
 
 def build_report(
@@ -212,6 +220,8 @@ def build_report(
     has_charts: bool = True,
     has_document: bool = False,
     window: tuple[int, int] | None = None,
+    axis: Axis = Axis.STEP,
+    baseline: Snapshot | None = None,
 ) -> RunReport:
     """Read everything that a report says of a run.
 
@@ -220,8 +230,15 @@ def build_report(
         has_charts: read the charts too, which are most of the work.
         has_document: have the JSON document of the overview too.
         window: the steps, both inside, of the curves of the key metrics; None is all.
+        axis: what this run and others are aligned by in one chart.
+        baseline: the run that it is compared with; None is none.
     """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
+    divergence = ""
+    if baseline is not None and baseline.path != snapshot.path:
+        divergence = f"vs {baseline.name.display}: {FirstDivergence().text(snapshot.run, baseline.run)}"
+        rows, more = (with_baseline(each, snapshot, baseline) for each in (view.rows, view.more))
+        view = view._replace(rows=rows, more=more)
     active = snapshot.verdicts.firing
     timing = build_timing_page(snapshot)
     rows = (*view.rows, *view.more)[:MOST_METRICS]
@@ -239,7 +256,7 @@ def build_report(
         over=tuple(_over(snapshot)),
         rows=tuple(row._replace(line=None) for row in view.rows),
         metrics=_metrics(snapshot, rows, view),
-        figures=tuple(_key_figures(snapshot, view.rows, window)) if has_charts else (),
+        figures=tuple(_key_figures(snapshot, view.rows, window, axis)) if has_charts else (),
         timing=timing.timing,
         timing_words=timing.explanation.display or timing.note,
         stages=_stages(timing),
@@ -247,6 +264,7 @@ def build_report(
         notes=tuple(_notes(snapshot, view)),
         is_empty=view.is_empty,
         document=once_document(snapshot) if has_document else None,
+        divergence=divergence,
     )
 
 
@@ -427,13 +445,15 @@ def _window_words(window: tuple[int, int] | None) -> tuple[str, ...]:
 
 
 def _key_figures(
-    snapshot: Snapshot, rows: Sequence[MetricRow], window: tuple[int, int] | None = None
+    snapshot: Snapshot, rows: Sequence[MetricRow], window: tuple[int, int] | None, axis: Axis
 ) -> Iterator[Figure]:
     for row in rows[:MOST_FIGURES]:
         reading = row.reading
         line = sparkline(fitted(reading.spark, 2 * _LINE_CELLS), UNICODE)
         spark = "".join(piece.text for piece in line)
-        yield figure_of(snapshot.within(reading.stream), reading.signal.key, row.title, spark, window)
+        part = snapshot.within(reading.stream)
+        found = figure_of(part, reading.signal.key, row.title, spark, window)
+        yield replace(found, axis=axis, places=places(part, axis))
 
 
 def figure_of(

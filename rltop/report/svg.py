@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label, Unit
-from rltop.pages.chart import Curve, PlotData, Zoom
+from rltop.pages.chart import Axis, Curve, PlotData, Zoom
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.pages.stages import STRIP_STEPS, Stage, StripStep, TimingView, share_text
@@ -102,25 +102,36 @@ def legend(figure: Figure) -> list[list[Line]]:
 
 
 def overlay_svg(figures: Sequence[Figure | None]) -> str:
-    """The same metric of several runs in one chart, smoothed.
+    """The same metric of several runs in one chart, smoothed, aligned by what their figures say.
 
     Args:
         figures: one for each run, in the order of their colours; None for a run that does not log it.
     """
-    shown = [(number, one) for number, one in enumerate(figures[:SERIES]) if one is not None]
-    curves = [(number, one.plot.smooth if one.plot.smooth.steps else one.plot.raw) for number, one in shown]
-    first = min((one.plot.zoom.first for _, one in shown), default=0)
-    last = max((one.plot.zoom.last for _, one in shown), default=0)
+    shown = [(number, one) for number, one in enumerate(figures[:SERIES]) if one is not None and one.places is not None]
+    axis = shown[0][1].axis if shown else Axis.STEP
+    curves = [(number, _placed(one)) for number, one in shown]
     steps = tuple(step for _, curve in curves for step in curve.steps)
+    first, last = min(steps, default=0.0), max(steps, default=0.0)
+    if axis is Axis.STEP:
+        first = min((one.plot.zoom.first for _, one in shown), default=0)
+        last = max((one.plot.zoom.last for _, one in shown), default=0)
     values = tuple(value for _, curve in curves for value in curve.values)
-    whole = Zoom(first, last)
+    whole = Zoom(math.floor(first), math.ceil(last))
+    span = None if axis is Axis.STEP else (first, max(last, first + 1e-9))
     unit = shown[0][1].unit if shown else Unit.NONE
-    axes = _axes(PlotData("", "", Curve(steps, values), Curve((), ()), (), (), whole, whole))
+    axes = _axes(PlotData("", "", Curve(steps, values), Curve((), ()), (), (), whole, whole, axis=axis, span=span))
     if axes is None:
         return _nothing("no values yet")
     frame = _Frame(axes, HEIGHT)
     parts = [*frame.axes(unit), *(frame.curve(curve, f"series run-{number}") for number, curve in curves)]
-    return _svg(WIDTH, HEIGHT, f"{shown[0][1].title} of {len(shown)} runs by step", parts)
+    return _svg(WIDTH, HEIGHT, f"{shown[0][1].title} of {len(shown)} runs by {axis.value}", parts)
+
+
+def _placed(figure: Figure) -> Curve:
+    """The curve of a run where its steps are on the axis."""
+    curve = figure.plot.smooth if figure.plot.smooth.steps else figure.plot.raw
+    found = figure.places
+    return curve if found is None else Curve(tuple(found.at(step) for step in curve.steps), curve.values)
 
 
 def stages_svg(timing: TimingView) -> str:
@@ -215,7 +226,7 @@ class _Frame:
 
     def __init__(self, axes: Axes, height: int) -> None:
         self._axes, self._bottom = axes, height - _BOTTOM
-        self._span = max(1, axes.last - axes.first)
+        self._span = axes.last - axes.first
         # Halved: the distance of two finite numbers may be none.
         self._low, high = self._scaled(axes.low), self._scaled(axes.high)
         self._reach = high / 2 - self._low / 2
@@ -244,9 +255,9 @@ class _Frame:
             at = self.y(tick)
             yield f'<line class="grid" x1="{left}" x2="{right}" y1="{_n(at)}" y2="{_n(at)}"/>'
             yield _text(left - 6, at + 4, label, "axis", "end")
-        for tick in self._axes.x_ticks:
+        for tick, label in zip(self._axes.x_ticks, self._axes.x_labels, strict=True):
             anchor = "end" if self.x(tick) > right - 16 else "middle"
-            yield _text(min(right, self.x(tick)), self._bottom + 15, units.step(int(tick)), "axis", anchor)
+            yield _text(min(right, self.x(tick)), self._bottom + 15, label, "axis", anchor)
         yield f'<line class="rule" x1="{left}" x2="{right}" y1="{self._bottom}" y2="{self._bottom}"/>'
 
     def level(self, value: float, role: str) -> str:

@@ -83,6 +83,26 @@ async def test_marked_runs_are_compared_and_where_they_part_is_told(runs: list[P
         assert isinstance(app.page, RunsPage)
 
 
+async def test_a_report_of_compared_runs_has_the_axis_and_the_baseline_of_the_page(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "written"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o", "A", "b")
+        assert "by tokens" in page_text(app) and "baseline: today" in page_text(app)
+        await app.run_action("report")
+        while not status_text(app).startswith("written:"):
+            await pilot.pause(0.05)
+    page = next(folder.iterdir()).read_text()
+    assert "In one chart, by tokens, smoothed" in page
+    assert page.count("vs today: first diverged at step") == 2
+
+
 async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(runs: list[Path]) -> None:
     app = app_over(*runs)
     async with app.run_test(size=SIZE) as pilot:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from rltop.cli import main
+from rltop.cli.report import AXES
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOW = str(ROOT / "fixtures" / "verl" / "tool_slowdown" / "metrics.jsonl")
 RESTART = str(ROOT / "fixtures" / "trl" / "grpo_restart" / "metrics.jsonl")
+HEALTHY = str(ROOT / "fixtures" / "trl" / "grpo_healthy" / "metrics.jsonl")
 
 
 def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,3 +116,42 @@ def test_a_summary_that_cannot_be_written_is_said_at_once(tmp_path: Path, capsys
     assert main(["check", SLOW, "--summary", str(tmp_path / "none" / "summary.md")]) == EXIT_USAGE
     said = capsys.readouterr()
     assert "no such directory" in said.err and not said.out
+
+
+def test_runs_are_aligned_by_what_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    for word, axis in AXES.items():
+        assert main(["report", RESTART, HEALTHY, "--align", word, "-o", str(path)]) == EXIT_OK
+        page = path.read_text()
+        assert f"In one chart, by {axis.value}" in page
+        assert ("not drawn, because not logged with" in page) == (word == "samples")
+        assert ET.parse(path).getroot().tag == "html"
+    assert main(["report", RESTART, HEALTHY, "--align", "tokens", "-o", str(path)]) == EXIT_OK
+    assert ">100,000</text>" in path.read_text()
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md", "report.svg"])
+def test_a_baseline_run_is_added_once_and_the_others_differ_from_it(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    for runs in ([RESTART], [RESTART, HEALTHY]):
+        assert main(["report", *runs, "--baseline", HEALTHY, "-o", str(path)]) == EXIT_OK
+        page = path.read_text().replace("\\", "")
+        assert "2 runs" in page and page.count("vs grpo_healthy: ") == 1
+        assert name.endswith("svg") or page.count("vs run") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--align", "tokens", "-o", "x.md"], "--align is for the charts"),
+        (["--baseline", RESTART, "-o", "x.json"], "--baseline is not for .json"),
+        (["--baseline", "nowhere", "-o", "x.html"], "no run there"),
+    ],
+)
+def test_what_a_format_cannot_show_is_refused(
+    flags: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", SLOW, *flags]) == EXIT_USAGE
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
