@@ -23,7 +23,7 @@ LEAST = (40, 8)
 _HEAD_ROWS = 2
 _MOST = 2_000
 """Keys that are listed at most; the list of metrics has all of them."""
-PINNED, SHOWN, HIDDEN, OTHER = "pinned", "row", "hidden", ""
+PINNED, SHOWN, HIDDEN, OTHER = "pinned", "shown", "hidden", ""
 
 
 class ArrangedRow(NamedTuple):
