@@ -179,7 +179,7 @@ def _put(text: str, end: str = "\n") -> None:
 
 
 def _code(arguments: Namespace, run: Run) -> int:
-    if not any(each.stream.rows for each in run.streams):
+    if not any(each.stream.has_values for each in run.streams):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
     worst = worst_level(

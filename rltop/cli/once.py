@@ -123,7 +123,7 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
 
 def _print(session: Session, config: Config, arguments: Namespace) -> int:
     run = session.runs[0]
-    has_rows = any(each.stream.rows for each in run.streams)
+    has_rows = any(each.stream.has_values for each in run.streams)
     trouble = not_read(run)
     if trouble is not None:
         raise trouble

@@ -276,7 +276,7 @@ class Vigil:
         """Has `--give-up` expired?"""
         run, give_up_s = announcer.run, self._options.give_up_s
         why = run.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
-        code = EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
+        code = EXIT_DIED if run.stream.has_values else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
             return "given up", f"gave up: {why}", code
         if run.state is RunState.LOST and self._is_process_gone(run):

@@ -104,7 +104,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     pace = pace_s(snapshot)
-    has_rows = any(each.stream.rows for each in snapshot.streams)
+    has_rows = any(each.stream.has_values for each in snapshot.streams)
     return RunEntry(
         name=snapshot.name,
         path=snapshot.path,

@@ -51,7 +51,7 @@ def check_text(
     if streams is not None:
         rows.append(paint_streams(streams, width, glyphs))
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
-    if not any(each.stream.rows for each in snapshot.streams):
+    if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
         if snapshot.counts.lines:
             rows += paint_layout(snapshot.counts, snapshot.now.kind_title, width, glyphs)
@@ -132,7 +132,9 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
         if others:
             builder.add(f" · profile {', '.join(others)}", "note")
     rows = snapshot.stream.rows
-    builder.add(f"   {units.count(rows)} {'record' if rows == 1 else 'records'}", "dim")
+    is_evaluated = snapshot.stream.has_values and not rows
+    records = f"{units.count(rows)} {'record' if rows == 1 else 'records'}"
+    builder.add(f"   {'evaluations only' if is_evaluated else records}", "dim")
     if snapshot.stream.last_step is not None:
         builder.add(f", up to step {units.step(snapshot.stream.last_step)}", "dim")
     return builder.row()

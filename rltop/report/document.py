@@ -157,7 +157,7 @@ def _encodable(value: Any) -> Any:
 
 def level_of(snapshot: Snapshot) -> Level:
     """The worst active level; NO_DATA while there is no row."""
-    if not snapshot.stream.rows:
+    if not snapshot.stream.has_values:
         return Level.NO_DATA
     return max((v.level for v in snapshot.verdicts.standing if v.is_active), default=Level.OK)
 
@@ -189,7 +189,7 @@ def worst_of(snapshot: Snapshot) -> Document:
     is critical.
     """
     history = snapshot.verdicts.history
-    level = max(level_of(snapshot), history.level if snapshot.stream.rows else Level.NO_DATA)
+    level = max(level_of(snapshot), history.level if snapshot.stream.has_values else Level.NO_DATA)
     if snapshot.now.state is RunState.DIED:
         level = Level.CRIT
     alerts = [one for one in history.alerts if not one.is_muted]

@@ -246,7 +246,7 @@ def build_report(
     return RunReport(
         path=snapshot.path,
         entry=read_entry(snapshot),
-        level=max((one.level for one in active), default=Level.OK if snapshot.stream.rows else Level.NO_DATA),
+        level=max((one.level for one in active), default=Level.OK if snapshot.stream.has_values else Level.NO_DATA),
         facts=(*_facts(snapshot, view), *_window_words(window)),
         records=_records(snapshot),
         sentence=view.sentence.text.display,

@@ -80,6 +80,11 @@ class StreamQueries:
         return key in self._columns
 
     @property
+    def has_values(self) -> bool:
+        """Has a number been logged, be it of evaluations alone, which are no records?"""
+        return bool(self.keys)
+
+    @property
     def first_step(self) -> int | None:
         """The oldest step of the run that is still visible."""
         return next((s.first_step for s, clip in self._visible() if _starts_before(s, clip)), None)

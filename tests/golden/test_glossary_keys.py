@@ -14,7 +14,11 @@ from rltop.catalog.metrics import CATALOG
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
+from rltop.model import Level
+from rltop.report.check_text import check_text
+from rltop.report.document import level_of
 from rltop.rules.registry import BY_ID
+from rltop.run.snapshot import Snapshot
 
 LISTED = Path(__file__).resolve().parents[2] / "fixtures/glossaries/keys.csv"
 ENTRIES = [*csv.DictReader(LISTED.read_text().splitlines())]
@@ -136,3 +140,17 @@ def test_a_key_of_which_trainers_mean_different_things_stays_unknown(key: str, t
     identity = read_whole(str(tmp_path / "m.jsonl"), Config(), FakeClock()).runs[0].identity
     assert identity is not None
     assert not [metric for metric, signals in identity.signals.items() for one in signals if one.key == key]
+
+
+@pytest.mark.parametrize("fell", [False, True])
+def test_a_file_of_evaluations_alone_is_read_and_judged(fell: bool, tmp_path: Path) -> None:
+    scores = [0.3 + 0.02 * i if i < 8 or not fell else 0.05 for i in range(14)]
+    rows = [{"step": 20 * i, "bench/gsm8k/accuracy/mean@4": score} for i, score in enumerate(scores)]
+    file = tmp_path / "m.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = read_whole(str(file), Config(), FakeClock()).runs[0]
+    text = check_text(Snapshot(run))
+    assert "evaluations only, up to step 260" in text
+    assert "no metrics" not in text
+    assert ("no alerts at the end" in text) is not fell
+    assert level_of(Snapshot(run)) is (Level.CRIT if fell else Level.OK)
