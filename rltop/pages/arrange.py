@@ -158,8 +158,7 @@ class ArrangePage(ListPage):
         self._top = top_of(self._at, self._top, room, len(self._shown))
         rows = [_head(snapshot, width, glyphs)]
         if not self._shown:
-            clears = moment.keys.clause("back", ": {} clears the filter")
-            note = f"no metric matches “{Label.of(self._query)}”{clears}" if words else "no metrics yet"
+            note = moment.keys.none_matches("no metric") if words else "no metrics yet"
             return fill([*rows, Row(()), text_row(note, width, glyphs, "dim")], height)
         shown = self._shown[self._top : self._top + room]
         painter = TablePainter(

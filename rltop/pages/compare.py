@@ -21,7 +21,7 @@ from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.run_entry import RunEntry, read_entry
-from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
+from rltop.pages.run_numbers import REWARDS, VALIDATIONS, Value, best, newest, speed_text
 from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -274,7 +274,7 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
             least=12,
             sort=lambda one: one.entry.name.raw.casefold(),
         ),
-        Column("alerts", lambda one: _alerts(one, glyphs), Kind.TEXT, least=10, priority=2, sort=_level),
+        Column("alerts", lambda one: _alerts(one, glyphs), Kind.TEXT, least=10, priority=2, sort=_level, likes=24),
         Column("state", lambda one: _state(one.entry, glyphs), is_right=False, priority=4),
         Column("step", lambda one: (_step(one.entry.step), "value"), least=6, sort=lambda one: one.entry.step),
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
@@ -282,11 +282,15 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
         Column(
             "s/step", lambda one: (_duration(one.entry.pace_s), "value"), priority=3, sort=lambda one: one.entry.pace_s
         ),
-        _number("speed", lambda one: newest(one.snapshot, SPEEDS), 5),
-        Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=4, priority=6),
+        Column("speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5, sort=_speed),
+        Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=9, priority=6),
         Column("ETA", lambda one: (_duration(one.entry.eta_s), "value"), priority=8, sort=lambda one: one.entry.eta_s),
         Column("age", lambda one: (_age(one.entry), "dim"), priority=7, sort=lambda one: one.entry.age_s),
     )
+
+
+def _speed(one: ComparedRun) -> float | None:
+    return None if one.entry.speed is None else one.entry.speed.value
 
 
 def _number(

@@ -13,7 +13,7 @@ from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep, top_of
 from rltop.pages.rollouts import places_text
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import KeyNames, Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 
@@ -58,7 +58,7 @@ class LogView(NamedTuple):
         return self.lines[self.numbers[self.at] - self.first] if self.numbers else None
 
 
-def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
     """The file, the lines from the `top` one that match on, and the selected one in full where there is room.
 
     Args:
@@ -67,12 +67,13 @@ def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs) 
         width: cells.
         height: rows.
         glyphs: the signs to draw with.
+        keys: names of the keys.
     """
     room = lines_in_sight(height)
     rows = [_title(view, width, glyphs), _counts(view, width, glyphs)]
     rows += [_line(view, number, width, glyphs) for number in view.numbers[top : top + room]]
     if not view.numbers and view.lines:
-        rows.append(text_row("no line matches the filter", width, glyphs, "dim"))
+        rows.append(text_row(keys.none_matches("no line"), width, glyphs, "dim"))
     rows = fill(rows, _HEAD_ROWS + room)
     whole = height - len(rows) - 1
     if whole > 0 and view.chosen is not None:
@@ -235,7 +236,7 @@ class LogPage(ListPage):
         if self._is_centred and view.numbers:
             self._top, self._is_centred = max(0, view.at - lines_in_sight(height) // 2), False
         self._top = top_of(view.at, self._top, lines_in_sight(height), len(view.numbers))
-        return paint_log(view, self._top, width, height, moment.glyphs)
+        return paint_log(view, self._top, width, height, moment.glyphs, moment.keys)
 
     def _build(self, log: ConsoleLog, moment: Moment) -> LogView:
         log.ask()

@@ -151,7 +151,7 @@ class MeaningPage(ListPage):
         self._top = top_of(self._at, self._top, room, len(self._shown))
         rows = [_head(self.key, width, moment.glyphs), Row(())]
         if not self._shown:
-            rows.append(text_row("no metric matches", width, moment.glyphs, "dim"))
+            rows.append(text_row(moment.keys.none_matches("no metric"), width, moment.glyphs, "dim"))
         rows += [_choice(one, width, moment.glyphs) for one in self._shown[self._top : self._top + room]]
         return fill(rows, height)
 

@@ -21,7 +21,7 @@ from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.pages.signals import cadence_of, read_signal, worst_verdict
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
@@ -212,7 +212,7 @@ def section_names(index: TreeIndex) -> Sequence[str]:
     return tuple(index.sections)
 
 
-def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
     """A title row, then the lines in view; every line can be selected.
 
     Args:
@@ -220,12 +220,13 @@ def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -
         width: cells.
         height: rows; None as many as it takes.
         glyphs: the signs to draw with.
+        keys: names of the keys.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]
     if not view.lines:
-        note = f"no metric matches “{view.query}”" if view.query.raw.strip() else "no metrics yet"
+        note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet"
         rows.append(text_row(note, width, glyphs, "dim"))
     leaves = _leaves(view.lines, width)
     table = Table(
@@ -391,7 +392,7 @@ class MetricsPage(ListPage):
             height=room,
             width=width,
         )
-        return paint_tree(view, width, height, moment.glyphs)
+        return paint_tree(view, width, height, moment.glyphs, moment.keys)
 
     def _lay_out(self, index: TreeIndex) -> None:
         """Lay out all lines, and find the chosen one among them again."""

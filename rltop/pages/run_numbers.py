@@ -45,6 +45,13 @@ def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     return Value(signal.read(point.value), signal.metric.unit, point.step)
 
 
+def speed_text(speed: Value | None) -> str:
+    """A throughput with its unit; of `SPEEDS` only samples have none of their own."""
+    if speed is None:
+        return ""
+    return units.measure(speed.value, speed.unit) + ("" if units.unit_suffix(speed.unit) else " samples/s")
+
+
 def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     """The best value so far of the first of the metrics that the run logs, and where it was.
 

@@ -256,7 +256,8 @@ class SettingsPage(ListPage):
         table = Table(columns, shown, target=lambda name: Target(TargetKind.SETTING, name))
         painter = TablePainter(table, width, glyphs)
         rows += [painter.row(number) for number in range(len(shown))]
-        return fill(rows if shown else [*rows, text_row("no setting matches", width, glyphs, "dim")], height)
+        none = [] if shown else [text_row(moment.keys.none_matches("no setting"), width, glyphs, "dim")]
+        return fill(rows + none, height)
 
     def face(self, moment: Moment) -> Hashable:
         """Nothing of it changes with time."""

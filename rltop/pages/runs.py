@@ -17,7 +17,7 @@ from rltop.pages.page import Effect, ListPage, Mark, Open, Redraw, top_of
 from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
-from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal
+from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal, speed_text
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, clip, fill, text_row, too_small, wrap
@@ -193,7 +193,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
         Column("s/step", lambda one: (_duration(one.pace_s), "value"), priority=7, sort=lambda one: one.pace_s),
         Column("ETA", lambda one: (_duration(one.eta_s), "value"), priority=8, sort=lambda one: one.eta_s),
         Column("algorithm", lambda one: (one.algorithm, "note"), Kind.TEXT, least=9, priority=9, sort=_algorithm),
-        Column("speed", lambda one: (_speed(one), "value"), priority=10, sort=lambda one: _key(one.speed)),
+        Column("speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
         Column(
             "trainer", lambda one: (one.dialect, "note"), Kind.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
@@ -250,12 +250,6 @@ def _number(found: Value | None, *, has_step: bool = False) -> str:
     if found is None:
         return ""
     return f"{units.measure(found.value, found.unit)}{f' @{units.step(found.step)}' if has_step else ''}"
-
-
-def _speed(entry: RunEntry) -> str:
-    if entry.speed is None:
-        return ""
-    return _number(entry.speed) + ("" if units.unit_suffix(entry.speed.unit) else " samples/s")
 
 
 def _key(found: Value | None) -> float | None:
@@ -321,7 +315,7 @@ def paint_runs(
     painter = TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
-        told = [("no run matches the filter" + keys.clause("back", "; {} clears it"), "dim"), (trouble, "warn")]
+        told = [(keys.none_matches("no run"), "dim"), (trouble, "warn")]
         lines = [(line, role) for text, role in told if text for line in wrap(text, width - 2, _MOST_LINES)]
         rows += [text_row(line, width, glyphs, role) for line, role in lines]
     elif trouble:

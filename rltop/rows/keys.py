@@ -369,6 +369,14 @@ class KeyNames(Struct):
         """
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
+    def none_matches(self, what: str) -> str:
+        """What a list says in which nothing matches the filter.
+
+        Args:
+            what: "no metric".
+        """
+        return f"{what} matches the filter{self.clause('back', '; {} clears it')}"
+
     def tell(self, text: str) -> str:
         """`text` with the key of each action that it names in braces: "{open} opens it"."""
         return text.format_map({action: keys[0] if keys else NO_KEY for action, keys in self.names.items()})

@@ -136,6 +136,16 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             await pilot.pause()
 
 
+@pytest.mark.parametrize("key", ["m", "e", "P"])
+async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter(key: str) -> None:
+    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, key, "slash", *"qqq", "enter")
+        assert "matches the filter; Esc clears it" in page_text(app)
+        await press(pilot, "escape")
+        assert "matches the filter" not in page_text(app)
+
+
 async def test_help_lists_the_keys_of_the_page_first() -> None:
     app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
     async with app.run_test(size=(120, 60)) as pilot:

@@ -185,3 +185,19 @@ def test_the_next_order_goes_through_the_heads_and_back() -> None:
         now = next_sorting(heads, now)
     assert seen == heads
     assert next_sorting(heads, Sorting("gone")) is None
+
+
+def test_a_column_gets_the_cells_it_likes_before_those_that_matter_less() -> None:
+    def cell(item: str) -> tuple[str, str]:
+        return item, "text"
+
+    columns = [
+        Column("name", cell, Kind.NAME, least=10),
+        Column("alerts", cell, Kind.TEXT, least=10, priority=1, likes=20),
+        Column("age", cell, priority=2),
+    ]
+    wanted = [10, 30, 8]
+    assert lay_out(wanted, columns, 42).cells == (10, 20, 8)
+    assert lay_out(wanted, columns, 41).columns == (0, 1), "the age leaves"
+    assert lay_out(wanted, columns, 25).cells == (10, 13), "less than it likes, where nothing else leaves"
+    assert lay_out(wanted, columns, 21).columns == (0,)
