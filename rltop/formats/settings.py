@@ -6,6 +6,7 @@ may hold at most is bounded; a part that is beyond the bounds is left out.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,9 @@ _MOST_LISTED = 12
 
 Value = str | int | float | bool | None
 Settings = Mapping[str, Value]
+
+_CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
+"""Names of files in which a trainer may have printed its settings."""
 
 _STATE = frozenset(
     {"max_steps", "num_train_epochs", "train_batch_size", "logging_steps", "eval_steps", "save_steps", "trial_params"}
@@ -52,6 +56,8 @@ def read_settings(name: str, data: bytes) -> dict[str, Value]:
         return flat(_of_wandb(data))
     if "tfevents" in name:
         return flat(_of_events(data))
+    if name.endswith(_CONSOLE_LOGS):
+        return flat(_of_console(data))
     text = data.decode("utf-8", "replace")
     found = next(read for suffix, read in _READERS if name.endswith(suffix))(text)
     if name == "trainer_state.json" and isinstance(found, dict):
@@ -222,6 +228,38 @@ def _of_wandb(data: bytes) -> dict[str, object]:
     for payload, _ in BlockLogFramer(Counts(), MAGIC).feed(data, 0):
         found.update(settings_in(payload))
     return found
+
+
+_MOST_PRINTED = 256 * 1024
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_PRINTED = re.compile(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
+"""A dictionary of dictionaries that begins a line, behind what Ray puts before it."""
+_QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
+
+
+def _of_console(data: bytes) -> object:
+    """The settings that veRL prints when it begins: one dictionary over many lines, with those of others between."""
+    text = _ESCAPE.sub("", data.decode("utf-8", "replace"))
+    found = _PRINTED.search(text)
+    if found is None:
+        return {}
+    before, depth = found["before"], 0
+    kept: list[str] = []
+    for line in text[found.start() : found.start() + _MOST_PRINTED].splitlines():
+        # All lines but the first are indented.
+        if not line.startswith(f"{before} " if kept else before):
+            continue
+        kept.append(line[len(before) :])
+        bare = _QUOTED.sub("", kept[-1])
+        depth += sum(bare.count(sign) for sign in "{[(") - sum(bare.count(sign) for sign in "}])")
+        if depth > _MAX_DEPTH:
+            return {}
+        if depth <= 0:
+            try:
+                return ast.literal_eval("\n".join(kept))
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                return {}
+    return {}
 
 
 _SUMMARY, _SUMMARY_VALUE, _TAG, _TENSOR, _TENSOR_TEXT = 5, 1, 1, 8, 8

@@ -29,6 +29,8 @@ _NAMES = (
     "torchtune_config.yaml", "trainer_state.json", "ranges.json", "files/config.yaml",
 )  # fmt: skip
 """What is looked for in a folder; what comes first wins where two files set the same."""
+_CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
+"""The run's own file, if it is one: veRL prints its settings there."""
 _EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")
 _MOST_UP = 4
 
@@ -120,7 +122,7 @@ def settings_beside(path: str) -> RunSettings:
 
 
 def _is_log(file: Path) -> bool:
-    return file.suffix == ".wandb" or "tfevents" in file.name
+    return file.suffix in (".wandb", *_CONSOLE_LOGS) or "tfevents" in file.name
 
 
 def _written(path: str) -> Sequence[tuple[str, int, int]]:
@@ -147,6 +149,8 @@ def _candidates(where: Path) -> Iterator[Path]:
     for each in islice(_upward(folder, home), _MOST_UP):
         there = set(names_in(each))
         yield from (each / name for name in _NAMES if name.partition("/")[0] in there)
+    if where.suffix in _CONSOLE_LOGS:
+        yield where
     yield from _of_wandb(home / "wandb")
     for name in _EVENT_FOLDERS:
         events = [one for one in names_in(home / name) if "tfevents" in one]

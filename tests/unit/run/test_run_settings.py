@@ -113,3 +113,35 @@ def test_a_log_that_grows_is_no_reason_to_read_its_settings_again(tmp_path: Path
     session.look_for_settings()
     session.join_settings(5.0)
     assert session.runs[0].settings is first
+
+
+def test_what_verl_prints_when_it_begins_is_its_settings(tmp_path: Path) -> None:
+    ray = "\x1b[36m(main_task pid=194)\x1b[0m "
+    printed = [
+        "{'actor_rollout_ref': {'actor': {'clip_ratio': 0.2,",
+        "                                 'name': 'a } that is text',",
+        "                                 'path': ('one ' 'text')}},",
+        " 'data': {'files': ['a.parquet', 'b.parquet'], 'seed': None}}",
+    ]
+    lines = ["INFO worker.py:1841 -- Started a local Ray instance.", ray + printed[0], "Loading: 50%|###"]
+    lines += [f"{ray}WARNING: waiting {{0 of 300 s", *(ray + line for line in printed[1:])]
+    lines += [ray + "step:1 - critic/rewards/mean:0.1"]
+    log = write(tmp_path / "slurm-1.out", "\n".join(lines))
+    assert settings_beside(str(log)).values == {
+        "actor_rollout_ref.actor.clip_ratio": 0.2,
+        "actor_rollout_ref.actor.name": "a } that is text",
+        "actor_rollout_ref.actor.path": "one text",
+        "data.files": "[a.parquet, b.parquet]",
+        "data.seed": None,
+    }
+
+
+def test_what_is_no_printed_settings_is_left_alone(tmp_path: Path) -> None:
+    for text in (
+        "{'loss': 0.5, 'lr': 1e-6}\n" * 50,
+        "{'a': {'b': 1,\n" * 2_000,
+        "{'a': {'b': nan}}\n",
+        "{'a': {'b': __import__('os').getcwd()}}\n",
+        "{'a': {'b': " + "[" * 5_000 + "]" * 5_000 + "}}\n",
+    ):
+        assert not settings_beside(str(write(tmp_path / "train.log", text))).values
