@@ -52,7 +52,7 @@ TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
 
 
-ASK_GAP = 300.0
+ASK_GAP = 1000.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 

@@ -11,7 +11,7 @@ from rltop.model import Label, Level, RunState, Verdict, VerdictState
 from rltop.pages.header import UNDER_WAY, wall_pace
 from rltop.pages.past_alerts import alert_name, first_mover, incident_count, worse_before
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
-from rltop.run.run import Run
+from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
 
@@ -46,6 +46,7 @@ class RunEntry:
         pace_s: seconds a step takes now.
         speed: throughput.
         eta_s: time to the last step at that pace.
+        is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
     """
 
     name: Label
@@ -68,6 +69,7 @@ class RunEntry:
     pace_s: float | None = None
     speed: Value | None = None
     eta_s: float | None = None
+    is_judged: bool = True
 
     @property
     def attention(self) -> Level:
@@ -93,7 +95,6 @@ class RunEntry:
 
 def read_entry(snapshot: Snapshot) -> RunEntry:
     """What the list says of a run."""
-    identity = snapshot.identity
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
     level = max((verdict.level for verdict in firing), default=Level.OK)
@@ -103,8 +104,22 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         what, more = snapshot.now.failure.display, incident_count(firing)
     past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
-    pace = pace_s(snapshot)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
+    return replace(
+        unjudged_entry(snapshot),
+        level=level if has_rows or firing else Level.NO_DATA,
+        verdict=what,
+        more=more,
+        worst=past,
+        is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
+        is_judged=True,
+    )
+
+
+def unjudged_entry(snapshot: Snapshot) -> RunEntry:
+    """What the list says of a run without asking the rules, which takes most of the time."""
+    identity = snapshot.identity
+    pace = pace_s(snapshot)
     return RunEntry(
         name=snapshot.name,
         path=snapshot.path,
@@ -116,16 +131,28 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         state=snapshot.now.state,
         age_s=snapshot.now.age_s,
         loading=snapshot.now.loading,
-        level=level if has_rows or firing else Level.NO_DATA,
-        verdict=what,
-        more=more,
-        worst=past,
-        is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
+        level=Level.NO_DATA,
+        verdict="",
+        more=0,
         reward=newest(snapshot, REWARDS),
         best=best(snapshot, VALIDATIONS),
         pace_s=pace,
         speed=newest(snapshot, SPEEDS),
         eta_s=_eta_s(snapshot, pace),
+        is_judged=False,
+    )
+
+
+def _with_verdicts_of(before: RunEntry, entry: RunEntry) -> RunEntry:
+    """The entry with what the rules said of the rows before."""
+    return replace(
+        entry,
+        level=before.level,
+        verdict=before.verdict,
+        more=before.more,
+        worst=before.worst,
+        is_milder=before.is_milder,
+        is_judged=True,
     )
 
 
@@ -157,16 +184,27 @@ class Entries:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Run, Hashable, RunEntry]] = {}
 
-    def of(self, run: Run) -> RunEntry:
-        """What the list says of a run; of one that has not changed only its age is read again."""
+    def of(self, run: Run, *, is_crowd: bool = False) -> RunEntry:
+        """What the list says of a run; of one that has not changed only its age is read again.
+
+        Args:
+            run: one of them.
+            is_crowd: there are so many that none is judged for the list: what is not known yet stays as it was.
+        """
         state, age_s = run.state, run.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
-        version = run.version, state, aged, run.muted
+        has_verdicts = not is_crowd or is_judged(run)
+        version = run.version, state, aged, run.muted, has_verdicts
         known = self._known.get(id(run))
         if known is not None and known[0] is run and known[1] == version:
             entry = known[2]
             return entry if entry.age_s == age_s else replace(entry, age_s=age_s)
-        entry = read_entry(Snapshot(run))
+        if has_verdicts:
+            entry = read_entry(Snapshot(run))
+        else:
+            entry = unjudged_entry(Snapshot(run))
+            if known is not None and known[0] is run and known[2].is_judged:
+                entry = _with_verdicts_of(known[2], entry)
         self._known[id(run)] = (run, version, entry)
         return entry
 

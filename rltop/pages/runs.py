@@ -27,6 +27,8 @@ from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, sort_items
 from rltop.rows.widths import cell_width
+from rltop.run.run import Run
+from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
 
 LEAST = (40, 12)
@@ -73,7 +75,7 @@ def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]
 def _asked(entry: RunEntry, snapshot: Snapshot | None = None) -> AskedRun:
     """A run as a query sees it: rules and families are those that stand, or did."""
     alerts: list[tuple[str, str]] = []
-    if snapshot is not None:
+    if snapshot is not None and entry.is_judged:
         alerts = [(one.rule, one.family) for one in snapshot.verdicts.history.alerts if not one.is_muted]
         alerts += [(one.rule, one.family) for one in snapshot.verdicts.standing if one.is_active]
     worst = max(entry.attention, entry.worst.level if entry.worst is not None else Level.NO_DATA)
@@ -294,6 +296,7 @@ def paint_runs(
     beside: Beside = NOTHING,
     trouble: str = "",
     keys: KeyNames = NO_KEYS,
+    painter: TablePainter[RunEntry] | None = None,
 ) -> list[Row]:
     """The list from the entry `top` on, under a title and a head.
 
@@ -308,11 +311,12 @@ def paint_runs(
         beside: what else is known of them.
         trouble: what of the filter was not understood.
         keys: names of the keys.
+        painter: the entries laid out for this width, where they are already.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    painter = TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
+    painter = painter or TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
         told = [(keys.none_matches("no run"), "dim"), (trouble, "warn")]
@@ -367,6 +371,9 @@ def _paint_title(
     live = sum(one.state is RunState.LIVE for one in entries)
     if live:
         builder.add(f"   {glyphs.state(RunState.LIVE)} {units.count(live)} live", "live")
+    judged = sum(one.is_judged for one in entries)
+    if judged < len(entries):
+        builder.add(f"   judged {units.count(judged)} of {units.count(len(entries))}", "dim")
     if top:
         builder.add(f"   {glyphs.rise} {units.count(top)} above", "dim")
     hidden = len(entries) - top - room
@@ -416,6 +423,8 @@ class RunsPage(ListPage):
         self._entries: list[RunEntry] = []
         self._book = Entries()
         self._differences = Differences()
+        self._read: tuple[Sequence[Run], list[RunEntry]] = ((), [])
+        self._laid_out: tuple[Hashable, TablePainter[RunEntry]] | None = None
         self._query = ""
         self._chosen: str | None = None
         self._at = 0
@@ -430,18 +439,37 @@ class RunsPage(ListPage):
         self._entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
         self._settle()
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
+        beside = self._beside(moment)
         return paint_runs(
             self._entries, width, height, moment.glyphs,
-            top=self._top, total=len(moment.runs), sorting=self.sorting, beside=self._beside(moment),
-            trouble=self._trouble(moment), keys=moment.keys,
+            top=self._top, total=len(moment.runs), sorting=self.sorting, beside=beside,
+            trouble=self._trouble(moment), keys=moment.keys, painter=self._painter(width, moment.glyphs, beside),
         )  # fmt: skip
+
+    def _painter(self, width: int, glyphs: Glyphs, beside: Beside) -> TablePainter[RunEntry]:
+        """The table laid out, which is kept while nothing in it has changed: of many runs that takes a while."""
+        told = id(beside.settings), tuple(beside.marked), beside.shown
+        laid_out_for = (tuple(map(id, self._entries)), width, glyphs, self.sorting, told)
+        if self._laid_out is None or self._laid_out[0] != laid_out_for:
+            table = run_table(self._entries, glyphs, self.sorting, beside)
+            self._laid_out = laid_out_for, TablePainter(table, width, glyphs)
+        return self._laid_out[1]
 
     def _listed(self, moment: Moment) -> list[RunEntry]:
         """The runs for which the filter holds, what needs attention first."""
         query = read_query(self._query)
         self._book.keep(len(moment.runs))
-        found = ((self._book.of(run), run) for run in moment.runs)
+        runs, entries = self._read
+        if len(moment.runs) <= CROWD or not entries or list(runs) != list(moment.runs):
+            entries = self._read_all(moment.runs)
+        found = zip(entries, moment.runs, strict=True)
         return by_attention(one for one, run in found if not query.terms or query.holds(_asked(one, Snapshot(run))))
+
+    def _read_all(self, runs: Sequence[Run]) -> list[RunEntry]:
+        """What the list says of each run; of many, verdicts come in as they are known, and a key reads none anew."""
+        is_crowd = len(runs) > CROWD
+        self._read = tuple(runs), [self._book.of(run, is_crowd=is_crowd) for run in runs]
+        return self._read[1]
 
     def _columns(self, moment: Moment) -> Sequence[Column[RunEntry]]:
         """By which the list can be sorted."""
@@ -469,14 +497,15 @@ class RunsPage(ListPage):
         query = read_query(self._query)
         if query.trouble or self._entries:
             return query.trouble
-        asked = [_asked(self._book.of(run), Snapshot(run)) for run in moment.runs[:_MOST_ASKED]]
+        runs, is_crowd = moment.runs[:_MOST_ASKED], len(moment.runs) > CROWD
+        asked = [_asked(self._book.of(run, is_crowd=is_crowd), Snapshot(run)) for run in runs]
         unknown = unknown_names(query, asked)
         return f"no run logs or sets {', '.join(unknown)}" if unknown else ""
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""
         shown = {one.path.raw for one in self._entries[self._top : self._top + _MOST_SHOWN]}
-        entries = map(self._book.of, moment.runs)
+        entries = self._read_all(moment.runs)
         return tuple((one.state, one.level, _age(one) if one.path.raw in shown else "") for one in entries)
 
     def _settle(self) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from functools import cache
 
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, RuleSpec
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec
 from rltop.rules.standing import NOWHERE, comes_home, quoted, stand
 
 SHOWN_RECORDS = 20
@@ -36,6 +37,12 @@ _LEVELS = (INFO, WARN, CRIT)
 _NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
 
 
+@cache
+def _lines_of(counts: tuple[NOfM, ...]) -> tuple[tuple[Level, int, int, int], ...]:
+    """For each level its n, its m, and as many bits as m; a thousand runs have the same."""
+    return tuple([(level, n, m, (1 << m) - 1) for level, (n, m) in zip(_LEVELS, counts, strict=True)])
+
+
 class _Lasting:
     """How long each level has lasted: n of the last m findings, and where the oldest of them was.
 
@@ -45,8 +52,8 @@ class _Lasting:
     __slots__ = ("_bits", "_least", "_lines", "_places")
 
     def __init__(self, spec: RuleSpec) -> None:
-        counts = [spec.n_of_m_for(level) for level in _LEVELS]
-        self._lines = tuple([(level, n, m, (1 << m) - 1) for level, (n, m) in zip(_LEVELS, counts, strict=True)])
+        counts = tuple([spec.n_of_m_for(level) for level in _LEVELS])
+        self._lines = _lines_of(counts)
         self._bits = [0, 0, 0]
         self._least = spec.clear_after
         self._places: deque[tuple[int, int]] = deque(maxlen=max(self._least, *(m for _, m in counts)))

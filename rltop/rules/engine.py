@@ -170,8 +170,7 @@ class Engine:
         self._context = RuleContext(identity.algorithm, identity.traits, self.rules.group_size)
         self._segment: int | None = None
         self._crossing = Crossing()
-        self._states = self._all_fresh()
-        self._select()
+        self._states = [self._fresh(spec) for spec in self._asked()]
 
     def _fresh(self, spec: RuleSpec) -> AlertState:
         state = AlertState(spec, self.rules.thresholds(spec.id))
@@ -179,12 +178,9 @@ class Engine:
             state.detector.take_checkpoints(self._checkpoints.on_disk)
         return state
 
-    def _all_fresh(self) -> list[AlertState]:
-        return [self._fresh(spec) for spec in registry.SPECS if self.rules.applies(spec)]
-
-    def _select(self) -> None:
-        """Leave out the rules whose metrics the stream does not log."""
-        self._logged = [state for state in self._states if self.rules.logs(state.spec)]
+    def _asked(self) -> list[RuleSpec]:
+        """The rules that apply and whose metrics the stream logs; only these have a state."""
+        return [spec for spec in self.active if self.rules.logs(spec)]
 
     def observe(self, observation: Observation) -> list[Event]:
         """Judge one closed step; returns the transitions that it caused, in order.
@@ -205,7 +201,7 @@ class Engine:
         self._checkpoints.note(observation)
         if context.phase.moves:
             happened += self._begin_anew()
-        for state in self._logged:
+        for state in self._states:
             event = state.observe(context)
             if event is not None:
                 happened.append(self._note(event, state))
@@ -216,7 +212,7 @@ class Engine:
         happened = self._told(observation)
         context = self._context.clone()
         context.observation, context.values = observation, observation.values
-        for state in self._logged:
+        for state in self._states:
             event = state.observe(context) if state.spec.accepts_late else None
             if event is not None:
                 happened.append(self._note(event, state))
@@ -230,7 +226,7 @@ class Engine:
     def _begin_anew(self) -> list[Event]:
         """A new phase: baselines from before it no longer apply, and nothing is settled any more."""
         happened = []
-        for state in self._logged:
+        for state in self._states:
             if state.is_settled:
                 happened.append(self._note(state.recover(self._context, "; a new phase began"), state))
             if state.spec.resets_on_phase:
@@ -286,8 +282,7 @@ class Engine:
         self._segment = observation.segment
         for name, state in kept.items():
             state.begin_anew(self.rules.thresholds(name), keeps_level=True)
-        self._states = [kept.get(state.spec.id, state) for state in self._all_fresh()]
-        self._select()
+        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in self._asked()]
         return happened
 
     def identified(self, identity: Identity) -> list[Event]:
@@ -303,8 +298,7 @@ class Engine:
         self.events += happened
         for event in happened:
             context.forget(event)
-        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self.rules.applies(spec)]
-        self._select()
+        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in self._asked()]
         return happened
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
@@ -368,7 +362,7 @@ class Engine:
     @property
     def active(self) -> Sequence[RuleSpec]:
         """The rules that apply to this run, in order."""
-        return [state.spec for state in self._states]
+        return [spec for spec in registry.SPECS if self.rules.applies(spec)]
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
@@ -385,10 +379,7 @@ class Engine:
         twin._context = self._context.clone()
         twin._incidents = self._incidents.clone()
         twin._segment, twin._crossing = self._segment, self._crossing.clone()
-        logged = set(map(id, self._logged))
-        # A rule that is never asked never changes.
-        twin._states = [state.clone() if id(state) in logged else state for state in self._states]
-        twin._select()
+        twin._states = [state.clone() for state in self._states]
         return twin
 
 

@@ -100,9 +100,9 @@ class Pipeline:
         self.arrived_s: float | None = None
         self.spans: SpanBook | None = None
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
-        # Asked once: what a protocol asks of an object takes as long as a rule.
-        self._span_source = decoder if isinstance(decoder, SpanSource) else None
-        self._piecemeal = decoder if isinstance(decoder, Piecemeal) else None
+        # Asked once, and the usual class first: what a protocol asks of an object takes as long as a rule.
+        self._span_source = decoder if isinstance(decoder, (AutoDecoder, SpanSource)) else None
+        self._piecemeal = decoder if isinstance(decoder, (AutoDecoder, Piecemeal)) else None
         self._margins = Margins()
         self._group_size = group_size
         self._meant = meant

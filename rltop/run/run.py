@@ -296,6 +296,12 @@ class Run:
             each.rules.mute(rule, is_muted)
 
 
+def is_judged(run: Run) -> bool:
+    """Is it known what the rules say of the rows so far? To work that out takes milliseconds."""
+    own = run.main.rules.is_judged(run.main.version, is_loading=run.loading is not None)
+    return own and all(each.is_judged for each in run.beside if not each.is_rank)
+
+
 def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
     """The verdicts with advice that fits a run that may be over."""
     if state not in _OVER or not any(one.advice for one in found):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
+CROWD_PREVIEW_FROM_BYTES = 64 * 1024
+"""Of many runs a smaller file is read whole before a second reader of its last rows would pay."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before so many rows would pay."""
 
@@ -48,11 +50,13 @@ class RunBuilder:
     Attributes:
         options: the same; runs that are built later follow what they are then.
         share: of the memory for raw rows, what one stream may use.
+        preview_from: bytes from which on the last rows of a file are shown while its history is read.
     """
 
     def __init__(self, open_feed: OpenFeed, clock: Clock, options: IngestOptions, notifier: Notifier) -> None:
         self.options = options
         self.share = options.store
+        self.preview_from = 1
         self._open_feed = open_feed
         self._clock = clock
         self._notifier = notifier
@@ -100,7 +104,7 @@ class RunBuilder:
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews = []
         shown_kind = found.kind or JSONL
-        may_show = self.options.has_preview and is_file and not found.earlier and found.size
+        may_show = self.options.has_preview and is_file and not found.earlier and found.size >= self.preview_from
         # The fewest first: they are there at once, and stand until more of them are.
         for rows in (FIRST_ROWS, PREVIEW_ROWS) if found.size >= PREVIEW_FROM_BYTES else (FIRST_ROWS,):
             last = last_rows(shown_kind, rows)

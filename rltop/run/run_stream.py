@@ -213,6 +213,11 @@ class RunStream:
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
     @property
+    def is_judged(self) -> bool:
+        """Is it known what the rules say of the rows so far?"""
+        return self.rules.is_judged(self.version, is_loading=self.loading is not None)
+
+    @property
     def events(self) -> Sequence[Event]:
         """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
         return self.rules.judged(self.version, is_loading=self.loading is not None).events

@@ -14,8 +14,8 @@ from rltop.clock import Clock
 from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
-from rltop.run.run import Run
-from rltop.run.run_builder import RunBuilder
+from rltop.run.run import Run, is_judged
+from rltop.run.run_builder import CROWD_PREVIEW_FROM_BYTES, RunBuilder
 
 if TYPE_CHECKING:
     from rltop.run.rollouts import RolloutShelf
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
+CROWD_ASK_S = 0.05
+"""So long those of a crowd that were found to have something to do are all that is worked on."""
 ASK_S = 1.0
 """Runs that all rest are asked so often whether they still do, whether or not there was news."""
 WATCHED_MS = 100.0
@@ -93,9 +95,12 @@ class Session:
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s = -1, 0.0
+        self._active: Sequence[Run] = ()
         self._settings: SettingsReader | None = None
         self.runs: list[Run] = []
         self._share_memory()
+        if len(found) > CROWD:
+            self._builder.preview_from = CROWD_PREVIEW_FROM_BYTES
         self.runs += [self._builder.build(each) for each in found]
 
     @property
@@ -204,7 +209,7 @@ class Session:
         self._wakings += bool(awake)
         for _ in awake:
             run = awake[self._turn % len(awake)]
-            has_moved = run.advance(budget) or has_moved
+            has_moved = run.advance(budget) or (self.is_crowd and _judges(run)) or has_moved
             if budget.is_spent():
                 break
             self._turn += 1
@@ -213,11 +218,17 @@ class Session:
     def _awake(self) -> Sequence[Run]:
         """The runs that have something to do; when all rested and there was no news, they are not asked each time."""
         now, told = self._clock.monotonic(), self.notifier.count
-        if told == self._heard and now < self._asks_at_s:
-            return ()
-        awake = [run for run in self.runs if not run.is_resting]
-        self._heard, self._asks_at_s = told, now if awake else now + ASK_S
-        return awake
+        if now < self._asks_at_s and (self._active or told == self._heard):
+            return self._active
+        self._active = [run for run in self.runs if not run.is_resting]
+        again_s = ASK_S if not self._active else CROWD_ASK_S if self.is_crowd else 0.0
+        self._heard, self._asks_at_s = told, now + again_s
+        return self._active
+
+    @property
+    def is_crowd(self) -> bool:
+        """Are there so many runs that what takes milliseconds for each of them is not done for all at once?"""
+        return len(self.runs) > CROWD
 
     def read_newest(self, budget_ms: float) -> None:
         """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
@@ -294,7 +305,7 @@ class Session:
         """Moves with everything that a view may show, time aside; of many runs, whenever one of them has been awake."""
         left_out = self.left_out()
         gaps = len(left_out), left_out[0] if left_out else None
-        if len(self.runs) > CROWD:
+        if self.is_crowd:
             return self._wakings, 0 if self._settings is None else self._settings.count, gaps
         return tuple(run.version for run in self.runs), gaps
 
@@ -302,6 +313,14 @@ class Session:
         """Let go of everything; never waits for a read."""
         for run in self.runs:
             run.close()
+
+
+def _judges(run: Run) -> bool:
+    """Judge a run that has been read, before a list asks for a thousand of them; True if that had not been done."""
+    if run.loading is not None or not run.stream.rows or is_judged(run):
+        return False
+    _ = run.verdicts
+    return True
 
 
 def _logs_group_ratio(run: Run) -> bool:

@@ -87,6 +87,16 @@ class StreamVerdicts:
                 self._judged = (known, Judged(verdicts, events, event_times, muted))
         return self._judged[1]
 
+    def is_judged(self, version: Hashable, *, is_loading: bool) -> bool:
+        """Does `judged` know its answer already?
+
+        Args:
+            version: of the stream.
+            is_loading: history, of this or of another stream of the run, is still being read.
+        """
+        rules = self.rules
+        return self._judged[0] == (version, is_loading, 0 if rules is None else len(rules.events))
+
     def standing(self, version: Hashable, *, is_loading: bool) -> Sequence[Verdict]:
         """What fires now and what has just recovered, worst first, silence included.
 
