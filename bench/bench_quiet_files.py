@@ -1,9 +1,12 @@
-"""What does it cost to follow a thousand files to which nothing happens?
+"""What does it cost to list and to follow a thousand files to which nothing happens?
 
     python bench/bench_quiet_files.py [--files 1000]
 
 Runs of 20 steps and 30 keys, in a folder each and all in one folder, in a
 pseudo-terminal of 120×40; beside them a single such file and a Textual hello world.
+`table` is the processor time until the first table of runs is on the terminal, and how
+long that took; `keys` are the median time from a key to the screen, and the longest,
+once all is quiet.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import made
 from bounds import stands
@@ -21,7 +25,9 @@ from screened import HELLO, RLTOP, Screened
 
 LONGEST_SETTLE_S = 60.0
 IDLE_S = 15.0
-BOUND = 1.0
+KEYS, LONGEST_KEY_S = 20, 5.0
+DOWN, UP = b"\x1b[B", b"\x1b[A"
+BOUND, TABLE_BOUND_S = 1.0, 1.0
 
 
 def share_idle(program: Screened) -> tuple[float, float]:
@@ -42,6 +48,25 @@ def settle(program: Screened) -> float:
     return program.cpu_s
 
 
+def first_table(program: Screened) -> tuple[float, float]:
+    """Seconds until the list of runs is there, and of the processor."""
+    took_s = program.until(lambda: b"RUNS" in (shown := program.text()) and b"run_0" in shown)
+    return took_s, program.cpu_s
+
+
+def key_times(program: Screened) -> list[float]:
+    """Milliseconds from each of some keys, a moment apart, to what it changes on the screen."""
+    found = []
+    for number in range(KEYS):
+        size, start_s = len(program.output), time.perf_counter()
+        program.press(UP if number % 8 > 3 else DOWN)
+        while len(program.output) == size and time.perf_counter() - start_s < LONGEST_KEY_S:
+            program.read(0.02)
+        found.append(1000 * (time.perf_counter() - start_s))
+        program.read_for(0.3)
+    return found
+
+
 def place_quiet_file(path: Path, rows: bytes) -> None:
     """As old as a run that ended an hour ago: a file that has just been written is not quiet yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +79,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000)
     arguments = parser.parse_args()
-    print(
-        "| program | files | CPU s until quiet | % of a core | bound | | B/s | MB |\n|---|---|---|---|---|---|---|---|"
-    )
+    heads = "table s | CPU s | bound | | CPU s until quiet | % of a core | bound | | keys ms | B/s | MB"
+    print(f"| program | files | {heads} |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         rows = b"".join(made.lines(30, 20))
         apart, together = Path(folder) / "apart", Path(folder) / "together"
@@ -71,12 +96,19 @@ def main() -> None:
             ("rltop, all in one folder", arguments.files, (*RLTOP, str(together))),
         ):
             with Screened(command) as program:
+                table, keys = "| | |", ""
+                if files > 1:
+                    took_s, cpu_s = first_table(program)
+                    table = f"{took_s:.2f} | {cpu_s:.2f} | {TABLE_BOUND_S:g} | {stands(took_s, TABLE_BOUND_S)}"
                 program.read_for(3.0)
                 cpu_s = settle(program)
                 share, rate = share_idle(program)
-                bound, word = ("", "") if not files else (f"{BOUND:g}", stands(share, BOUND))
-                figures = f"{cpu_s:.1f} | {share:.2f} | {bound} | {word} | {rate:.0f} | {program.memory_mb():.0f}"
-                print(f"| {name} | {files:,} | {figures} |")
+                if files > 1:
+                    times = key_times(program)
+                    keys = f"{median(times):.0f}, {max(times):.0f}"
+                quiet = f"{BOUND:g} | {stands(share, BOUND)}" if files else "|"
+                figures = f"{cpu_s:.1f} | {share:.2f} | {quiet} | {keys} | {rate:.0f} | {program.memory_mb():.0f}"
+                print(f"| {name} | {files:,} | {table} | {figures} |")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
 CROWD_ASK_S = 0.05
 """So long those of a crowd that were found to have something to do are all that is worked on."""
-ASK_S = 1.0
+ASK_S, CROWD_REST_S = 1.0, 5.0
 """Runs that all rest are asked so often whether they still do, whether or not there was news."""
 WATCHED_MS = 100.0
 """What is read in between where somebody wants to know how far it has come."""
@@ -221,7 +221,8 @@ class Session:
         if now < self._asks_at_s and (self._active or told == self._heard):
             return self._active
         self._active = [run for run in self.runs if not run.is_resting]
-        again_s = ASK_S if not self._active else CROWD_ASK_S if self.is_crowd else 0.0
+        resting_s, active_s = (CROWD_REST_S, CROWD_ASK_S) if self.is_crowd else (ASK_S, 0.0)
+        again_s = active_s if self._active else resting_s
         self._heard, self._asks_at_s = told, now + again_s
         return self._active
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,12 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
 from rltop.rows.widths import cell_width
+from rltop.run.run import is_judged
+from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
 from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
+from tests.screens import session_over
 
 
 def entry(name, level=Level.OK, state=RunState.LIVE, age_s=5.0, verdict="", step=10, total=100, more=0):
@@ -265,3 +269,24 @@ def test_alerts_have_room_before_numbers_do_and_are_cut_at_their_end(width):
 def test_a_speed_has_its_unit():
     shown = text_of(paint_runs(crowded(), 240, 12, glyph_set(is_ascii=False))[2])
     assert "50.0 samples/s" in shown
+
+
+def test_many_runs_are_listed_before_they_are_judged_and_say_the_same_in_the_end(tmp_path: Path):
+    paths = [tmp_path / f"{number}.jsonl" for number in range(CROWD + 1)]
+    for path in paths:
+        path.write_bytes(verl_lines(verl_rows(12)))
+    session, book = session_over(*paths), Entries()
+
+    def listed() -> list[RunEntry]:
+        return [book.of(run, is_crowd=True) for run in session.runs]
+
+    session.read_newest(1000.0)
+    before = listed()
+    assert not any(one.is_judged for one in before)
+    assert not any(is_judged(run) for run in session.runs), "to list them asks no rule"
+    title = "".join(text for text, _ in paint_runs(before, 120, 20, glyph_set(is_ascii=False))[0].line)
+    assert f"judged 0 of {CROWD + 1}" in title
+    while session.step(100.0):
+        pass
+    assert all(is_judged(run) for run in session.runs)
+    assert listed() == [read_entry(Snapshot(run)) for run in session.runs]
