@@ -318,7 +318,7 @@ class Session:
 
 def _judges(run: Run) -> bool:
     """Judge a run that has been read, before a list asks for a thousand of them; True if that had not been done."""
-    if run.loading is not None or not run.stream.rows or is_judged(run):
+    if not run.has_caught_up or is_judged(run):
         return False
     _ = run.verdicts
     return True

@@ -275,6 +275,7 @@ def test_many_runs_are_listed_before_they_are_judged_and_say_the_same_in_the_end
     paths = [tmp_path / f"{number}.jsonl" for number in range(CROWD + 1)]
     for path in paths:
         path.write_bytes(verl_lines(verl_rows(12)))
+    paths[-1].write_bytes(b"")
     session, book = session_over(*paths), Entries()
 
     def listed() -> list[RunEntry]:
