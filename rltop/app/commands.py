@@ -24,6 +24,7 @@ from rltop.settings import SETTINGS
 MOST_ELSEWHERE = 2_000
 """Metrics of other runs that are looked through."""
 
+_METRIC = "metric: "
 _PLACE = re.compile(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
 
 DISCOVERED_METRICS = 12
@@ -179,8 +180,9 @@ def _metrics(moment: Moment) -> Iterator[Command]:
         whose = f"{part.role} " if part.role else ""
         for key in sorted(part.stream.keys, key=lambda key: key not in titles):
             target = Target(TargetKind.METRIC, key, stream=part.role)
-            text, is_offered = f"metric: {whose}{Label.of(key)}", next(number) < DISCOVERED_METRICS
-            yield _opening(moment, text, titles.get(key, ""), target, is_offered=is_offered)
+            title, is_offered = titles.get(key, ""), next(number) < DISCOVERED_METRICS
+            text = f"{_METRIC}{whose}{Label.of(key)}" + (f", {title}" if title and title != key else "")
+            yield _opening(moment, text, title, target, is_offered=is_offered)
 
 
 def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered: bool = True) -> Command:
@@ -203,8 +205,13 @@ def rank(query: str, text: str, fuzzy: float) -> float:
     name = whole.partition(": ")[2] or whole
     if not typed or not fuzzy:
         return 0.0
+    # A metric is looked for by its key, and by what the screen calls it.
+    names = [name, *name.split(", ")] if whole.startswith(_METRIC) else [name]
     share = min(1.0, len(typed) / max(1, len(name)))
-    if name.startswith(typed) or whole.startswith(typed):
+    begun = [one for one in names if one.startswith(typed)]
+    if begun:
+        return 3.0 + len(typed) / max(1, min(map(len, begun)))
+    if whole.startswith(typed):
         return 3.0 + share
     if any(word.startswith(typed) for word in _WORDS.split(whole)):
         return 2.0 + share

@@ -217,9 +217,9 @@ async def test_a_chart_says_why_it_has_no_band_no_scale_and_nowhere_to_go(tmp_pa
 @pytest.mark.parametrize(
     ("query", "first"),
     [
-        ("entro", "metric: actor/entropy"),
+        ("entro", "metric: actor/entropy, entropy"),
         ("quit", "Quit"),
-        ("actor/grad", "metric: actor/grad_norm"),
+        ("actor/grad", "metric: actor/grad_norm, gradient norm"),
         ("light", "theme: light"),
     ],
 )
@@ -230,6 +230,9 @@ async def test_the_palette_offers_what_begins_with_it_first(query: str, first: s
         scored = sorted(((rank(query, one.text, 0.5), one.text) for one in app.offered()), reverse=True)
         assert scored[0][1] == first
     assert rank("config", "Show the path of the config file", 0.5) >= 1
+    metric, rule = "metric: eval_reward, validation", "rule: F3 validation"
+    assert rank("validation", metric, 0.5) > rank("validation", rule, 0.5), "a metric is found by its title"
+    assert rank("eval_r", metric, 0.5) > rank("reward", metric, 0.5)
     assert any("copy" in one.text.casefold() for one in app.offered())
 
 
