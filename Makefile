@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test unit check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer score-simulated lock clean
+.PHONY: help setup demo test unit check format tour snapshots screenshots bounds bench bench-peers fuzz live score score-peer score-simulated lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -36,6 +36,9 @@ check: setup     ## format, lint, types, import contracts, tests
 format: setup    ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+tour: setup      ## press every key on every page at four sizes of the screen (about 4 min)
+	RLTOP_TOUR=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/ui/test_tour.py
 
 snapshots: setup ## accept the screens as they are now
 	$(BIN)/python -m pytest -q tests/ui --snapshot-update

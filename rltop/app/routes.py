@@ -104,11 +104,11 @@ class Routes(TimeTravel):
         """Go to the page that a target stands for."""
         if target.kind is TargetKind.RUN:
             self.call_later(self.follow, target.name)
-        elif target.kind is TargetKind.STRAGGLERS:
-            self.action_rollouts()
         elif target.kind in OPENED:
             if target.kind is TargetKind.STEP:
                 self.show_step(target.step)
+            elif target.kind is TargetKind.STRAGGLERS:
+                self.session.look_for_rollouts(self.followed)
             self.push(OPENED[target.kind](target, self.moment))
 
     def carry_out(self, effect: Effect) -> None:
@@ -143,8 +143,13 @@ class Routes(TimeTravel):
             await self.switch_mode(self._root if self.current_mode == self.DEFAULT_MODE else self.DEFAULT_MODE)
 
     async def action_show(self, name: str) -> None:
-        """Show a page of which there is one."""
-        await self.switch_mode(name)
+        """Show a page of which there is one; from a page that was opened there the page itself; once more, go back."""
+        if self.current_mode != name:
+            await self.switch_mode(name)
+        elif len(self.screen_stack) == 1:
+            await self.action_back()
+        while len(self.screen_stack) > 1 and self.current_mode == name:
+            await self.pop_screen()
 
     async def action_runs(self) -> None:
         """Show every run; once more, the one that was shown before."""
@@ -154,22 +159,23 @@ class Routes(TimeTravel):
         """Show the marked runs beside each other."""
         self.open(Target(TargetKind.COMPARE))
 
-    def action_grid(self) -> None:
+    async def action_grid(self) -> None:
         """Show the metrics of the overview as charts; once more, go back."""
         from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
 
         if isinstance(self.page, GridPage):
-            self.pop_screen()
+            await self.action_back()
         else:
             self.open(Target(TargetKind.GRID))
 
-    def action_rollouts(self) -> None:
-        """Show the completions of the step on the screen, group by group."""
+    async def action_rollouts(self) -> None:
+        """Show the completions of the step on the screen, group by group; once more, go back."""
         from rltop.pages.rollouts import RolloutPage  # noqa: PLC0415 - few runs have any
 
-        if not isinstance(self.page, RolloutPage):
-            self.session.look_for_rollouts(self.followed)
-            self.push(OPENED[TargetKind.STRAGGLERS](Target(TargetKind.STRAGGLERS), self.moment))
+        if isinstance(self.page, RolloutPage):
+            await self.action_back()
+        else:
+            self.open(Target(TargetKind.STRAGGLERS))
 
     async def action_find(self) -> None:
         """Put the cursor into the filter of the page; where it has none, into that of all metrics."""
@@ -192,10 +198,11 @@ class Routes(TimeTravel):
             rule, stream = standing[0]
             self.push(VerdictPage(rule, stream=stream))
 
-    def action_change(self) -> None:
-        """Rank the metrics by how far they moved at the step on the screen; from a verdict, at its beginning."""
+    async def action_change(self) -> None:
+        """Rank the metrics by how far they moved at the step shown, from an alert at its start; once more, go back."""
         shown = self.shown
         if shown is not None and isinstance(shown.page, ChangePage):
+            await self.action_back()
             return
         stream = shown.page.stream if shown is not None else ""
         since = shown.page.since_step(shown.moment) if shown is not None else None
@@ -229,9 +236,11 @@ class Routes(TimeTravel):
             run.mute(rule, False)
         self.draw()
 
-    def action_help(self) -> None:
-        """Say what the page shows and which keys it takes."""
-        if self.shown is not None and not isinstance(self.shown.page, HelpPage):
+    async def action_help(self) -> None:
+        """Say what the page shows and which keys it takes; once more, go back."""
+        if self.shown is not None and isinstance(self.shown.page, HelpPage):
+            await self.action_back()
+        elif self.shown is not None:
             page = self.shown.page
             self.push(HelpPage(page.help, self.shown.keys, page.where))
 

@@ -126,7 +126,7 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             assert all(hint.shown.lstrip("/").startswith("Alt-") for part in parts for hint in part if hint.key), (
                 footer(app)
             )
-            app.action_help()
+            await app.action_help()
             await pilot.pause()
             text = page_text(app)
             assert not re.search(r"\b(Enter|Escape|Esc|Space)\b", text), text
