@@ -288,10 +288,10 @@ def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Gly
     else:
         builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
     parts = []
-    if wanted.family:
-        parts.append(f"family {wanted.family}")
     if wanted.level is not Level.NO_DATA:
         parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")
+    if wanted.family:
+        parts.append(f"family {wanted.family}")
     if wanted.text.strip():
         parts.append(f"matching {Label.of(wanted.text.strip()).display!r}")
     shown = ", ".join(parts) if parts else "all families, all levels"
