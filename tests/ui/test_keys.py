@@ -30,7 +30,7 @@ from rltop.pages.runs import RunsPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
-from rltop.rows.keys import NO_KEYS, Where
+from rltop.rows.keys import KEYS, NO_KEYS, Where
 from rltop.rows.rows import Target, TargetKind
 from rltop.terminal.early_keys import keeps_early_keys
 
@@ -154,6 +154,10 @@ async def test_help_lists_the_keys_of_the_page_first() -> None:
             text = page_text(app)
             assert text.index(first.value) < text.index("Everywhere")
             await press(pilot, "escape", "escape")
+
+
+def test_help_has_room_for_every_tooltip_at_80_columns() -> None:
+    assert not [key.tooltip for keys in KEYS.values() for key in keys if len(key.tooltip) > 61]
 
 
 async def test_the_footer_shows_every_key_once() -> None:
