@@ -12,6 +12,7 @@ import enum
 import re
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -277,6 +278,7 @@ _OF_ROWS = (".jsonl", ".ndjson")
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
 
 
+@lru_cache(maxsize=4096)  # of many runs the files have the same name
 def bare_name(name: str) -> str:
     """A file's name without the suffixes of compression and rotation: `x.jsonl.1.gz` is `x.jsonl`."""
     path = PurePath(name)

@@ -127,9 +127,11 @@ def _is_metrics(found: Found) -> bool:
 
 def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
     """Put a trace beside the newest run of its folder."""
+    if trace is None:
+        return
     paths = {each.path for each, _ in streams}
     own = [run for run in grouped.runs if run.path in paths]
-    if trace is None or not own:
+    if not own:
         return
     main = max(own, key=_newest_s)
     joined = main._replace(beside=(trace._replace(role="trace"), *main.beside)[: MAX_STREAMS - 1])
@@ -209,10 +211,9 @@ def _folder(folder: Path, files: list[Found], title: str) -> Found:
 
 def join(files: list[Found]) -> Found:
     """One stream of the files of one name: event files by name, rotated ones by number, resumed W&B runs by date."""
-    ordered = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
-    *earlier, last = ordered
-    if not earlier:
-        return last
+    if len(files) == 1:
+        return files[0]
+    *earlier, last = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
     name = last.name if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
     return last._replace(name=name, earlier=tuple(each.path for each in earlier))
 
