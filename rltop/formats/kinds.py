@@ -269,7 +269,7 @@ TRACE = Kind(
 KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, SWANLAB, TABLES, CONSOLE, WHOLE_JSON, TRACE)
 """Every format that is read, compressed ones aside: those are unpacked first.
 
-Of several files that hold one run the one is shown that comes first here: it says most, and soonest.
+Of several files that hold one run the first in this order is shown: the most complete and freshest.
 """
 _FILE_NAME = re.compile("|".join(kind.file_name for kind in KINDS))
 

@@ -87,7 +87,7 @@ class LearnedByHeart(Detector):
             if self.first_loss is None:
                 self.first_loss = loss
         if value is None or values.get("grad_norm") == 0.0:
-            # Where nothing moves nothing is learned by heart.
+            # Where nothing moves nothing is memorised.
             return None
         self.window.push(value)
         if self.window.count < _LEVEL:

@@ -353,7 +353,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_pairwise,
         evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-        why="Fully separated pairs teach nothing more; only the margin on these pairs still grows.",
+        why="Fully separated pairs have no gradient left; only the margin on these pairs still grows.",
         causes=("too many epochs", "too few pairs", "pairs with only surface differences"),
         next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
         sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones. Published "

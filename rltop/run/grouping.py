@@ -2,7 +2,7 @@
 
 A run directory often holds a run several times over: rows as JSON lines, the
 same as TensorBoard events, and a checkpoint's `trainer_state.json`. It is shown
-once, from the file that says most and soonest; the others are named as passed
+once, from the most complete, freshest file; the others are named as passed
 over. Rotated history and one event file per start are one stream; parts that count
 their own steps are streams side by side in one run.
 """
@@ -77,7 +77,7 @@ def _wandb_run(found: Found) -> tuple[Path, str]:
 
 
 def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]]) -> None:
-    """The runs of one folder: what says most of the whole, with parts and ranks beside it."""
+    """The runs of one folder: the most complete file of the whole, with parts and ranks beside it."""
     wholes = _best([one for one in streams if not one[1].is_rank], grouped)
     ranks = _best([one for one in streams if one[1].is_rank], grouped)
     parts: dict[str, Found] = {}
@@ -145,7 +145,7 @@ def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
 
 
 def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
-    """Those of the kind that says most; the others hold the same again."""
+    """Those of the most complete kind; the others hold the same again."""
     if not streams:
         return []
     best = min(_rank(each) for each, _ in streams)
