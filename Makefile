@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test unit check format tour snapshots screenshots bounds bench bench-peers fuzz live score score-peer score-simulated lock clean
+.PHONY: help setup demo test unit check format tour snapshots screenshots bounds bench bench-quick bench-peers fuzz live score score-peer score-simulated lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -26,18 +26,19 @@ test: setup      ## the whole suite, WORKERS (2) files at a time where that can 
 unit: setup      ## the unit tests alone, in less than a minute
 	@$(BIN)/python tests/suite.py --workers $(WORKERS) tests/unit
 
-check: setup     ## format, lint, types, import contracts, tests
+check: setup     ## format, lint, types, import contracts, tests; what it costs beside the last release
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/suite.py --workers $(WORKERS)
+	-@$(BIN)/python bench/beside.py --quick
 
 format: setup    ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-tour: setup      ## press every key on every page at four sizes of the screen (about 4 min)
+tour: setup      ## press every key on every page at four sizes, and 100,000 by chance (about half an hour)
 	RLTOP_TOUR=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/ui/test_tour.py
 
 snapshots: setup ## accept the screens as they are now
@@ -52,6 +53,9 @@ bounds: setup    ## the lowest and newest dependencies, on each of PYTHONS, in .
 
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
+
+bench-quick: setup  ## ratios of time and memory beside those of the last release (bench/budget.toml), in a minute
+	$(BIN)/python bench/beside.py --quick
 
 VIEWERS := bench/.venv-viewers
 $(VIEWERS)/.installed: bench/viewer-requirements.txt

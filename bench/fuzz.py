@@ -59,6 +59,7 @@ READ_BY = {
     "pickled": ("rollouts/sqlite",),
     "database": ("rollouts/sqlite", "../sqlite_file"),
     "tracker": ("tables",),
+    "sqlite": ("../sqlite_file", "../sources/tables"),
     "anything": ("auto", "kinds"),
 }
 """Modules of which a target reaches lines."""

@@ -5,7 +5,7 @@
 
 `PROMISES[name](data)` reads `data` whole and in pieces and raises AssertionError where
 the two differ, or where a byte is neither in a record nor reported bad nor held.
-With a folder, atheris calls it with inputs that reach new code in `rltop.formats` and
+With a folder, atheris calls it with inputs that reach new code of the decoders and
 keeps them there; with a file, it is called once, with what is in it.
 """
 
@@ -322,9 +322,45 @@ def tracker(data: bytes) -> None:
             path = Path(folder, "a.db")
             path.write_bytes(data)
             try:
-                assert all(run.member for run in runs_in(str(path)))
+                assert all(run.member for run in runs_in(str(path)) or ())
             except DecodeError:
                 return
+
+
+def sqlite(data: bytes) -> None:
+    """Every value of every table, in rows that are together no longer than the file; and the runs that are followed."""
+    from rltop.errors import DecodeError
+    from rltop.formats.tables import runs_in
+    from rltop.sources.file import LocalFileSystem
+    from rltop.sources.tables import DatabaseTail
+    from rltop.sqlite_file import DatabaseFile, Pages, newest, rows, tables
+
+    def look(pages: Pages) -> None:
+        for table in tables(pages):
+            newest(pages, table)
+            size = 0
+            for row in rows(pages, table):
+                size += row.size
+                assert (
+                    sum(len(value) for name in table.columns if isinstance(value := row.value(name), bytes)) <= row.size
+                )
+            assert size <= pages.most_bytes
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.db")
+        size = int.from_bytes(data[:4], "little") if not data.startswith(b"SQLite") else 0
+        path.write_bytes(data if not size else data[4 : max(4, len(data) - size)])
+        if size:
+            Path(folder, "a.db-wal").write_bytes(data[4:][-size:])
+        try:
+            DatabaseFile(str(path)).look(look)
+            runs = runs_in(str(path))
+        except DecodeError:
+            return
+        for run in runs[:2]:
+            tail = DatabaseTail(str(path), run.member, LocalFileSystem())
+            for _ in range(20):
+                tail.poll(MAX_BYTES)
 
 
 def _samples(files: dict[str, bytes]) -> None:
@@ -399,6 +435,7 @@ PROMISES: dict[str, Callable[[bytes], None]] = {
     "pickled": pickled,
     "database": database,
     "tracker": tracker,
+    "sqlite": sqlite,
     "anything": anything,
 }
 _SEEDS = {
@@ -459,12 +496,13 @@ _MADE: dict[str, Callable[[], list[bytes]]] = {
     "pickled": lambda: [pickle.dumps(_SAMPLES, protocol) for protocol in (0, 2, 5)],
     "tracker": lambda: [(ROOT / "fixtures/trackers/trackio.db").read_bytes()[:MAX_BYTES], *_tracked()],
     "database": lambda: [_database("DELETE"), _database("WAL")],
+    "sqlite": lambda: [_database("DELETE"), _database("WAL")],
 }  # fmt: skip
 """Beginnings of forms that no fixture has."""
 
 
 def _database(mode: str) -> bytes:
-    """A buffer of experiences, with what its log holds behind it."""
+    """A buffer of experiences and a tracker's rows, with what the log holds behind them."""
     with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/a.db")) as writer:
         writer.execute("PRAGMA page_size=512")
         writer.execute(f"PRAGMA journal_mode={mode}")
@@ -472,6 +510,12 @@ def _database(mode: str) -> bytes:
         writer.executemany(
             "INSERT INTO e (task_id, reward, experience_bytes) VALUES (?, ?, ?)",
             ((f"{i // 9}/{i}", i / 8, pickle.dumps(_SAMPLES * (i % 3))) for i in range(24)),
+        )
+        writer.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_name TEXT, timestamp TEXT, metrics TEXT)")
+        writer.execute("ALTER TABLE metrics ADD COLUMN step INTEGER DEFAULT 1")
+        writer.executemany(
+            "INSERT INTO metrics (run_name, timestamp, metrics) VALUES (?, '2026-01-01T00:00:00', ?)",
+            ((f"run {i % 2}", json.dumps({"reward": "9" * 90 * i})) for i in range(12)),
         )
         writer.commit()
         log = Path(folder, "a.db-wal").read_bytes() if mode == "WAL" else b""
@@ -525,7 +569,7 @@ def main() -> None:
         return
     import atheris
 
-    with atheris.instrument_imports(include=["rltop.formats"]):
+    with atheris.instrument_imports(include=["rltop.formats", "rltop.sqlite_file", "rltop.sources.tables"]):
         PROMISES[name](b"")
         for data in seeds(name):
             PROMISES[name](data)  # the modules that are imported late are instrumented too

@@ -45,6 +45,8 @@ _SINGLES = (
     "timing_per_token_ms/gen", "timing_per_token_ms/ref", "timing_per_token_ms/update_actor",
     "perf/total_num_tokens", "perf/time_per_step", "perf/throughput", "perf/mfu/actor",
 )  # fmt: skip
+_SCORE = "critic/score/mean"
+_EVALUATIONS = tuple(f"val-core/set{i}/acc/mean@1" for i in range(6))
 _STAGES = ("gen", "reward", "old_log_prob", "ref", "adv", "update_actor", "update_weights")
 
 
@@ -58,8 +60,11 @@ def key_names(count: int) -> list[str]:
     return names[:count]
 
 
-def lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
-    """Every line of such a file, newline included."""
+def lines(keys: int, steps: int, first_step: int = 1, evaluations: int = 0) -> Iterator[bytes]:
+    """Every line of such a file, newline included.
+
+    With `evaluations` every so many-th row has six more, and reward and evaluations rise as in a run that learns.
+    """
     names = key_names(keys)
     rng = random.Random(SEED)
     levels = [rng.uniform(0.05, 5.0) for _ in names]
@@ -75,7 +80,13 @@ def lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
         shown = list(values)
         if total >= 0:
             shown[total] = sum(shown[i] for i in gen) + 0.4
-        yield orjson.dumps({"step": step, "data": dict(zip(names, shown, strict=True))}) + b"\n"
+        row = dict(zip(names, shown, strict=True))
+        if evaluations:
+            learned = 0.3 + 0.4 * (step - first_step) / steps
+            row[_SCORE] = learned + 0.02 * (draw() - 0.5)
+            if step % evaluations == 0:
+                row |= {key: learned + 0.01 * draw() for key in _EVALUATIONS}
+        yield orjson.dumps({"step": step, "data": row}) + b"\n"
 
 
 def repeated_lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:

@@ -183,10 +183,10 @@ def rate_rows(tool: str, documents: Iterable[Mapping[str, Any]]) -> list[dict[st
             for event in document.get("events", ())
             if event["level"] in ("warn", "crit") and event["state"] not in ("recovered", "fact")
         ]
-        for rule in {event["rule"] for event in alarms} | ({"*"} if alarms else set()):
+        for rule in {event.get("part", event["rule"]) for event in alarms} | ({"*"} if alarms else set()):
             fired[rule, kind] += 1
         for event in alarms if kind == HEALTHY else ():
-            events[event["rule"], event["level"]] += 1
+            events[event.get("part", event["rule"]), event["level"]] += 1
             events["*", event["level"]] += 1
     rules = sorted({rule for rule, _ in fired} | {"*"})
     return [

@@ -36,7 +36,7 @@ On an invalid or unknown setting rltop exits with 2; the message names the place
 ## Rules
 
 `[rules.<id>]` changes one rule: `mute = true` mutes it, every other key is one of its thresholds. Ids, conditions and
-thresholds are in [rules.md](rules.md).
+thresholds are in [rules.md](rules.md). A part of a rule is changed by its own id; muting the rule mutes its parts.
 
 ```toml
 [rules.O1]

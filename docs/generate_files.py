@@ -18,6 +18,8 @@ INTRODUCTION = """\
 Every file in one line. How the rooms fit together: [architecture.md](architecture.md).
 """
 
+WORDS = "| `rules/<family>.toml` | The words of the rules in `<family>.py`, a table for each: read by `words.py`. |"
+
 
 def purpose(file: Path) -> str:
     """The first line of a file's docstring."""
@@ -36,6 +38,8 @@ def page() -> str:
     for name, listed in groupby(files, key=room):
         lines += [f"## {name or 'top level'}{'/' if name else ''}\n", "| file | what |", "|---|---|"]
         lines += [f"| `{file.relative_to(PACKAGE).as_posix()}` | {purpose(file)} |" for file in listed]
+        if name == "rules":
+            lines.append(WORDS)
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -13,8 +13,9 @@ from rltop.rules.alert_state import COOLDOWN_RECORDS, EASED_AFTER, MOST_ALARMS, 
 from rltop.rules.baseline import LEVEL_RECORDS
 from rltop.rules.departure import FLAT_VALUES, SETTLED_AFTER, SPREADS
 from rltop.rules.incidents import TOGETHER_RECORDS
-from rltop.rules.registry import ALL_SPECS
+from rltop.rules.registry import BY_ID, PARTS
 from rltop.rules.rule import MIN_CLEAR_AFTER, Group, RuleSpec
+from rltop.rules.words import words_of
 
 TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
@@ -65,6 +66,9 @@ are raised besides); NaN and collapse always count |
 | incident | alerts that begin within {TOGETHER_RECORDS} records of one another; the one that began first is named |
 | advice | what to do about a WARN or CRIT: stop, go back to the last known checkpoint before the onset, or watch; \
 review it once the run is over |
+| part | a rule may have parts: each is a condition of its own, with its own id, thresholds and persistence, but what \
+is said is one rule. While a part stands, another that is no worse is not told; the worst is shown, of equals the \
+oldest. The id of a part is understood wherever one is typed; switching off or muting a rule covers its parts |
 | measured | in how many labelled runs the rule was raised at WARN or above, runs to which it does not apply \
 included |
 
@@ -124,11 +128,16 @@ def index() -> str:
     def place(spec: RuleSpec) -> tuple[int, int]:
         return list(Group).index(spec.group), list(FAMILIES).index(spec.family)
 
-    for _, specs in groupby(sorted(ALL_SPECS, key=place), key=place):
+    for _, specs in groupby(sorted(BY_ID.values(), key=place), key=place):
         listed = list(specs)
-        names = " · ".join(f"[{spec.id}](#{_anchor(spec)}) {spec.title}" for spec in listed)
+        names = " · ".join(f"[{spec.id}](#{_anchor(spec)}) {spec.title}{_with_parts(spec)}" for spec in listed)
         lines.append(f"| {FAMILIES[listed[0].family]} | {names} |")
     return "\n".join(lines) + "\n"
+
+
+def _with_parts(spec: RuleSpec) -> str:
+    names = ", ".join(f"[{part.id}](#{_anchor(part)})" for part in PARTS.get(spec.id, ()))
+    return f" ({names})" if names else ""
 
 
 def _anchor(spec: RuleSpec) -> str:
@@ -212,24 +221,45 @@ it was the alerts of rltop that were judged. Halves and rules: [bench/RESULTS.md
 
 
 def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
-    """One rule."""
-    lines = [f"### {spec.id}: {spec.title}\n", f"{spec.condition}\n"]
-    facts = [f"- family: {spec.family}"]
-    if spec.metrics:
-        facts.append(f"- metrics: {', '.join(f'`{name}`' for name in spec.metrics)}")
-    if spec.thresholds:
-        facts.append("- thresholds: " + ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.thresholds.items()))
-    if lasting(spec):
-        facts.append(f"- must last: {lasting(spec)}")
-    if spec.warm_up:
-        facts.append(f"- warm-up: {spec.warm_up} records")
-    facts.append(f"- why: {spec.why}")
-    facts.append(f"- likely causes: {'; '.join(spec.causes)}")
-    facts.append(f"- check next: {', '.join(f'`{name}`' for name in spec.next)}")
-    facts.append(f"- sources: {spec.sources}")
+    """One rule, and a table of its parts."""
+    words = words_of(spec.id)
+    lines = [f"### {spec.id}: {spec.title}\n", f"{words.condition}\n"]
+    facts = [f"- family: {spec.family}", *(f"- {name}: {text}" for name, text in _facts(spec).items())]
+    facts.append(f"- why: {words.why}")
+    facts.append(f"- likely causes: {'; '.join(words.causes)}")
+    facts.append(f"- check next: {', '.join(f'`{name}`' for name in words.next)}")
+    facts.append(f"- sources: {words.sources}")
     if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
+    parts = [_part_row(part, found) for part in PARTS.get(spec.id, ())]
+    if parts:
+        facts += ["", "| part | condition | why | sources, measured |", "|---|---|---|---|", *parts]
     return "\n".join([*lines, *facts]) + "\n"
+
+
+def _facts(spec: RuleSpec) -> dict[str, str]:
+    """What a rule looks at and with which numbers, by name."""
+    facts = {
+        "metrics": ", ".join(f"`{name}`" for name in spec.metrics),
+        "thresholds": ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.thresholds.items()),
+        "must last": lasting(spec),
+        "warm-up": f"{spec.warm_up} records" if spec.warm_up else "",
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _part_row(part: RuleSpec, found: dict[str, Rate]) -> str:
+    """A part of a rule: one row, with the anchor that its heading would have."""
+    words = words_of(part.id)
+    numbers = "; ".join(f"{name}: {text}" for name, text in _facts(part).items())
+    rate = f"<br>{measured(found.get(part.id), found[ANY])}" if part.detector is not None and ANY in found else ""
+    cells = (
+        f'<a id="{_anchor(part)}"></a>**{part.id}** {part.title}',
+        f"{words.condition}{f'<br>{numbers}' if numbers else ''}",
+        words.why,
+        f"{words.sources}{rate}",
+    )
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def page() -> str:
@@ -238,7 +268,7 @@ def page() -> str:
     found = rates("rltop")
     for group, title in TITLES.items():
         parts.append(f"## {title}\n")
-        parts += [entry(spec, found) for spec in ALL_SPECS if spec.group is group]
+        parts += [entry(spec, found) for spec in BY_ID.values() if spec.group is group]
     parts.append(comparison())
     return "\n".join(parts)
 

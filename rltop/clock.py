@@ -48,6 +48,10 @@ class SystemClock:
         """Seconds that this thread has had a processor."""
         return time.thread_time()
 
+    def others_worked(self) -> float:
+        """Seconds that the other threads of this process have had a processor."""
+        return time.process_time() - time.thread_time()
+
 
 class FakeClock:
     """A clock that moves only when it is told to."""

@@ -3,7 +3,8 @@
     RltopError            what went wrong, and a hint: what to do about it
     ├── ConfigError       a flag, an environment variable or a key of the config file
     ├── SourceError       a path that cannot be read
-    │   └── NoMetricsError  a directory or a pattern without metric files
+    │   ├── NoMetricsError  a directory or a pattern without metric files
+    │   └── NoAnswerError   a file system that does not answer
     ├── DecodeError       a file that is not what it claims to be
     └── ThemeError        a theme file
 
@@ -21,7 +22,7 @@ EXIT_FIRING = 1
 EXIT_USAGE = 2
 EXIT_NO_METRICS = 3
 EXIT_DIED = 4
-"""`rltop watch`: the run died, or went silent for longer than `--give-up`."""
+"""`rltop watch`: the run died or was interrupted, or went silent for longer than `--give-up`."""
 EXIT_FAULT = 70
 """An internal error (`EX_SOFTWARE` of sysexits.h); says nothing about the run."""
 
@@ -108,6 +109,10 @@ def cannot_read(path: str, error: Exception) -> SourceError:
     elif isinstance(error, RltopError):
         hint = error.hint or "the file may be damaged: unpack or repair it, or name another file"
     return SourceError(f"cannot read {shown}: {reason_of(error)}", hint)
+
+
+class NoAnswerError(SourceError):
+    """A file system that has not answered for so long that nobody waits any more."""
 
 
 class DecodeError(RltopError):

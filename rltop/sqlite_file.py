@@ -12,6 +12,7 @@ description of the file format by the SQLite project (fileformat2.html).
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import struct
@@ -162,6 +163,7 @@ class Pages:
         header: the first bytes of the first page.
         size: bytes of a page.
         usable: bytes of a page that hold content.
+        most_bytes: of all pages together; no row is longer.
     """
 
     def __init__(self, path: str, log: _WriteAheadLog) -> None:
@@ -172,7 +174,7 @@ class Pages:
         log.refresh()
         self._log_header = log.header
         self._journal = _Journal(f"{path}-journal")
-        self.size = self.usable = 0
+        self.size = self.usable = self.most_bytes = 0
         self.header = b""
 
     def begin(self) -> None:
@@ -187,6 +189,8 @@ class Pages:
         self.usable = self.size - self.header[20]
         if self.usable < 480:
             raise DecodeError("damaged header")
+        elsewhere = len(self._log.frames) + len(self._journal.pages)
+        self.most_bytes = os.fstat(self._files[""].fileno()).st_size + elsewhere * self.size
 
     def _page_size(self) -> int:
         head = self._bytes("", HEADER_BYTES, 0)
@@ -312,13 +316,21 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _LEAF, _INTERIOR = 0x0D, 0x05
 _MAX_DEPTH = 24
 _MAX_TABLES = 10_000
+_MAX_HEADER_BYTES = 98_307
+"""Of a row: what 32,767 columns can take, the most that SQLite can be built for."""
+_MAX_SCHEMA_CHARS = 4_000_000
+"""Of all statements that created tables."""
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _ENCODINGS = {2: "utf-16-le", 3: "utf-16-be"}
 _TOKEN = re.compile(
-    r"""--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[(),]|[^\s(),'"`\[\]]+""",
+    r"""--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*+'?|"(?:[^"]|"")*+"?|`(?:[^`]|``)*+`?|\[[^\]]*+\]?|[(),]|[^\s(),'"`\[\]]+""",
     re.DOTALL,
 )
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT"})
+_BEHIND_TYPE = _CONSTRAINTS | {"NOT", "NULL", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS"}
+_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*", re.ASCII)
+_DIGITS_OF_INTEGER = 19
+_HEXADECIMAL = re.compile(r"'(?:[0-9a-fA-F]{2})*'")
 
 Value = int | float | str | bytes | None
 
@@ -331,12 +343,14 @@ class Table(NamedTuple):
         root: the page that its tree begins with.
         columns: names in lower case, in the order in which a row holds them.
         alias: the column that stands for the identifier of a row; empty where none does.
+        defaults: values of the last columns in rows that are older than the columns.
     """
 
     name: str
     root: int
     columns: tuple[str, ...]
     alias: str = ""
+    defaults: tuple[Value, ...] = ()
 
 
 class TableRow:
@@ -350,18 +364,24 @@ class TableRow:
 
     Attributes:
         number: its identifier.
+        size: bytes of all its values and their types.
+
+    Raises:
+        DecodeError: it is longer than the file, or than a row can be.
     """
 
     def __init__(self, pages: Pages, table: Table, page: bytes, at: int) -> None:
         size, at = _varint(page, at)
+        if size > pages.most_bytes:
+            raise DecodeError("damaged: a row longer than the file")
         number, at = _varint(page, at)
         self.number = number - (1 << 64) if number >> 63 else number
         self._pages = pages
         self._table = table
-        self._size = size
+        self.size = size
         held = _local_bytes(size, pages.usable)
         self._local = page[at : at + held]
-        self._next = int.from_bytes(page[at + held : at + held + 4]) if held < size else 0
+        self._further = [int.from_bytes(page[at + held : at + held + 4])] if held < size else []
         self._places = self._laid_out()
 
     def _laid_out(self) -> list[tuple[int, int, int]]:
@@ -369,6 +389,8 @@ class TableRow:
         found: list[tuple[int, int, int]] = []
         header = self._local
         stop, at = _varint(header, 0)
+        if stop > _MAX_HEADER_BYTES:
+            raise DecodeError("damaged: a row with too many columns")
         if stop > len(header):
             header = self._bytes(0, stop)
         start = stop
@@ -388,26 +410,35 @@ class TableRow:
         """
         if column == self._table.alias:
             return self.number
-        try:
-            kind, start, stop = self._places[self._table.columns.index(column)]
-        except (ValueError, IndexError):
+        table = self._table
+        if column not in table.columns:
             return None
-        if stop - start > most or (stop > len(self._local) and self._size > MAX_PAYLOAD_BYTES):
+        place = table.columns.index(column)
+        if place >= len(self._places):
+            return table.defaults[place] if place < len(table.defaults) else None
+        kind, start, stop = self._places[place]
+        if stop - start > most or (stop > len(self._local) and self.size > MAX_PAYLOAD_BYTES):
             return None
         return _value(kind, self._bytes(start, stop), int.from_bytes(self._pages.header[56:60]))
 
     def _bytes(self, start: int, stop: int) -> bytes:
         """A part of the row, from its page and those on which it goes on."""
-        if stop > self._size:
+        if stop > self.size:
             raise DecodeError("truncated row")
         found = [self._local[start:stop]]
-        at, page = len(self._local), self._next
-        while at < stop:
-            data = self._pages.page(page)[: self._pages.usable]
-            page = int.from_bytes(data[:4])
-            found.append(data[4 + max(0, start - at) : 4 + max(0, stop - at)])
-            at += len(data) - 4
+        held, room = len(self._local), self._pages.usable - 4
+        for i in range(max(0, start - held) // room, -(-max(0, stop - held) // room)):
+            at = held + i * room
+            found.append(self._further_page(i)[4 + max(0, start - at) : 4 + min(room, stop - at)])
         return b"".join(found)
+
+    def _further_page(self, number: int) -> bytes:
+        """The page with that number among those on which the row goes on, which name one another."""
+        while len(self._further) <= number:
+            self._further.append(int.from_bytes(self._pages.page(self._further[-1])[:4]))
+            if len(self._further) & (len(self._further) - 1) == 0 and len(set(self._further)) < len(self._further):
+                raise DecodeError("damaged: a row that goes on in itself")
+        return self._pages.page(self._further[number])
 
 
 def _value(kind: int, data: bytes, encoding: int) -> Value:
@@ -424,20 +455,25 @@ def _value(kind: int, data: bytes, encoding: int) -> Value:
 def tables(pages: Pages) -> Iterator[Table]:
     """The tables that a person created, in that order."""
     schema = Table("sqlite_schema", 1, ("type", "name", "tbl_name", "rootpage", "sql"))
+    met: set[str] = set()
+    left = _MAX_SCHEMA_CHARS
     for i, row in enumerate(rows(pages, schema)):
-        name, root, sql = row.value("name"), row.value("rootpage"), row.value("sql")
+        name, root, sql = row.value("name"), row.value("rootpage"), row.value("sql", left)
         if i >= _MAX_TABLES:
             return
         if row.value("type") == "table" and isinstance(name, str) and isinstance(root, int) and isinstance(sql, str):
-            columns, alias = columns_of(sql)
-            yield Table(name, root, columns, alias)
+            if name in met:
+                raise DecodeError("damaged: two tables of one name")
+            met.add(name)
+            left -= len(sql)
+            yield Table(name, root, *columns_of(sql))
 
 
-def columns_of(sql: str) -> tuple[tuple[str, ...], str]:
-    """Columns that rows hold, from the statement that created a table, and which of them stands for the identifier."""
+def columns_of(sql: str) -> tuple[tuple[str, ...], str, tuple[Value, ...]]:
+    """From the statement that created a table: the columns that rows hold, the one that is the identifier, defaults."""
     tokens = [token for token in _TOKEN.findall(sql) if not token.startswith(("--", "/*"))]
     if "(" not in tokens:
-        return (), ""
+        return (), "", ()
     pieces: list[list[str]] = [[]]
     depth = 0
     for token in tokens[tokens.index("(") :]:
@@ -448,7 +484,7 @@ def columns_of(sql: str) -> tuple[tuple[str, ...], str]:
             pieces.append([])
         elif token != "(" or depth > 1:
             pieces[-1].append(token)
-    names, whole, keys = [], set(), set()
+    names, whole, keys, defaults = [], set(), set(), []
     for piece in filter(None, pieces):
         words = [word.upper() for word in piece]
         if words[0] in _CONSTRAINTS:
@@ -460,18 +496,40 @@ def columns_of(sql: str) -> tuple[tuple[str, ...], str]:
         if is_computed and "STORED" not in words:
             continue
         names.append(name)
-        if words[1:2] == ["INTEGER"]:
+        kind = " ".join(itertools.takewhile(lambda word: word not in _BEHIND_TYPE, words[1:]))
+        defaults.append(_default(piece[words.index("DEFAULT") + 1 :], kind) if "DEFAULT" in words else None)
+        if kind.strip("\"'`[]") == "INTEGER":
             whole.add(name)
-            keys.update({name} if "PRIMARY" in words else ())
-    return tuple(names), next(iter(keys & whole), "")
+            # A column that is declared so, descending, is none: a fault of SQLite's that it has to keep.
+            keys.update({name} if "PRIMARY" in words and words[words.index("PRIMARY") + 2 :][:1] != ["DESC"] else ())
+    return tuple(names), next(iter(keys & whole), ""), tuple(defaults)
+
+
+def _default(words: Sequence[str], kind: str) -> Value:
+    """The constant behind DEFAULT, as a column of this type has it; None of what is no constant."""
+    first, second, *_ = [*(word for word in words if word not in ("(", ")")), "", ""]
+    if first.upper() == "X" and second.startswith("'"):
+        return bytes.fromhex(second.strip("'")) if _HEXADECIMAL.fullmatch(second) else None
+    word = (first + _without_quotes(second) if first in ("+", "-") else first).removeprefix("+")
+    text = _without_quotes(word)
+    said = {"NULL": None, "TRUE": 1, "FALSE": 0}
+    if word.upper() in said:
+        return said[word.upper()]
+    is_bare = not kind or "BLOB" in kind
+    if (is_bare and text != word) or any(part in kind for part in ("CHAR", "CLOB", "TEXT") if "INT" not in kind):
+        return text
+    if not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.strip(" +-").isdecimal() and len(text) < _DIGITS_OF_INTEGER else float(text)
 
 
 def _unquoted(piece: Sequence[str]) -> str:
-    word = piece[0] if piece else ""
+    return _without_quotes(piece[0] if piece else "").lower()
+
+
+def _without_quotes(word: str) -> str:
     quote = word[:1]
-    if quote in ('"', "`", "'", "["):
-        word = word[1:-1].replace(quote * 2, quote)
-    return word.lower()
+    return word[1:-1].replace(quote * 2, quote) if quote in ('"', "`", "'", "[") and quote else word
 
 
 def newest(pages: Pages, table: Table) -> int | None:
@@ -505,8 +563,13 @@ def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[Table
     Raises:
         DecodeError: the tree of the table is damaged.
     """
-    met: set[int] = set()
-    yield from _below(pages, table, table.root, after, met)
+    left = pages.most_bytes
+    for row in _below(pages, table, table.root, after, set()):
+        left -= row.size
+        if left < 0:
+            raise DecodeError("damaged: rows in each other's place")
+        if after is None or row.number > after:
+            yield row
 
 
 def _below(
@@ -519,10 +582,7 @@ def _below(
     count = int.from_bytes(page[at + 3 : at + 5])
     cells = _cells(page, at, count)
     if page[at] == _LEAF:
-        for cell in cells:
-            row = TableRow(pages, table, page, cell)
-            if after is None or row.number > after:
-                yield row
+        yield from (TableRow(pages, table, page, cell) for cell in cells)
         return
     for cell in cells:
         key, _ = _varint(page, cell + 4)

@@ -47,6 +47,7 @@ class FakeRun:
     state: RunState = RunState.LIVE
     state_note: str = ""
     failure: Label = field(default_factory=lambda: Label.of(""))
+    failure_log: str = ""
     kind_note: str = ""
     kind_title: str = ""
     age_s: float | None = 12.0
@@ -230,9 +231,6 @@ def a_verdict(rule: str = "O12", level: Level = Level.WARN, **changes: Any) -> V
         since_record=1187,
         headline="KL to the reference is 9.8× its value at the start, reward flat",
         evidence=(Evidence("KL", 0.55, Unit.NATS), Evidence("baseline", 0.056, Unit.NATS)),
-        why="The policy leaves the reference without earning reward for it.",
-        causes=("the KL coefficient is too small", "the learning rate is too high"),
-        next=("lr", "grad_norm", "response_len_mean", "off_policy_kl"),
         threshold=0.2,
         baseline=0.056,
     )

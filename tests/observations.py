@@ -13,6 +13,7 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
+from rltop.rules.registry import NAMED, PARTS
 from rltop.run.pipeline import Pipeline
 from rltop.run.rule_runner import RuleRunner
 from rltop.store.stream import Stream
@@ -72,6 +73,12 @@ def play(
     return engine
 
 
+def alone(part: str) -> dict[str, dict[str, float | bool]]:
+    """Settings under which nothing else of its rule is judged."""
+    rule = NAMED[part].rule
+    return {one.id: {"enabled": one.id == part} for one in (NAMED[rule], *PARTS[rule])}
+
+
 def alarms(engine: Engine, rule: str = "") -> list[Event]:
     """Events that would catch a person's eye: WARN or CRIT that begin or get worse."""
     return [
@@ -79,14 +86,14 @@ def alarms(engine: Engine, rule: str = "") -> list[Event]:
         for event in engine.events
         if event.level >= Level.WARN
         and event.state in {EventState.FIRING, EventState.ESCALATED}
-        and rule in {"", event.rule}
+        and rule in {"", event.rule, event.part}
     ]
 
 
 def first(engine: Engine, rule: str) -> Event:
     """The first alarm of `rule`; fails when there is none."""
     found = alarms(engine, rule)
-    assert found, f"{rule} did not fire; events: {[(e.rule, e.level.word, e.record) for e in engine.events]}"
+    assert found, f"{rule} did not fire; events: {[(e.said_by, e.level.word, e.record) for e in engine.events]}"
     return found[0]
 
 

@@ -101,12 +101,12 @@ class Terminal:
         self.screen.resize(height, width)
         os.kill(self.process.pid, signal.SIGWINCH)
 
-    def read(self) -> bytes:
-        """Take what the program has written since the last call."""
+    def read(self, most: int | None = None) -> bytes:
+        """Take what the program has written since the last call, or the next `most` bytes of it."""
         taken = b""
-        while True:
+        while most is None or len(taken) < most:
             try:
-                data = os.read(self.master, 65536)
+                data = os.read(self.master, 65536 if most is None else most - len(taken))
             except BlockingIOError:
                 break
             except OSError as error:
@@ -153,7 +153,7 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         """Type."""
-        os.write(self.master, keys.encode())
+        os.write(self.master, keys.encode("latin-1"))
 
     def kill(self, number: int) -> None:
         """Send a signal to the program."""

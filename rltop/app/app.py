@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 
 from rltop.app.bell import Bell
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
-from rltop.app.bindings import binding_ids, normal_keymap, spell
+from rltop.app.bindings import binding_ids, normal_keymap, spell, with_alt
 from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
 from rltop.app.guarded_driver import ScreenGuard, driver_for
 from rltop.app.marking import Marking
@@ -60,6 +60,8 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
+    ALLOW_SELECT = False
+    """Rows are no text to Textual, which stumbles over a page that is closed while the mouse begins to select on it."""
     CSS_PATH = "page.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.EVERYWHERE]]
 
@@ -85,7 +87,7 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         self._ping = LinkPing(self._clock, is_on=not is_behind)
         self._pace = Pace(self._clock, self.options.refresh_hz, self._ping, is_multiplexed=is_behind)
         super().__init__(
-            driver_class=driver_for(guard, self._ping) if guard is not None else None,
+            driver_class=None if guard is None else driver_for(guard, self._ping, with_alt(self.options.keymap)),
             ansi_color=None if self.options.has_colour else True,
         )
         self.add_standing_pages()

@@ -133,6 +133,13 @@ def types(key: str) -> bool:
     return character is not None and character.isprintable()
 
 
+def with_alt(keymap: Mapping[str, str]) -> frozenset[str]:
+    """Characters that a keymap binds together with Alt."""
+    keys = [key.strip().split("+") for keys in keymap.values() for key in keys.split(",")]
+    found = {(key_to_character(name) or name, "shift" in others) for *others, name in keys if "alt" in others}
+    return frozenset(character.upper() if is_shifted else character for character, is_shifted in found)
+
+
 def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
     """A keymap with every key by its name, `question_mark` for `?`, and what is left to actions that it takes keys of.
 

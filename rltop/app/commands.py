@@ -8,7 +8,8 @@ from functools import partial
 from itertools import count, islice
 from typing import NamedTuple
 
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
+from textual.await_complete import AwaitComplete
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from rltop import units
@@ -59,6 +60,23 @@ class RltopPalette(CommandPalette):
             id="--command-palette",
             classes="-ascii" if is_ascii else None,
         )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for the list are for one that has its place on the screen; Textual fails on them before.
+
+        Args:
+            action: its name.
+            parameters: its own.
+        """
+        return action != "command_list" or bool(self.query_one(CommandList).scrollable_content_region)
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Close the palette, once: two clicks beside it may have come before the first is answered.
+
+        Args:
+            result: none; what is picked is sent to the application.
+        """
+        return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def on_mount(self) -> None:
         """A prompt that is one cell wide everywhere."""

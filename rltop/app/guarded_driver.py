@@ -7,7 +7,10 @@ Written against Textual 8.2; `driver_for` says what it leans on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+import select
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
@@ -23,6 +26,18 @@ from rltop.app.textual_shim import KeysInOrder
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
 _FLUSH_CHARACTERS = 1 << 16
+
+_ESCAPE = "\x1b"
+_INTRODUCERS = frozenset({_ESCAPE, "[", "O", "]", "P", "_", "^", "X"})
+"""What makes a sequence of what follows an escape (ECMA-48: CSI, SS3, OSC, DCS, APC, PM, SOS)."""
+_TWO_KEYS = frozenset({"\x1b[", "\x1bO"})
+_IN_A_FIELD = frozenset({"b", "f", "\x7f", "\t"})
+"""What Alt makes of these in a text field: a word back, a word on, a word deleted; and Shift-Tab."""
+
+_KEYS_S = 0.1
+"""How often whoever reads keys looks whether it is to end, or an escape has stood alone for long enough."""
+
+_BLOCK_BYTES = 4096
 
 
 class ScreenGuard(Protocol):
@@ -55,8 +70,12 @@ class ScreenGuard(Protocol):
         """Send `data`; False when there is no screen any more."""
         ...
 
-    def restore(self) -> None:
-        """Put the terminal back as it was, if that has not been done."""
+    def restore(self, *, keeps_keys: bool = False) -> None:
+        """Put the terminal back as it was, if that has not been done.
+
+        Args:
+            keeps_keys: what has been typed meanwhile stays in the queue.
+        """
         ...
 
     def on_leave(self, leave: Callable[[], None] | None) -> None:
@@ -105,6 +124,46 @@ class _Outlet:
         return self._guard.output_fd
 
 
+class _KeyParser(XTermParser):
+    """Reads keys; a key right behind Escape is that key, not one with Alt, unless that means something.
+
+    A terminal sends the same bytes for both. Textual waits a tenth of a second and
+    then takes them for one key, which nothing is bound to: Escape and `q` typed one
+    after the other would both be lost.
+
+    Args:
+        with_alt: characters that are bound together with Alt.
+
+    Leans on: `tick` ends the wait for the rest of an escape sequence when `_timeout_time` is over,
+    and `_sequence_to_key_events` names the key of a character.
+    """
+
+    def __init__(self, with_alt: Collection[str]) -> None:
+        super().__init__()
+        self._whole = _IN_A_FIELD | frozenset(with_alt)
+        self._is_escaped = False
+        self._last = ""
+
+    def feed(self, data: str) -> Iterator[Message]:
+        """Messages of further characters."""
+        for i, character in enumerate(data):
+            # What comes by itself behind an escape has been typed behind it.
+            is_alone = character not in _INTRODUCERS and not (i > 0 and character in self._whole)
+            if self._is_escaped and is_alone and self._timeout_time is not None:
+                self._timeout_time = 0.0
+                yield from self.tick()
+            self._is_escaped = character == _ESCAPE
+            self._last = self._last[-1:] + character
+            yield from super().feed(character)
+
+    def tick(self) -> Iterator[Message]:
+        """What has come to an end by itself: an escape, or the beginning of a sequence that was two keys."""
+        messages = list(super().tick())
+        if messages and self._last in _TWO_KEYS:
+            messages = [events.Key("escape", _ESCAPE), *self._sequence_to_key_events(self._last[-1])]
+        yield from messages
+
+
 class Ping(Protocol):
     """Whoever wants to know that the terminal has answered; see `pace`."""
 
@@ -122,11 +181,13 @@ class GuardedDriver(LinuxDriver):
 
     Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
     `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
-    `run_input_thread`, which parses keys with `XTermParser`, and the fact
+    `run_input_thread`, which parses keys with `XTermParser` on a thread of its own until
+    `exit_event` is set, and the fact
     that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
     Also on `process_message`, which sees on its own thread every key and the message
     `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
-    and on `disable_input`, after which nobody reads such an answer.
+    and on `disable_input`, after which nobody reads such an answer: it joins
+    `_key_thread`, and throws away what is typed behind that.
     Also on `suspend_application_mode` and `resume_application_mode`, which end and
     begin both threads, and on `attrs_before`, the settings that it would restore.
     Its own answers to SIGTSTP and SIGCONT, set when it is made, end in an empty
@@ -138,8 +199,11 @@ class GuardedDriver(LinuxDriver):
 
     guard: ClassVar[ScreenGuard]
     ping: ClassVar[Ping]
+    with_alt: ClassVar[Collection[str]] = ()
     title = ""
     """What sets the title of the window."""
+    _keeps_keys = False
+    _typed = b""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -176,7 +240,11 @@ class GuardedDriver(LinuxDriver):
 
     def draw_again(self) -> None:
         """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
-        self._go_on_after(lambda: None)
+        self._keeps_keys = True
+        try:
+            self._go_on_after(lambda: None)
+        finally:
+            self._keeps_keys = False
 
     def _go_on_after(self, stop: Callable[[], None]) -> None:
         if not self._app._running:
@@ -188,11 +256,22 @@ class GuardedDriver(LinuxDriver):
         self._app.refresh(layout=True)
 
     def run_input_thread(self) -> None:
-        """Read keys, those first that were typed before."""
-        if self._typed:
-            for event in XTermParser(self._debug).feed(self._typed.decode("utf-8", "replace")):
-                self.process_message(event)
-        super().run_input_thread()
+        """Read keys, those first that were typed before; bytes that are no text cost themselves alone."""
+        parser, decode = _KeyParser(self.with_alt), getincrementaldecoder("utf-8")("replace").decode
+        for message in parser.feed(decode(self._typed)):
+            self.process_message(message)
+        while True:
+            is_last = self.exit_event.is_set()
+            if select.select([self.fileno], [], [], 0.0 if is_last else _KEYS_S)[0]:
+                data = os.read(self.fileno, _BLOCK_BYTES)
+                for message in parser.feed(decode(data)):
+                    self.process_message(message)
+                if not data:
+                    self.exit_event.wait(_KEYS_S)
+            for message in parser.tick():
+                self.process_message(message)
+            if is_last:
+                return
 
     def process_message(self, message: Message) -> None:
         """Note answers of the terminal, and keys that have come."""
@@ -205,20 +284,28 @@ class GuardedDriver(LinuxDriver):
     def disable_input(self) -> None:
         """Wait for the last answer of the terminal: nobody reads it later."""
         self.ping.settle()
+        thread = self._key_thread
+        if self._keeps_keys and thread is not None:
+            self._disable_mouse_support()
+            self.exit_event.set()
+            thread.join()
+            self.exit_event.clear()
+            return
         super().disable_input()
 
     def close(self) -> None:
         """End the writer thread, then give the terminal back."""
         # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
         super().close()
-        self.guard.restore()
+        self.guard.restore(keeps_keys=self._keeps_keys)
 
 
-def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
+def driver_for(guard: ScreenGuard, ping: Ping, with_alt: Collection[str] = ()) -> type[Driver]:
     """A driver over a guard.
 
     Args:
         guard: holds the terminal and shows the early frame.
         ping: told when the terminal answers.
+        with_alt: characters that are bound together with Alt.
     """
-    return type("DriverOfGuard", (GuardedDriver,), {"guard": guard, "ping": ping})
+    return type("DriverOfGuard", (GuardedDriver,), {"guard": guard, "ping": ping, "with_alt": with_alt})

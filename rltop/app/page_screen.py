@@ -231,7 +231,7 @@ class PageScreen(Screen[None]):
         if self.has_filter:
             self.filter.value = ""
             self.filter.display = False
-            self.board.focus()
+            self.set_focus(self.board)
         self.carry_out(self.page.close_something())
 
     # -- from Textual --------------------------------------------------------------------------------------------
@@ -248,6 +248,14 @@ class PageScreen(Screen[None]):
         self.page.entered(self.moment)
         self.set_palette()
         self.draw()
+
+    def on_screen_suspend(self) -> None:
+        """Under another page nothing is typed: whoever comes back finds the keys with the list, `q` among them."""
+        if isinstance(self.app.screen, PageScreen):
+            if self.query("#prompt"):
+                self._answered()
+            elif self.is_typing:
+                self.set_focus(self.board)
 
     def on_unmount(self) -> None:
         """The page is closed; at the end of the program there is nothing to show an effect on."""
@@ -266,6 +274,9 @@ class PageScreen(Screen[None]):
     @on(Opened)
     def _open_target(self, message: Opened) -> None:
         message.stop()
+        if self._host.page is not self.page:
+            # Two clicks in a row: the first has led to another page already.
+            return
         target = message.target
         # What a page about one stream leads to is in that stream, whichever view painted it.
         self.open(target if target.stream else target._replace(stream=self.page.stream))
@@ -323,7 +334,7 @@ class PageScreen(Screen[None]):
 
     def action_to_list(self) -> None:
         """From the filter into the list."""
-        self.board.focus()
+        self.set_focus(self.board)
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, message: Input.Changed) -> None:

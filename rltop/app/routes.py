@@ -88,7 +88,7 @@ class Routes(TimeTravel):
     @property
     def shown(self) -> PageScreen | None:
         """The screen on top; None while a dialogue lies over it, and at the very end."""
-        stack = self.screen_stack
+        stack = self.screen_stack if self.is_running else []
         return stack[-1] if stack and isinstance(stack[-1], PageScreen) else None
 
     @property
@@ -181,6 +181,9 @@ class Routes(TimeTravel):
         """Put the cursor into the filter of the page; where it has none, into that of all metrics."""
         if self.shown is None or not self.shown.has_filter:
             await self.switch_mode("metrics")
+            # A page that was opened from the list lies over it.
+            while len(self.screen_stack) > 1:
+                await self.pop_screen()
         if self.shown is not None:
             self.shown.find()
 

@@ -251,6 +251,9 @@ class KeysInOrder(App[int]):
             for pump in (focused, focused, screen):
                 if pump is not None:
                     await _drained(pump)
+            if self.screen_stack and self.screen is not screen:
+                # A page that is opened has its parts before the next key.
+                await _drained(self.screen)
         finally:
             for _ in range(taken):
                 self._typed.popleft()

@@ -48,6 +48,8 @@ class Visits(Aids):
         if self._has_settled and self.followed.loading is None:
             self.session.look_for_rollouts(self.followed)
             self.session.look_for_settings()
+        if self._has_settled:
+            self.session.look_for_endings()
         self._look_for_console()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -80,7 +82,7 @@ class Visits(Aids):
 
     def _is_told(self, event: Event) -> bool:
         is_change = event.is_alarm or event.state is EventState.RECOVERED
-        return is_change and not event.stream and event.level >= Level.WARN and event.rule not in self.followed.muted
+        return is_change and not event.stream and event.level >= Level.WARN and not event.is_of(self.followed.muted)
 
     def _tell_beyond_the_screen(self) -> None:
         """Have the terminal ring, notify and change its title, where there is reason to."""

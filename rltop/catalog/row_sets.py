@@ -5,7 +5,7 @@ Data, not code: a row names a metric and what may stand in for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rltop.model import Algorithm
@@ -194,6 +194,28 @@ class Arrangement(NamedTuple):
         names = tuple(one for one in self.names if one[0] != key)
         name = " ".join(name.split())[:LONGEST_NAME]
         return self._replace(names=(*names, (key, name))[-MOST_ROWS:] if name else names)
+
+    def merged(self, before: Arrangement, other: Arrangement) -> Arrangement:
+        """What `self` has changed of `before`, done to `other`, which somebody else has made of it meanwhile.
+
+        Args:
+            before: what both began with.
+            other: what is kept now.
+        """
+        was, now, own = dict(before.names), dict(other.names), dict(self.names)
+        newly_hidden = set(self.hidden) - set(before.hidden)
+        pinned = _merged(before.pinned, self.pinned, other.pinned)
+        pinned = [key for key in pinned if key not in newly_hidden][:MOST_ROWS]
+        hidden = [key for key in _merged(before.hidden, self.hidden, other.hidden) if key not in pinned]
+        names = {key: name for key, name in now.items() if key in own or key not in was}
+        names.update((key, name) for key, name in own.items() if name != was.get(key))
+        return Arrangement(tuple(pinned), tuple(hidden[:MOST_ROWS]), tuple(names.items())[-MOST_ROWS:])
+
+
+def _merged(before: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """Keys in my order, without those that only they took away, and behind them those that only they have added."""
+    kept = [key for key in mine if key in theirs or key not in before]
+    return kept + [key for key in theirs if key not in before and key not in mine]
 
 
 MOST_ROWS = 200

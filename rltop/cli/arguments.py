@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from rltop import __version__
 from rltop.cli.importing import importing
-from rltop.cli.output import shortened, text_width
+from rltop.cli.output import finish_saying, say, shortened, text_width
 from rltop.cli.plain import COMMANDS, nearest_of, refuse_mistyped, show
 from rltop.settings import add_flags
 
@@ -26,13 +27,22 @@ _CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable
 _WATCH_NOTES = """\
 A command runs once per incident (alerts that begin within a few records of one another), and again if that gets from
 WARN to CRIT, with these environment variables: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY, RLTOP_LEVEL, RLTOP_STEP,
-RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH, RLTOP_INCIDENT, RLTOP_ADVICE.
+RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH, RLTOP_INCIDENT, RLTOP_ADVICE,
+RLTOP_PART.
 exit codes: 0 the run ended, 1 a CRIT alert was raised, 2 usage error, 3 gave up without a single record, 4 the run
 died or went silent (--give-up), 128 + N stopped by signal N"""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports usage errors with control characters escaped."""
+    """Reports usage errors with control characters escaped, and an output that cannot be written."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse passes over what a full disk or a closed output says of help and version.
+        if file is sys.stdout:
+            say(message)
+            finish_saying()
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         from rltop.model import Label

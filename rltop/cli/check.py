@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rltop.cli.open_session import each_run, not_read, read_whole, runs_of
-from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.open_session import each_run, not_read, read_rollouts, read_whole, runs_of
+from rltop.cli.output import complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import FakeClock
 from rltop.config import Config
@@ -103,10 +103,7 @@ def _one(
         trouble = not_read(run)
         if trouble is not None:
             raise trouble
-        if config.ingest.rollouts:
-            session.judge_rollouts()
-            for note in () if run.rollouts is None else run.rollouts.state.notes:
-                complain(note)
+        read_rollouts(session)
         if reports is not None:
             from rltop.report.run_report import build_report
 
@@ -141,16 +138,16 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snap
     if arguments.json:
         from rltop.report.document import check_document
         from rltop.report.explain import profiles_of, rule_document
-        from rltop.rules.registry import ALL_SPECS
+        from rltop.rules.registry import DOCUMENTED
 
         profiles = profiles_of(options, snapshot)
-        about: Any = [rule_document(each, options, profiles) for each in ALL_SPECS]
+        about: Any = [rule_document(each, options, profiles) for each in DOCUMENTED]
         if spec is not None:
             about = dict(rule_document(spec, options, profiles))
             if snapshot is not None:
                 judged = check_document(snapshot, since=arguments.since)
                 for name in ("verdicts", "events"):
-                    about[name] = [each for each in judged[name] if each["rule"] == spec.id]
+                    about[name] = [each for each in judged[name] if spec.id in (each["rule"], each.get("part"))]
         return _json(about)
     from rltop.report.explain import explain_text, rules_text
 

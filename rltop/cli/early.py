@@ -13,6 +13,7 @@ from rltop.config import Config
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import JSONL, Kind
 from rltop.model import Label
+from rltop.model.table_rows import log_of
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import glyph_set
@@ -93,7 +94,7 @@ def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock:
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
-    decoder = kind.make(options.decoder._replace(may_count_rows=False, is_hurried=True))
+    decoder = kind.make(options.decoder._replace(may_count_rows=False, is_hurried=True, writer=log_of(found.path)[1]))
     size, meant = options.rules.group_size, meanings.of_path(found.path, options.meanings)
     path = Label.of(found.path)
     hurried = JsonlDecoder(options.decoder._replace(is_hurried=True))

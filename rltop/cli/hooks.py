@@ -294,6 +294,7 @@ def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
         notice.metric, notice.key, notice.headline, run, path, str(notice.incident or ""), notice.advice,
+        notice.part,
     )  # fmt: skip
     return {name: plain(value) for name, value in zip(VERDICT_VARIABLES, values, strict=True)}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.cli.open_session import direct, drain, not_read, read_pipe
+from rltop.cli.open_session import direct, drain, not_read, read_pipe, read_rollouts
 from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
+from rltop.cli.resolve_paths import answered
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
@@ -39,27 +40,33 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     return _print(session, config, arguments)
 
 
-def read_run(found: Found, config: Config, *, is_live: bool) -> Session:
+def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool = True) -> Session:
     """A session in which a run has been read to its end.
 
     Args:
         found: the run.
         config: every option.
         is_live: judge silence by the present time.
+        has_rollouts: judge its completions too, where nobody has named them.
     """
     clock = SystemClock()
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, config.ingest._replace(has_preview=False))
-    session = Session([found], direct(clock, ONCE), clock, config.ingest._replace(has_preview=False))
-    if is_live:
-        while session.step(1_000.0):
-            pass
-    else:
-        drain(session)
-    if config.ingest.rollouts:
-        session.read_rollouts()
-        for note in session.runs[0].rollouts.state.notes if session.runs[0].rollouts is not None else ():
-            complain(note)
+    options = config.ingest._replace(has_preview=False)
+
+    def read() -> Session:
+        session = Session([found], direct(clock, ONCE), clock, options)
+        if is_live:
+            while session.step(1_000.0):
+                pass
+        else:
+            drain(session)
+        session.read_endings()
+        return session
+
+    session = answered(found.path, read)
+    if has_rollouts or options.rollouts:
+        read_rollouts(session)
     return session
 
 
@@ -82,7 +89,8 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
     entries, is_whole = [], True
     for number, each in enumerate(found):
-        session = read_run(each, config, is_live=arguments.live)
+        # A list does not look for completions, neither here nor on the screen.
+        session = read_run(each, config, is_live=arguments.live, has_rollouts=arguments.json)
         trouble = not_read(session.runs[0])
         if trouble is not None:
             complain_of(trouble)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.cli.output import ProgressLine
+from rltop.cli.output import ProgressLine, complain
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
+from rltop.cli.resolve_paths import answered, look, say_left_out, stand_somewhere
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
@@ -64,27 +64,38 @@ def runs_of(path: str) -> list[Found]:
         SourceError: the file does not exist, cannot be read, or is known to hold no metrics.
         NoMetricsError: the directory holds no run, or nothing matches.
     """
-    if path != STANDARD_INPUT:
-        stand_somewhere([path])
-    # A Path raises without permission; here the error comes from opening the file, with its reason.
-    if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
-        looked = look([path])
+    if path == STANDARD_INPUT:
+        return [piped_found()]
+    stand_somewhere([path])
+    is_place = answered(path, lambda: _is_place(path))
+    looked = look([path])
+    if is_place:
         say_left_out(looked.left_out)
         if not looked.found:
             raise NoMetricsError(
                 f"no file matches {path}" if looked.missing else f"no metric file found in {path}",
                 "name the metric file itself",
             )
-        return looked.found
-    if path == STANDARD_INPUT:
-        return [piped_found()]
-    if split_member(path) is not None:
-        return look([path]).found
+    elif not looked.found:
+        raise NoMetricsError(f"the database {path} has no run so far", "name it again when it has one")
+    return looked.found
+
+
+def _is_place(path: str) -> bool:
+    """Is it a directory or a pattern, rather than a file or a run in one?
+
+    Raises:
+        SourceError: it is a file that cannot be read.
+    """
+    # A Path raises without permission; here the error comes from opening the file, with its reason.
+    if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
+        return True
     try:
-        file_size(path)
+        if split_member(path) is None:
+            file_size(path)
     except OSError as error:
         raise cannot_read(path, error) from error
-    return look([path]).found
+    return False
 
 
 def each_run(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
@@ -127,8 +138,13 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     options = config.ingest._replace(has_preview=False)
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, options)
+    return answered(found.path, lambda: _drained(found, clock, options))
+
+
+def _drained(found: Found, clock: Clock, options: IngestOptions) -> Session:
     session = Session([found], direct(clock, ONCE), clock, options)
     drain(session)
+    session.read_endings()
     return session
 
 
@@ -165,6 +181,14 @@ def not_read(run: Run) -> SourceError | None:
         f"{units.count(run.stream.rows)} records read before that, up to step {units.step(run.stream.last_step or 0)}"
     )
     return SourceError(f"{error.message}; {read}", error.hint)
+
+
+def read_rollouts(session: Session) -> None:
+    """Read and judge the completions of its runs; say what cannot be read of those that a person named."""
+    answered(session.runs[0].path.raw, session.read_rollouts)
+    for run in session.runs:
+        if run.rollouts is not None and run.rollouts.state.is_given:
+            complain(*run.rollouts.state.notes)
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:

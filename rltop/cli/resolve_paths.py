@@ -6,14 +6,15 @@ Light on purpose: it runs before the first frame.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rltop.cli.output import complain, complain_of
 from rltop.clock import SystemClock
 from rltop.config import Config, load
-from rltop.errors import SourceError
+from rltop.errors import NoAnswerError, SourceError
 from rltop.model import Label
 from rltop.run.discover import Discovery
 from rltop.run.found import Found
@@ -29,7 +30,14 @@ SAY_S = 10.0
 """How often the text progress is repeated."""
 GIVE_UP_S = 60.0
 """Without a screen, give up on a file system that has not answered for this long."""
+TICK_S = 0.5
+"""How often whoever waits looks whether there is an answer."""
+_LEAST_SILENCE_S = 1.0
+_WORKING_S = 0.001
+"""Of a tick: to read a block costs more than that, and to wait for a file system hardly anything."""
 _MOST_LEFT_OUT = 12
+
+Result = TypeVar("Result")
 
 
 def load_config(arguments: Namespace) -> Config:
@@ -37,33 +45,110 @@ def load_config(arguments: Namespace) -> Config:
 
     Raises:
         ConfigError: names the place, the key and the remedy.
+        SourceError: the console log that was named is none.
     """
-    return load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+    config = load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+    if config.ingest.log:
+        _check_log(config.ingest.log)
+    return config
 
 
-def look(paths: Sequence[str]) -> Discovery:
-    """Find the runs behind `paths`; report progress if it takes long.
+def _check_log(path: str) -> None:
+    """Check that the console log of `--log` is a file of text; a file system that does not answer is left to its page.
 
     Raises:
-        SourceError: the paths cannot be used, or the file system has not answered for long.
+        SourceError: it is not.
+    """
+    from rltop.run.console_log import why_no_log
+
+    found: list[SourceError | None] = []
+    asking = threading.Thread(target=lambda: found.append(why_no_log(path)), name="named log", daemon=True)
+    asking.start()
+    asking.join(LOOK_DEADLINE_S)
+    if found and found[0] is not None:
+        raise found[0]
+
+
+def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
+    """Find the runs behind `paths`; report progress if it takes long.
+
+    Args:
+        paths: as typed.
+        give_up_s: how long a file system may owe an answer, if that is shorter than usual.
+
+    Raises:
+        SourceError: the paths cannot be used.
+        NoAnswerError: the file system has not answered for so long.
     """
     begun = begin_look(paths)
-    wait_s = LOOK_DEADLINE_S
-    while not begun.wait(wait_s):
-        if begun.silent_s >= GIVE_UP_S:
-            raise SourceError(
-                f"no answer from the file system for {begun.silent_s:.0f} s while looking in {', '.join(paths) or '.'}",
-                "check that `ls` works there, or name the metric file itself: the screen then waits for it",
-            )
-        from rltop.run.discover import progress_words
+    left_s, patience_s = LOOK_DEADLINE_S, min(GIVE_UP_S, give_up_s or GIVE_UP_S)
+    while not begun.wait(wait_s := min(TICK_S, left_s)):
+        left_s -= wait_s
+        if begun.silent_s >= max(_LEAST_SILENCE_S, patience_s):
+            raise _no_answer(begun.silent_s, f"looking in {', '.join(paths) or '.'}")
+        if left_s <= 0.0:
+            from rltop.run.discover import progress_words
 
-        complain(progress_words(paths, begun.so_far, begun.silent_s))
-        wait_s = SAY_S
+            complain(progress_words(paths, begun.so_far, begun.silent_s))
+            left_s = SAY_S
     return begun.result()
 
 
-def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
+def answered(path: str, work: Callable[[], Result]) -> Result:
+    """What `work` returns; report if the file system keeps it waiting, and give up as `look` does.
+
+    It is done in a thread, and waits when no thread but this one has had a processor.
+
+    Args:
+        path: that is read, for the message.
+        work: reads it; whatever it raises is raised here.
+
+    Raises:
+        NoAnswerError: the file system has not answered for long.
+    """
+    clock, ended = SystemClock(), threading.Event()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    threading.Thread(target=attempt, name="reading", daemon=True).start()
+    worked_s, silent_s, said_s = 0.0, 0.0, 0.0
+    while not ended.wait(TICK_S):
+        before_s, worked_s = worked_s, clock.others_worked()
+        # Counted in ticks: while the program is stopped by its terminal nobody waits.
+        silent_s = silent_s + TICK_S if worked_s - before_s < _WORKING_S else 0.0
+        if silent_s >= GIVE_UP_S:
+            raise _no_answer(silent_s, f"reading {path}")
+        if silent_s < said_s:
+            said_s = 0.0
+        elif silent_s - said_s >= SAY_S:
+            said_s = silent_s
+            complain(f"no answer from the file system for {silent_s:.0f} s while reading {path}; still waiting")
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _no_answer(silent_s: float, doing: str) -> NoAnswerError:
+    return NoAnswerError(
+        f"no answer from the file system for {silent_s:.0f} s while {doing}",
+        "check that `ls` works there, or name the metric file itself: the screen then waits for it",
+    )
+
+
+def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tuple[str, Discovery]]:
     """The runs behind each path; a path that fails is reported and skipped if there are others.
+
+    Args:
+        paths: as typed.
+        give_up_s: as `look` takes it.
 
     Raises:
         SourceError: none of them can be used, or standard input is among them.
@@ -73,7 +158,7 @@ def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
     failed: list[SourceError] = []
     for path in paths or ["."]:
         try:
-            looked.append((path, look([path])))
+            looked.append((path, look([path], give_up_s)))
         except SourceError as error:
             failed.append(error)
     if not looked:

@@ -12,6 +12,7 @@ from rltop.cli.output import complain, is_terminal
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.resolve_paths import (
     LOOK_DEADLINE_S,
+    answered,
     begin_look,
     load_config,
     look,
@@ -156,14 +157,17 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
     config = load_config(arguments)
     stand_somewhere([path])
-    try:
-        size = file_size(path)
+
+    def size() -> int:
+        found = file_size(path)
         with Path(path).open("rb"):
             # What may not be read is said before there is a screen.
-            pass
+            return found
+
+    try:
+        found = Found(path, name, answered(path, size))
     except OSError as error:
         raise cannot_read(path, error) from error
-    found = Found(path, name, size)
     if _is_text(arguments):
         from rltop.cli.once import print_once
 

@@ -26,7 +26,7 @@ from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.resolve_paths import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
-from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
+from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
 from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, awaited, is_awaited
@@ -35,6 +35,7 @@ from rltop.run.options import IngestOptions, Notifier
 from rltop.run.rescan import Rescanner
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.stream_status import broken_off
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
@@ -47,6 +48,8 @@ SLICE_MS = 50.0
 TICK_S = 0.25
 TURN_S = 1.0
 """How long to read before reporting: a file may be written as fast as it is read."""
+DUMPS_S = 20.0
+"""How long a run that is over is kept for its completions to be read and judged."""
 SETTLED_S = 5.0
 """Age of the newest row before a finished run counts as over: a summary often follows."""
 _KILLED = 128
@@ -145,6 +148,7 @@ class Vigil:
         for announcer in self._announcers:
             self._still_s(announcer)
         self._gone_s: float | None = None
+        self._over_s: dict[Announcer, float] = {}
 
     def turn(self) -> bool:
         """Read new rows, report and act on them, note which runs ended; True if there is more to read now."""
@@ -152,8 +156,11 @@ class Vigil:
         while (has_more := self._session.step(SLICE_MS)) and self._clock.monotonic() < stop_s:
             pass
         self._take_over()
+        self._session.look_for_endings()
         for announcer in self._announcers:
             if announcer not in self._ended:
+                if announcer.run.has_caught_up:
+                    self._session.look_for_rollouts(announcer.run)
                 self._tell(announcer)
                 self._tell_backlog(announcer)
                 self._tell_sight(announcer)
@@ -241,14 +248,14 @@ class Vigil:
             how = self._how_it_ended(announcer, silent_s if run.age_s is None else run.age_s)
         elif run.state is RunState.LOST:
             how = self._given_up(announcer, silent_s)
-        if how is None:
+        if how is None or self._is_judging(announcer):
             return None
         run.finish()
         self._tell(announcer, is_over=True)
         event, words, code = how
         failure = run.failure.display
         if failure and code == EXIT_OK:
-            event, words, code = "died", f"died: {failure}", EXIT_DIED
+            event, words, code = _broken_off(run)
         if announcer.worst is Level.CRIT:
             code = EXIT_FIRING
         step = run.stream.last_step
@@ -258,6 +265,12 @@ class Vigil:
         )
         return code
 
+    def _is_judging(self, announcer: Announcer) -> bool:
+        """Are the completions of a run that is over still being read?"""
+        shelf, now = announcer.run.rollouts, self._clock.monotonic()
+        since_s = self._over_s.setdefault(announcer, now)
+        return shelf is not None and not shelf.is_at_rest and now - since_s < DUMPS_S
+
     def _how_it_ended(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, state = announcer.run, announcer.run.state
         age_s = run.age_s
@@ -266,8 +279,14 @@ class Vigil:
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
         # A trainer may survive an error that it logs: only silence after it counts.
-        if run.failure.raw and state in (RunState.QUIET, RunState.STALLED, RunState.ENDED, RunState.DIED):
-            return "died", f"died: {run.failure.display}", EXIT_DIED
+        if run.failure.raw and state in (
+            RunState.QUIET,
+            RunState.STALLED,
+            RunState.ENDED,
+            RunState.DIED,
+            RunState.INTERRUPTED,
+        ):
+            return _broken_off(run)
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK
         return self._given_up(announcer, silent_s)
@@ -297,7 +316,7 @@ class Vigil:
         now = self._clock.monotonic()
         if self._gone_s is None and not is_alive(self._options.pid):
             self._gone_s = now
-        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.main.status.lag_s
+        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.main.reader.lag_s
 
     @property
     def is_over(self) -> bool:
@@ -309,6 +328,12 @@ class Vigil:
         """1 if a CRIT fired in any run, else the worst of how they ended."""
         codes = set(self._ended.values())
         return next((code for code in (EXIT_FIRING, EXIT_DIED, EXIT_NO_METRICS) if code in codes), EXIT_OK)
+
+
+def _broken_off(run: Run) -> tuple[str, str, int]:
+    """Event, words and exit code of a run that says what it died of, or that it was interrupted."""
+    word = broken_off(run.failure).value
+    return word, f"{word}: {run.failure.display}", EXIT_DIED
 
 
 def is_alive(pid: int) -> bool:
@@ -344,7 +369,14 @@ def watch(arguments: Namespace) -> int:
             found, lambda _path, _lines: PipeFeed(pipe, notifier.notify), clock, _ingest(config), notifier
         )
         return _watch(session, arguments, clock, notifier, warden)
-    found, folders = _found(arguments.paths)
+    try:
+        found, folders = _found(arguments.paths, arguments.give_up)
+    except NoAnswerError as error:
+        if arguments.give_up is None:
+            raise
+        log = Log(clock, is_json=arguments.json, names_runs=False)
+        log.write("given up", f"gave up: {error.message}", reason=error.message, exit_code=EXIT_NO_METRICS)
+        return EXIT_NO_METRICS
     raise_limit()
     reader = Reader(config.reader, clock=clock, on_data=notifier.notify)
     rescanner = Rescanner(folders, found, clock, notifier.notify)
@@ -380,12 +412,12 @@ def _ingest(config: Config) -> IngestOptions:
     return config.ingest._replace(has_preview=False)
 
 
-def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], list[str]]:
     """The named runs (of a directory the newest one), and the paths that may get more later.
 
     If there is none at all, a placeholder that waits; else the existing ones, and empty paths are reported.
     """
-    looked = look_each(paths)
+    looked = look_each(paths, give_up_s)
     together = Discovery(
         found=[each for _, discovery in looked for each in discovery.found],
         passed_over=[each for _, discovery in looked for each in discovery.passed_over],

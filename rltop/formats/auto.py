@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import Decoder, DecoderOptions, Envelope, HasGroupSize, Piecemeal, SpanSource
-from rltop.formats.kinds import MAGIC_BYTES, Codec, Kind, codec_of, kind_of
+from rltop.formats.decoder import Decoder, DecoderOptions, Envelope, HasGroupSize, Piecemeal, SpanSource, Withholding
+from rltop.formats.kinds import BINARY, CONSOLE, MAGIC_BYTES, Codec, Kind, codec_of, is_noise, kind_of
 from rltop.model import Counts, Record, TimedSpan
 
 MOST_LAYERS = 4
@@ -120,6 +120,11 @@ class AutoDecoder:
         """What has been gathered of a row that may go on."""
         return self._guarded(lambda inner: inner.flush())
 
+    @property
+    def holds_back(self) -> bool:
+        """Is there a beginning of which the kind is not known, or what the decoder of its kind keeps back?"""
+        return bool(self._held) or (isinstance(self._inner, Withholding) and self._inner.holds_back)
+
     def take_spans(self) -> list[TimedSpan]:
         """As the decoder of its kind gives them; most have none."""
         return [] if self._span_source is None else self._span_source.take_spans()
@@ -159,6 +164,8 @@ class AutoDecoder:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:
                 return []
+            if self.kind is CONSOLE and is_noise(head):
+                return self._refuse(SourceError(BINARY))
             self._inner = self.kind.make(self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None

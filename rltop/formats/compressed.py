@@ -12,10 +12,11 @@ import bz2
 import importlib
 import zlib
 from collections import deque
+from copy import copy, deepcopy
 from typing import Any, Protocol
 
 from rltop.errors import SourceError
-from rltop.formats.decoder import Decoder, Envelope, Piecemeal
+from rltop.formats.decoder import Decoder, Envelope, Piecemeal, Withholding
 from rltop.formats.kinds import Codec
 from rltop.model import Counts, Record
 
@@ -203,6 +204,19 @@ class CompressedDecoder:
     def flush(self) -> list[Record]:
         """What the inner decoder has gathered."""
         return self.inner.flush()
+
+    @property
+    def holds_back(self) -> bool:
+        """Does the stream end early, or does the inner decoder keep something back?"""
+        is_torn = self._inflater is not None and not self._is_broken
+        return is_torn or (isinstance(self.inner, Withholding) and self.inner.holds_back)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CompressedDecoder:
+        """A copy that can be finished, and not fed: what unpacks is not copied."""
+        twin = copy(self)
+        twin.inner = deepcopy(self.inner, memo)
+        twin._piecemeal = twin.inner if isinstance(twin.inner, Piecemeal) else None
+        return twin
 
     def finish(self) -> list[Record]:
         """Decode all that is left and the end of it; say so if the stream ends early."""

@@ -107,6 +107,11 @@ class CsvDecoder:
         """The next rows of a long table."""
         return [] if self._long is None else self._new_ones(self._long.go_on())
 
+    @property
+    def holds_back(self) -> bool:
+        """Has a line, or a cell over several, not ended?"""
+        return self._framer.pending is not None or bool(self._open)
+
     def finish(self) -> list[Record]:
         """Decode the last record if it has a cell for every column; a shorter one was cut off."""
         records: list[Record] = []

@@ -17,12 +17,18 @@ class DecoderOptions(NamedTuple):
         step_key: the key that holds the step; empty: the documented list.
         may_count_rows: a file whose rows have no step is numbered by row; off
             where reading begins in the middle.
+        writer: of a console log only the lines of this one of several runs; empty: all.
         is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
     """
 
     step_key: str = ""
     may_count_rows: bool = True
+    writer: str = ""
     is_hurried: bool = False
+
+
+BARE_FAILURES = ("the process ended with exit code", "SwanLab has the run as")
+"""How a failure begins that names no cause: whoever knows one says more."""
 
 
 class Decoder(Protocol):
@@ -91,6 +97,19 @@ class HasGroupSize(Protocol):
     @property
     def group_size(self) -> int | None:
         """Completions per prompt, where the settings or the samples in the file say it."""
+        ...
+
+
+@runtime_checkable
+class Withholding(Protocol):
+    """A decoder that keeps back, after `flush`, what only `finish` gives: the rest of it may come.
+
+    A deep copy of it can be finished in its stead, to see what there would be if nothing came.
+    """
+
+    @property
+    def holds_back(self) -> bool:
+        """Would `finish` give or count anything more?"""
         ...
 
 

@@ -17,10 +17,10 @@ from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
-from rltop.formats.long_table import put_together
+from rltop.formats.long_table import NAMES, put_together
 from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, step_of, unwrapped
 from rltop.model import Counts, FilePosition, NonFinite, Record
-from rltop.model.keys import STEP_KEYS
+from rltop.model.keys import STEP_KEYS, TIME_KEYS
 
 AT_ONCE_BYTES = 512 * 1024
 """A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
@@ -38,6 +38,8 @@ _MOST_LENGTHS = 4
 
 _CURVES = ("loss", "losses", "train_loss", "train_losses", "reward", "rewards", "returns", "episode_rewards")
 _X, _Y, _PAIR = ("steps", "step", "x"), ("values", "value", "y"), 2
+_POINT = frozenset({*_X, *_Y, *STEP_KEYS, *TIME_KEYS, "epoch"})
+"""What a point of a series may hold."""
 _EXPORT = ("wall_time", "step", "value")
 """What TensorBoard's download of a curve holds for each point, as JSON."""
 _CURVE_VALUES = 10
@@ -142,6 +144,11 @@ class DocumentDecoder:
         if self._is_done or len(self._bytes) == self._tried_bytes:
             return []
         return self._try()
+
+    @property
+    def holds_back(self) -> bool:
+        """Is it no whole document? Of a large one that is not found out by trying it once more."""
+        return self.is_waiting and len(self._bytes) < AT_ONCE_BYTES
 
     def finish(self) -> list[Record]:
         """Decode what has come, if it is a document; count it as bad if it is none."""
@@ -261,7 +268,7 @@ class DocumentDecoder:
         if number is None:
             return self._builder.from_row(row, self._position)
         if not any(isinstance(number_of(value), float) for _, value in flat_items(row)):
-            self.counts.no_step_lines += 1
+            self.counts.miss_step(row)
             return None
         self.counts.numbered_rows += 1
         return self._builder.build(number, row, self._position)
@@ -315,7 +322,7 @@ def _found_in(document: object) -> str:
 def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
     """The rows of a document, and how many steps the run wants to make."""
     if isinstance(document, list):
-        return _flat(document), None
+        return _named_series(document) or _flat(document), None
     if not isinstance(document, dict):
         return (), None
     document = _state_in(document)
@@ -324,16 +331,54 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
     for key in _ROW_LISTS:
         listed = _row_in(document.get(key))
         if isinstance(listed, list) and _is_row_list(rows_of_list := _flat(listed)):
-            return _without_index(document, rows_of_list), steps
-    lists = [value for value in document.values() if _is_row_list(value)]
-    if len(lists) == 1:
-        return cast(list[object], lists[0]), steps
+            return _with_evaluations(_without_index(document, rows_of_list), document), steps
+    rows = _by_series(document)
+    if not rows and len(lists := [value for value in document.values() if _is_row_list(value)]) == 1:
+        rows = cast(list[Row], lists[0])
     inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
-    for each in (document, *cast(list[Row], inner)):
-        rows = next((rows for form in _FORMS if (rows := form(each))), None)
+    for each in () if rows else (document, *cast(list[Row], inner)):
+        rows = max((form(each) for form in _FORMS), key=len)  # of as many the surest sign
         if rows:
-            return rows, steps
-    return _by_group(document), steps
+            break
+    grouped = [] if rows and _is_of_columns(document) else _by_group(document)
+    rows = rows if len(rows) >= len(grouped) else grouped
+    return _with_evaluations(rows, document), steps
+
+
+def _is_of_columns(document: Row) -> bool:
+    """Does it hold a list of its own, so that objects in it stand beside the rows?"""
+    return any(isinstance(value, list) and value for value in document.values())
+
+
+def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]:
+    """Rows with what stands beside them by step, `"eval": {"10": {…}, "20": {…}}`, under the name of that object."""
+    known = [cast(Row, row) for row in rows if isinstance(row, dict)]
+    by_step = {_step_in(row): at for at, row in enumerate(known)}
+    if None in by_step or len(by_step) < len(rows):
+        return rows
+    found: dict[int, dict[str, object]] = {}
+    for name, beside in document.items():
+        if isinstance(beside, dict) and beside is not document and len(beside) < len(rows):
+            for at, told in beside.items():
+                if not at.isdecimal():
+                    break
+                cells = told if isinstance(told, dict) else {"": told}
+                found.setdefault(int(at), {}).update({f"{name}/{key}".rstrip("/"): cells[key] for key in cells})
+    if not found:
+        return rows
+    merged = [{**row} for row in known]
+    step_key = next(key for key in STEP_KEYS if key in known[0])
+    for at, cells in found.items():
+        if at in by_step:
+            merged[by_step[at]] = {**cells, **merged[by_step[at]]}
+        else:
+            merged.append({step_key: at, **cells})
+    return sorted(merged, key=lambda row: _step_in(row) or 0)
+
+
+def _step_in(row: Row) -> int | None:
+    step = step_of(next((row[key] for key in STEP_KEYS if key in row), None))
+    return step[0] if isinstance(step, tuple) else step
 
 
 def _state_in(document: Row) -> Row:
@@ -421,7 +466,7 @@ def _by_group(document: Row) -> list[Row]:
             found.update({f"{group}/{key}": value for key, value in inner.items() if isinstance(value, list)})
         elif isinstance(inner, list):
             found[group] = inner
-    return _by_column(found)
+    return _by_column(found) or _by_curve(found)
 
 
 def _by_points(document: Row) -> list[Row]:
@@ -463,12 +508,19 @@ def _by_column(document: Row) -> list[Row]:
     if len(columns) < 2 or len(lengths) > _MOST_LENGTHS:
         return []
     count = max(lengths)
-    rows: list[dict[str, object]] = [{"step": at + 1} for at in range(count)]
+    is_stepped = any(len(columns.get(key, ())) == count and _rises(columns[key]) for key in STEP_KEYS)
+    rows: list[dict[str, object]] = [{} if is_stepped else {"step": at + 1} for at in range(count)]
     for key, column in columns.items():
         is_short = len(column) < _NEARLY_AS_LONG * count
         for at, value in enumerate(column):
             rows[(at + 1) * count // len(column) - 1 if is_short else at][key] = value
     return cast(list[Row], rows)
+
+
+def _rises(column: Sequence[object]) -> bool:
+    numbers = [number_of(value) for value in column]
+    steps = [number for number in numbers if isinstance(number, float)]
+    return len(steps) == len(column) and all(before < later for before, later in pairwise(steps))
 
 
 def _by_column_of_rows(document: Row) -> list[Row]:
@@ -484,10 +536,58 @@ def _by_column_of_rows(document: Row) -> list[Row]:
     return [rows[step] for step in sorted(rows)]
 
 
+def _by_series(document: Row) -> list[Row]:
+    """Rows of `{"loss": [{"step": 1, "value": 0.5}, …], …}`: each list is one metric, called as its key."""
+    lists = {key: cast(list[Row], value) for key, value in document.items() if _is_row_list(value)}
+    if not lists or not all(_is_point(each) for value in lists.values() for each in value):
+        return [] if lists else _by_series(found) if (found := _lists_in(document)) else []
+    rows: dict[float, dict[str, object]] = {}
+    for name, points in lists.items():
+        for point in points:
+            step = number_of(next(point[key] for key in (*_X, *STEP_KEYS) if key in point))
+            if isinstance(step, float):
+                value = next(point[key] for key in _Y if key in point)
+                rest = {key: cell for key, cell in point.items() if key in TIME_KEYS or key == "epoch"}
+                rows.setdefault(step, {"step": step, **rest})[name] = value
+    return [rows[step] for step in sorted(rows)]
+
+
+def _is_point(point: object) -> bool:
+    """Is it a step and a value, and at most a time beside them?"""
+    if not isinstance(point, dict) or not any(key in point for key in _Y):
+        return False
+    is_stepped = any(key in point for key in (*_X, *STEP_KEYS))
+    return is_stepped and all(key in _POINT for key in point)
+
+
+def _lists_in(document: Row) -> Row:
+    """Series that stand one level deeper: `{"loss": {"data": […]}}`, or all of them in an object of a common name."""
+    found: dict[str, object] = {}
+    for name, inner in document.items():
+        if isinstance(inner, dict):
+            lists = {key: value for key, value in inner.items() if _is_row_list(value)}
+            for key, value in lists.items():
+                is_series = len(lists) == 1 and key in (*_ROW_LISTS, *_Y)
+                found[name if is_series else key if name in _ROW_LISTS else f"{name}/{key}"] = value
+    return found
+
+
+def _named_series(listed: list[object]) -> list[Row]:
+    """Rows of `[{"name": "loss", "values": [{"step": 1, "value": 0.5}, …]}, …]`."""
+    found: dict[str, object] = {}
+    for each in listed:
+        name = next((each[key] for key in NAMES if key in each), None) if isinstance(each, dict) else None
+        lists = [value for value in each.values() if _is_row_list(value)] if isinstance(each, dict) else []
+        if not isinstance(name, str) or len(lists) != 1:
+            return []
+        found[name] = lists[0]
+    return _by_series(found)
+
+
 def _by_curve(document: Row) -> list[Row]:
     """Rows of the one list of numbers of an object, where its name says that it is what a loop logs of each step."""
-    lists = [(key, value) for key, value in document.items() if isinstance(value, list)]
-    if len(lists) != 1 or lists[0][0] not in _CURVES or len(lists[0][1]) < _CURVE_VALUES:
+    lists = [(key, value) for key, value in document.items() if isinstance(value, list) and value]
+    if len(lists) != 1 or lists[0][0].rpartition("/")[2] not in _CURVES or len(lists[0][1]) < _CURVE_VALUES:
         return []
     key, values = lists[0]
     if not all(isinstance(number_of(value), float | NonFinite) for value in values):

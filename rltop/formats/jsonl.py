@@ -214,6 +214,13 @@ class DocumentParser:
         return self._text[self._at : self._at + 1]
 
 
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(patient_loads(line)[0], dict)
+    except ValueError:
+        return False
+
+
 _STEP_KEY_SETTLED = 4
 """Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
 _IMPLICIT_AFTER = 3
@@ -241,6 +248,7 @@ class JsonlDecoder:
         self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
         self._stepless: list[tuple[Row, FilePosition]] = []
         self._row_number: int | None = None
+        self._given: tuple[bytes, int] | None = None
         self._generation = 0
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -257,19 +265,30 @@ class JsonlDecoder:
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
-            if line:  # a file of line ends alone is not to cost an error each
+            # A file of line ends alone is not to cost an error each.
+            if line and (self._given is None or not self._is_given(line, start)):
                 self._decode(line, start, records)
         return records
 
     def flush(self) -> list[Record]:
-        """Nothing: a row is given out when a line is whole."""
-        return []
+        """The last line if it is an object, which nothing but its line end can follow; a torn one waits."""
+        records: list[Record] = []
+        last = self._framer.pending
+        if last is not None and last != self._given and last[0].rstrip().endswith(b"}") and _is_object(last[0]):
+            self._given = last
+            self._decode(*last, records)
+        return records
+
+    @property
+    def holds_back(self) -> bool:
+        """Is there a torn line, or a row that waits for a step?"""
+        return bool(self._stepless) or self._framer.pending != self._given
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""
         records: list[Record] = []
         last = self._framer.finish()
-        if last is not None:
+        if last is not None and not self._is_given(*last):
             self._decode(*last, records)
         if len(self._stepless) > 1 and self._row_number is None and not self._builder.step_key:
             self._number_rows(records)
@@ -279,10 +298,20 @@ class JsonlDecoder:
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the half line, and count rows anew if the writer does."""
         self._framer.reset()
+        self._given = None
         self._drop_stepless()
         if is_restart:
             self._row_number = None
             self._builder.begin_anew()
+
+    def _is_given(self, line: bytes, start: int) -> bool:
+        """Has `flush` given out this line already, when its end had not been written?"""
+        given, self._given = self._given, None
+        if given is None or given[1] != start:
+            return False
+        is_same = given[0].rstrip() == line.rstrip()
+        self.counts.lines -= not is_same
+        return is_same
 
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
         counts = self.counts
@@ -331,13 +360,13 @@ class JsonlDecoder:
     def _without_step(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         """A row that names no step: numbered if no row of this file ever does."""
         if self._builder.step_key or self.options.step_key or not self.options.may_count_rows:
-            self.counts.no_step_lines += 1
+            self.counts.miss_step(row, self.counts.lines)
             return None
         if self._row_number is not None:
             self._row_number += 1
             return self._numbered(self._row_number, row, position)
         if not any(isinstance(number_of(value), float) for value in row.values()):
-            self.counts.no_step_lines += 1
+            self.counts.miss_step(row, self.counts.lines)
             return None
         self._stepless.append((row, position))
         if len(self._stepless) >= _IMPLICIT_AFTER:
@@ -357,7 +386,8 @@ class JsonlDecoder:
 
     def _drop_stepless(self) -> None:
         if self._stepless:
-            self.counts.no_step_lines += len(self._stepless)
+            for row, _ in self._stepless:
+                self.counts.miss_step(row)
             self._stepless.clear()
 
     # -- lines that are not strict -----------------------------------------------------------------------------

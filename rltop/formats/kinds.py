@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
-from rltop.formats.lines import BOM
+from rltop.formats.lines import BOM, without_holes
 from rltop.model.table_rows import ROWS_MAGIC
 
 MAGIC_BYTES = 4
@@ -55,11 +55,13 @@ _TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|trac
 """An event with a phase, alone or in an array, or an object of events."""
 _COLUMNS = re.compile(
     rb"""
-    \{\s* (?:
+    \{\s*
+    (?: "[^"\n]{1,80}" \s*:\s* (?: \[\s*\] | "[^"\n]{0,200}" | null | \{[^{}\[\]\n]{0,2000}\} ) \s*,\s* ){0,8}+
+    (?:
       "[^"\n]{1,80}" \s*:\s* (?:
         \[\s* (?: [\[{] | (?:-?\d[\d.eE+-]*\s*,\s*){3} )
         | \{\s* (?: "\d+" \s*:\s* (?! [{\[] ) | "(?: steps? | x )" \s*:\s* \[
-          | "[^"\n]{1,80}" \s*:\s* \[\s* (?:-?\d[\d.eE+-]*\s*,\s*){3} )
+          | "[^"\n]{1,80}" \s*:\s* \[\s* (?: (?:-?\d[\d.eE+-]*\s*,\s*){3} | \{\s*"(?: steps? | x )" ) )
       )
       | "\d+" \s*:\s* \{
       | "(?: columns | schema | log_history )" \s*:\s* [\[{]
@@ -67,7 +69,7 @@ _COLUMNS = re.compile(
     re.VERBOSE,
 )
 """A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
-columns by number."""
+columns by number. Texts, settings and columns without values may stand before it, but no number: a row has one."""
 _ROWS_INSIDE = re.compile(rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{')
 """Rows, or the text of rows, behind what else an object of one line holds: a trainer's state under another name."""
 _CSV_HEADER = re.compile(
@@ -251,7 +253,9 @@ SWANLAB = Kind(
     note="SwanLab writes when its buffer is full: the newest steps may lag",
 )
 TABLES = Kind("tables", "Trackio or MLflow", _tables, r"\.(db|sqlite3?)\Z", is_sign=_is_tables)
-CONSOLE = Kind("console", "console log", _console, r"\.(log|out|txt)\Z", is_line_based=True)
+CONSOLE = Kind(
+    "console", "console log", _console, r"(?:\.(?:log|out|err|txt)|\A(?:stdout|stderr))\Z", is_line_based=True
+)
 WHOLE_JSON = Kind(
     "whole_json", "JSON document", _whole_json, r"\.json\Z", note="updates only when a checkpoint is saved"
 )
@@ -292,6 +296,38 @@ def may_hold_metrics(name: str) -> bool:
     return _FILE_NAME.search(bare_name(name)) is not None
 
 
+BINARY = "binary data of no known format"
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\a\b\t\n\v\f\r\x1b"))
+_CONTROL_SHARE = 0.03
+"""Of random bytes a tenth are control characters that no console writes; of text, in whatever encoding, hardly any."""
+
+
+def is_noise(head: bytes) -> bool:
+    """Are the first bytes of what would be a console log no text at all?
+
+    Args:
+        head: the beginning of the file; of more than `HEAD_BYTES` the rest does not count.
+    """
+    text = _outside_holes(head[:HEAD_BYTES])
+    return _is_odd(text.partition(b"\n")[0]) and _control_count(text) > _CONTROL_SHARE * len(text)
+
+
+def _is_odd(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return _control_count(line) > 0
+
+
+def _control_count(text: bytes) -> int:
+    return len(text) - len(text.translate(None, _CONTROLS))
+
+
+def _outside_holes(head: bytes) -> bytes:
+    return b"".join(part for part, _ in without_holes(head, 0))
+
+
 def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
     """The kind of a file by its first bytes; None if these are too few to tell.
 
@@ -329,7 +365,10 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
         return None
     if name.endswith(_OF_ROWS):
         return CSV if _CSV_HEADER.match(line) else JSONL
-    return CSV if name.endswith((".csv", ".tsv")) or _CSV_HEADER.match(line) else CONSOLE
+    if name.endswith((".csv", ".tsv")) or _CSV_HEADER.match(line):
+        return CSV
+    # What may be no text is looked at as far as it is, so that it does not matter in which pieces it comes.
+    return CONSOLE if is_all or not _is_odd(_outside_holes(head).partition(b"\n")[0]) else None
 
 
 def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:

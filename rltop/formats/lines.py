@@ -99,6 +99,11 @@ class LineFramer:
         if last:
             self._hold(last)
 
+    @property
+    def pending(self) -> tuple[bytes, int] | None:
+        """The unfinished last line as it stands, and its offset; None where there is none."""
+        return (b"".join(self._parts), self._start) if self._parts else None
+
     def finish(self) -> tuple[bytes, int] | None:
         """The unfinished last line, if there is one; it is forgotten."""
         parts, start = self._parts, self._start

@@ -15,7 +15,7 @@ from rltop.model.keys import STEP_KEYS, TIME_KEYS
 
 VALUE = "value"
 """The column of the values."""
-_NAMES = ("metric", "name", "tag", "key", "variable", "metric_name")
+NAMES = ("metric", "name", "tag", "key", "variable", "metric_name")
 """Columns that hold the metric's name; `variable` is pandas' own word."""
 _PARTS = ("split", "phase")
 """Columns that tell the training loss from that of the evaluation."""
@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 def is_long(names: Collection[str]) -> bool:
     """May the rows with these columns be those of a long table?"""
-    return VALUE in names and any(name in names for name in _NAMES) and any(key in names for key in STEP_KEYS)
+    return VALUE in names and any(name in names for name in NAMES) and any(key in names for key in STEP_KEYS)
 
 
 def widened(row: Row) -> Row | None:
@@ -38,7 +38,7 @@ def widened(row: Row) -> Row | None:
     """
     if not is_long(row):
         return None
-    column = next(name for name in _NAMES if name in row)
+    column = next(name for name in NAMES if name in row)
     metric = row[column]
     if not isinstance(metric, str) or not metric.strip() or number_of(metric) is not None:
         return None

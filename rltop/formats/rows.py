@@ -17,7 +17,7 @@ from math import isnan
 from typing import Any
 
 from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
-from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
+from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS, TRAINER_STEP_KEYS
 
 Row = dict[str, Any]
 Step = int | tuple[int, int]
@@ -199,6 +199,7 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
 ROWS_AT_ZERO = 3
 """Rows of the same metrics at step 0, after which the trainer's counter is taken for one that nobody moves."""
 _WRITER_STEP = "_step"
+_COUNTED, _EPOCH = "step", "epoch"
 _EPISODE = "episode"
 _LENGTHS = ("steps",)
 """Beside the number of an episode these say how long it was."""
@@ -264,11 +265,20 @@ class SchemaCache:
     def __init__(self) -> None:
         self._schemas: dict[tuple[str, ...], Schema] = {}
         self._last_keys: list[str] = []
-        self._last_schema = Schema(())
+        self._other_keys: list[str] = []
+        self._last_schema = self._other_schema = Schema(())
+
+    def __deepcopy__(self, memo: dict[int, object]) -> SchemaCache:
+        """Itself: a decoder and its copy hand out the same schemas."""
+        return self
 
     def of(self, keys: list[str]) -> Schema:
-        """The schema of these keys; that of the last row is mostly asked for again."""
+        """The schema of these keys: mostly that of the last row, or of the last that was not like it (evaluations)."""
         if keys == self._last_keys:
+            return self._last_schema
+        if keys == self._other_keys:
+            self._other_keys, self._last_keys = self._last_keys, keys
+            self._other_schema, self._last_schema = self._last_schema, self._other_schema
             return self._last_schema
         clipped = tuple(map(clipped_key, keys))
         schema = self._schemas.get(clipped)
@@ -276,6 +286,7 @@ class SchemaCache:
             if len(self._schemas) >= _SCHEMAS_KEPT:
                 self._schemas.clear()
             schema = self._schemas[clipped] = Schema(clipped)
+        self._other_keys, self._other_schema = self._last_keys, self._last_schema
         self._last_keys, self._last_schema = keys, schema
         return schema
 
@@ -303,6 +314,9 @@ class RecordBuilder:
         self._step_keys = (step_key,) if step_key else STEP_KEYS
         self._settled_after = settled_after
         self._step_rows = self._rows_at_zero = 0
+        self._rival = ""
+        self._rival_at = 0, 0
+        self._is_part = False
         self._writer = ""
         self._writers: set[str] = set()
         self._newest: deque[tuple[int, Row]] = deque(maxlen=2)
@@ -338,9 +352,12 @@ class RecordBuilder:
     def begin_anew(self) -> None:
         """Another writer follows: its steps may stand under another key."""
         self._step_rows = self._rows_at_zero = 0
+        self._rival, self._is_part = "", False
 
     def take_step(self, row: Row) -> Step | None:
         """The step, or step and total, taken out of a row; None if it has none that can be used."""
+        if self._rival:
+            self._compare_rival(row)
         if self.step_key and self.step_key in row:
             value = row.pop(self.step_key)
             found = step_of(value)
@@ -353,12 +370,38 @@ class RecordBuilder:
             if self.may_hold_step(key, row):
                 found = step_of(row[key])
                 if found is not None:
-                    del row[key]
-                    self.step_key, self._step_rows = key, 1
+                    named = key
+                    if key == _COUNTED and isinstance(found, int):
+                        named, found = self._counted(row, found)
+                    del row[named]
+                    self.step_key, self._step_rows = named, 1
                     return found
                 beyond = beyond or is_out_of_range(row[key])
         self._counts.unusable_steps += beyond
         return None
+
+    def _counted(self, row: Row, step: int) -> tuple[str, int]:
+        """Which key counts the steps, `step` or a trainer's own beside it, and its value.
+
+        Beside an epoch `step` is of that epoch or counts its batches, unless the other one is ahead: that may count
+        samples. There, and without an epoch, the first `step` that begins anew tells.
+        """
+        for key in TRAINER_STEP_KEYS if len(self._step_keys) > 1 else ():
+            own = step_of(row[key]) if key in row else None
+            if isinstance(own, int):
+                self._rival, self._rival_at = key, (step, own)
+                return (key, own) if _EPOCH in row and own <= step else (_COUNTED, step)
+        return _COUNTED, step
+
+    def _compare_rival(self, row: Row) -> None:
+        """Take the trainer's own step from where `step` goes back while that goes on; batches are parts of it."""
+        step, own = step_of(row.get(_COUNTED)), step_of(row.get(self._rival))
+        self._is_part = False
+        if isinstance(step, int) and isinstance(own, int):
+            before, self._rival_at = self._rival_at, (step, own)
+            if step < before[0] and own > before[1]:
+                self.step_key = self._rival
+            self._is_part = self.step_key == self._rival and own == before[1] and step != before[0]
 
     def may_hold_step(self, key: str, row: Collection[str]) -> bool:
         """Is this key among those of a row, and no length of the episode that the row is of?
@@ -388,7 +431,7 @@ class RecordBuilder:
         """
         step = self.take_step(row)
         if step is None:
-            self._counts.no_step_lines += 1
+            self._counts.miss_step(row)
             return None
         return self.build(step, row, position)
 
@@ -430,7 +473,7 @@ class RecordBuilder:
             other_run = self._other_run(step, row)
             keys, values, marks = _read_cells(row, self._counts)
         self._counts.rows += 1
-        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total, other_run)
+        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total, other_run, (), self._is_part)
 
     def of_numbers(
         self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
@@ -467,6 +510,8 @@ class Gatherer:
         self._builder = builder
         self._cells: Row = {}
         self._begun: tuple[int, float | None, FilePosition] | None = None
+        self._is_part = self._is_uncounted = False
+        self._own = 0
         self._samples: dict[str, list[float]] = {}
 
     def sample(self, key: str, value: float) -> None:
@@ -499,8 +544,12 @@ class Gatherer:
         """
         begun, done = self._begun, None
         if begun is None or begun[0] != step or key in self._cells:
+            # Whoever logs the same again at step 0 has told the tracker no step: the one that is logged counts.
+            is_again = begun is not None and begun[0] == step == 0
+            self._is_uncounted = self._is_uncounted or (is_again and _trainer_step(self._cells) is not None)
             done = self.give_out()
-            if step != self.last_step:
+            self._is_part = step == self.last_step and not self._is_uncounted
+            if not self._is_part:
                 self._cells = self.take_samples()
             self._begun, self.last_step = (step, time_s, position), step
         self._cells[key] = value
@@ -512,7 +561,17 @@ class Gatherer:
             return None
         step, time_s, position = self._begun
         cells, self._cells, self._begun = self._cells, {}, None
-        return self._builder.of_cells(step, time_s, cells, position, self.total)
+        own = _trainer_step(cells) if step == 0 else None
+        self._own = self._own if own is None else own
+        if self._is_uncounted and step == 0:
+            step = self._own
+        record = self._builder.of_cells(step, time_s, cells, position, self.total)
+        return record._replace(is_part=True) if self._is_part else record
+
+
+def _trainer_step(cells: Row) -> int | None:
+    found = next((step_of(cells[key]) for key in TRAINER_STEP_KEYS if key in cells), None)
+    return found if isinstance(found, int) else None
 
 
 def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:

@@ -27,6 +27,7 @@ from rltop.formats.rows import (
     time_of,
     total_of,
 )
+from rltop.formats.tracker_steps import PlacedRow, TrackerRow, TrackerSteps
 from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
@@ -39,25 +40,12 @@ ALERTS = "alerts/"
 IS_DATABASE = "a database cannot be read from a pipe: pass its path"
 _LARGEST = 1.7976931348623157e308
 """MLflow's databases hold this where an infinite value was logged."""
-_ROWS_HELD = 3
-"""So many rows of times alone, without a step, may come before the first row of the trainer; any other settles it."""
-_TIMINGS = ("profiling/", "timing", "time/", SYSTEM)
 _STATES = {b"1": b"RUNNING", b"3": b"FINISHED", b"4": b"FAILED", b"5": b"KILLED"}
 """How MLflow's file store numbers the states of a run."""
 _FAILURES = {b"FAILED": "MLflow has the run as failed", b"KILLED": "MLflow has the run as killed"}
 _ENDED = (b"FINISHED", *_FAILURES)
 
 Values = Mapping[str, bytes]
-
-
-class _Held(NamedTuple):
-    """A row before it is known which key has the steps."""
-
-    cells: Row
-    number: int | None
-    time_s: float | None
-    position: FilePosition
-    said: tuple[str, ...] = ()
 
 
 class _Alert(NamedTuple):
@@ -73,9 +61,7 @@ class _Alert(NamedTuple):
 class TableDecoder:
     """Rows of one run of Trackio or MLflow.
 
-    The step is the trainer's own where Trackio's rows hold one under a known key, and such a row without it
-    belongs to the newest step; else it is the tracker's. Samples of the machine are averaged over the time since
-    the row before, so that they never look like progress.
+    Samples of the machine are averaged over the time since the row before, so that they never look like progress.
     """
 
     is_rewritten = False
@@ -85,16 +71,15 @@ class TableDecoder:
         self.envelope: Envelope = ""
         self.stopped = ""
         self._framer = LineFramer(self.counts)
-        self._builder = RecordBuilder(self.counts, step_key)
+        self._builder = RecordBuilder(self.counts)
+        self._step_key = step_key
         self._generation = 0
         self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._run = RunInfo()
         self._status = b""
-        self._by_tracker = False
-        self._held: list[_Held] = []
-        self._last_step: int | None = None
+        self._steps = TrackerSteps(self.counts, self._step_key)
         self._last_number = -1
         self._alerts: list[_Alert] = []
         self._rows = Gatherer(self._builder)
@@ -132,10 +117,17 @@ class TableDecoder:
         return records
 
     def flush(self) -> list[Record]:
-        """What has been gathered of a step that may go on."""
+        """What has been gathered of a step that may go on, and rows that wait where no step is known to come."""
         records: list[Record] = []
+        for placed in self._steps.release(is_end=False):
+            self._give_out(placed, records)
         self._keep(self._rows.give_out(), records)
         return records
+
+    @property
+    def holds_back(self) -> bool:
+        """Do rows wait for their step, or alerts for their row?"""
+        return self._steps.is_holding or bool(self._alerts)
 
     def finish(self) -> list[Record]:
         """The last line, and rows that still waited for a step."""
@@ -143,7 +135,8 @@ class TableDecoder:
         last = self._framer.finish()
         if last is not None:
             self._take(*last, records)
-        self._release(None, records)
+        for placed in self._steps.release(is_end=True):
+            self._give_out(placed, records)
         self._keep(self._rows.give_out(), records)
         self._give_out_alerts(records)
         return records
@@ -212,46 +205,24 @@ class TableDecoder:
         if not cells:
             return
         cells |= self._rows.take_samples()
-        row = _Held(cells, _whole(values.get("step")), _seconds(values.get("timestamp")), position)
-        if self._by_tracker:
-            self._give_out(row, row.number, records)
-            return
-        if self._builder.step_key in cells and row.number is not None:
-            cells["_step"] = row.number
-        found = self._builder.take_step(cells)
-        cells.pop("_step", None)
-        if found is not None:
-            step, total = found if isinstance(found, tuple) else (found, None)
-            self._release(step, records)
-            self._give_out(row, step, records, total)
-        elif self._builder.step_key:
-            self._give_out(row, self._last_step, records)
-        else:
-            self._held.append(row)
-            if len(self._held) >= _ROWS_HELD or not all(key.startswith(_TIMINGS) for key in cells):
-                self._by_tracker = True
-                self._release(None, records)
+        row = TrackerRow(cells, _whole(values.get("step")), _seconds(values.get("timestamp")), position)
+        self._steps.is_awaited = self._run.names_steps or bool(self._step_key)
+        for placed in self._steps.place(row):
+            self._give_out(placed, records)
 
-    def _release(self, first: int | None, records: list[Record]) -> None:
-        """Give out what was held: by the tracker's steps, but not behind the trainer's `first`."""
-        for row in self._held:
-            step = row.number if first is None else first if row.number is None else min(row.number, first)
-            self._give_out(row, step, records)
-        self._held.clear()
-
-    def _give_out(self, row: _Held, step: int | None, records: list[Record], total: int | None = None) -> None:
+    def _give_out(self, placed: PlacedRow, records: list[Record]) -> None:
+        (cells, number, time_s, position, said), step, is_part = placed
         if step is None:
             self.counts.no_step_lines += 1
             return
-        cells, said = row.cells, row.said
-        self._last_step = step
-        if row.number is not None:
-            self._last_number = max(self._last_number, row.number)
+        step, total = step if isinstance(step, tuple) else (step, None)
+        if number is not None:
+            self._last_number = max(self._last_number, number)
             if self._alerts:
-                said = self._add_alerts(cells, row.number)
+                said = self._add_alerts(cells, number)
         total = total or total_of(cells) or self._run.total_steps
-        record = self._builder.of_cells(step, row.time_s, cells, row.position, total)
-        self._keep(record._replace(said=said) if said else record, records)
+        record = self._builder.of_cells(step, time_s, cells, position, total)
+        self._keep(record._replace(said=said, is_part=is_part) if said or is_part else record, records)
 
     def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         """An alert that the training script raised: counted in the row of its step, or the newest one."""
@@ -265,14 +236,15 @@ class TableDecoder:
             _seconds(values.get("timestamp")),
             position,
         )
-        if self._last_step is None or alert.number > self._last_number:
+        if self._steps.last is None or alert.number > self._last_number:
             self._alerts.append(alert)
         else:
-            self._give_out_alert(alert, self._last_step, records)
+            self._give_out_alert(alert, self._steps.last, records)
 
     def _give_out_alert(self, alert: _Alert, step: int, records: list[Record]) -> None:
         cells: Row = {ALERTS + alert.level: 1.0}
-        self._give_out(_Held(cells, None, alert.time_s, alert.position, (alert.said,)), step, records)
+        row = TrackerRow(cells, None, alert.time_s, alert.position, (alert.said,))
+        self._give_out(PlacedRow(row, step), records)
 
     def _add_alerts(self, cells: Row, number: int) -> tuple[str, ...]:
         """Count the alerts of a row whose number is `number`, the tracker's; what they say."""
@@ -288,7 +260,7 @@ class TableDecoder:
         """Alerts behind the last row."""
         alerts, self._alerts = self._alerts, []
         for alert in alerts:
-            self._give_out_alert(alert, alert.number if self._last_step is None else self._last_step, records)
+            self._give_out_alert(alert, alert.number if self._steps.last is None else self._steps.last, records)
 
     def _sample(self, values: Values) -> None:
         """Samples of the machine, kept until a row comes."""
@@ -379,25 +351,25 @@ _DESCRIBED = re.compile(rb"^(run_name|lifecycle_stage|start_time|end_time):[ \t]
 _MOST_OF_DESCRIPTION = 64 * 1024
 
 
-def runs_in(path: str) -> list[TrackedRun]:
-    """The runs of a database, newest first; empty where it is none of a tracker.
+def runs_in(path: str) -> list[TrackedRun] | None:
+    """The runs of a database, newest first; None where it is none of a tracker, empty where it has no run yet.
 
     Raises:
         DecodeError: the database is damaged.
         OSError: it cannot be read.
     """
     found = DatabaseFile(path).look(_runs)
-    return sorted(found, key=lambda run: (-(run.modified_s or 0.0), run.name))
+    return found and sorted(found, key=lambda run: (-(run.modified_s or 0.0), run.name))
 
 
-def _runs(pages: Pages) -> list[TrackedRun]:
+def _runs(pages: Pages) -> list[TrackedRun] | None:
     found = {table.name: table for table in tables(pages)}
     if "metrics" not in found:
-        return []
+        return None if found and "experiments" not in found else []
     if "runs" in found and "run_uuid" in found["runs"].columns:
         return list(_mlflow_runs(pages, found["runs"]))
     if "run_name" not in found["metrics"].columns:
-        return []
+        return None
     return _trackio_runs(pages, found["metrics"], found.get("configs"))
 
 
@@ -430,12 +402,12 @@ def _trackio_runs(pages: Pages, metrics: Table, configs: Table | None) -> list[T
 
 
 def _text(row: TableRow, column: str) -> str:
-    value = row.value(column)
+    value = row.value(column, _MOST_OF_DESCRIPTION)
     return value if isinstance(value, str) else value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def run_in_folder(path: str) -> TrackedRun | None:
-    """What a run in MLflow's file store is called; None where it has been deleted.
+    """What a run in MLflow's file store is called, if it has a name; None where it has been deleted.
 
     Raises:
         OSError: its description cannot be read.
@@ -446,4 +418,38 @@ def run_in_folder(path: str) -> TrackedRun | None:
         return None
     name = said.get(b"run_name", b"").decode("utf-8", "replace").strip("'\"")
     ended = said.get(b"end_time", b"")
-    return TrackedRun("", name or Path(path).name, time_of(int(ended)) if ended.isdigit() else None)
+    return TrackedRun("", name, time_of(int(ended)) if ended.isdigit() else None)
+
+
+def newest_values(path: str) -> dict[str, dict[str, float]]:
+    """The newest value of each metric, by run, as far as a database tells without being read through.
+
+    MLflow keeps them in a table of their own; of Trackio's only the last rows are looked at.
+
+    Raises:
+        DecodeError: the database is damaged.
+        OSError: it cannot be read.
+    """
+    return DatabaseFile(path).look(_newest_values)
+
+
+def _newest_values(pages: Pages) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    by_name = {table.name: table for table in tables(pages)}
+    if "latest_metrics" in by_name:
+        for row in rows(pages, by_name["latest_metrics"]):
+            value = row.value("value")
+            if isinstance(value, int | float):
+                found.setdefault(_text(row, "run_uuid"), {})[_text(row, "key")] = float(value)
+    elif "metrics" in by_name:
+        table = by_name["metrics"]
+        for row in rows(pages, table, max(0, (newest(pages, table) or 0) - _LAST_ROWS)):
+            member = next((text for name in _IDS if name in table.columns and (text := _text(row, name))), "")
+            try:
+                cells = orjson.loads(_text(row, "metrics"))
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(cells, dict):
+                numbers = {key: float(value) for key, value in cells.items() if isinstance(value, int | float)}
+                found.setdefault(member, {}).update(numbers)
+    return found

@@ -71,6 +71,11 @@ class EventReader:
             self._is_inside = data.lstrip(_BLANK).startswith(b"[")
         yield from self._framed(data, offset) if self._is_lines else self._scan(data, offset)
 
+    @property
+    def holds_back(self) -> bool:
+        """Is there an event that is whole, or not, but for the end of its line?"""
+        return bool(self._held) if self._is_lines is None else self._is_lines and self._framer.pending is not None
+
     def finish(self) -> Iterator[tuple[Event, int]]:
         """The last event, if it is whole; a torn one is normal and not counted."""
         if self._is_lines is None and self._held:
@@ -255,6 +260,11 @@ class ChromeTraceDecoder:
     def flush(self) -> list[Record]:
         """Nothing: a step is given out when it has ended."""
         return []
+
+    @property
+    def holds_back(self) -> bool:
+        """Has the last line not ended, or has no step been named whose end would give the spans out?"""
+        return self._reader.holds_back or bool(self._held and not self._has_steps)
 
     def finish(self) -> list[Record]:
         """Nothing more will come: what has ended of the last step."""

@@ -37,6 +37,12 @@ STEP_KEYS = (
 the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`.
 """
 
+TRAINER_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step")
+"""Keys under which a trainer names its step beside a counter of something else: of the tracker, of the epoch."""
+
+TIMING_PREFIXES = ("profiling/", "timing", "time/", "system/")
+"""How keys begin whose values repeat within a step."""
+
 TIME_KEYS = (
     "time",
     "timestamp",

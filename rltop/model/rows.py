@@ -6,7 +6,8 @@ import enum
 import unicodedata
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from rltop.structs import Struct, field
@@ -84,6 +85,10 @@ class Schema:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Schema:
+        """Itself: a copy would be another schema."""
+        return self
+
 
 class FilePosition(NamedTuple):
     """Where a row stands: which life of the file, and at which byte."""
@@ -112,6 +117,7 @@ class Record(NamedTuple):
         total_steps: how many steps the run wants to make, where the row says so.
         other_run: key and text by which a row that goes back names another run than those before; else empty.
         said: alerts that the training script raised through its tracker, one line each, as `Label.raw` is: unescaped.
+        is_part: another row of the step before it, from a tracker that logs a step in parts.
     """
 
     step: int
@@ -123,10 +129,20 @@ class Record(NamedTuple):
     total_steps: int | None = None
     other_run: str = ""
     said: tuple[str, ...] = ()
+    is_part: bool = False
 
 
 RECENT_LINES = 100
 """So many of the newest lines are looked at for those that cannot be read."""
+
+
+_NAMES_KEPT, _NAME_CHARS = 4, 40
+
+
+def _told(value: object) -> str:
+    if isinstance(value, list):
+        return f" ({len(value):,} values)"
+    return f' "{value[:_NAME_CHARS]}"' if isinstance(value, str) else ""
 
 
 class Counts(Struct, frozen=False):
@@ -138,6 +154,7 @@ class Counts(Struct, frozen=False):
     that the file had left; `partial_lines` are those of `bad_lines` that could be read in part; `broken_texts` are keys
     and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of
     which nothing could be used;
+    `first_stepless` is what stands in the first row without a step;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
 
@@ -164,6 +181,7 @@ class Counts(Struct, frozen=False):
     first_unreadable: str = ""
     first_bad_line: int | None = None
     first_bad_reason: str = ""
+    first_stepless: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
@@ -183,6 +201,19 @@ class Counts(Struct, frozen=False):
         if self.first_bad_line is None or line < self.first_bad_line:
             self.first_bad_line, self.first_bad_reason = line, reason
 
+    def miss_step(self, row: Mapping[str, object], line: int = 0) -> None:
+        """Count a row that names no step, and keep what the first one has.
+
+        Args:
+            row: as read.
+            line: its number in the file, from 1; 0 where it is not known.
+        """
+        self.no_step_lines += 1
+        if not self.first_stepless:
+            told = [f"{key[:_NAME_CHARS]}{_told(value)}" for key, value in islice(row.items(), _NAMES_KEPT)]
+            where = f"line {line:,}: " if line else ""
+            self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > _NAMES_KEPT else ''}"
+
     def add(self, other: Counts) -> None:
         """Add every number of `other` to this one."""
         for name in self.names():
@@ -190,6 +221,7 @@ class Counts(Struct, frozen=False):
         if self.first_bad_line is None:
             self.first_bad_line, self.first_bad_reason = other.first_bad_line, other.first_bad_reason
         self.first_unreadable = self.first_unreadable or other.first_unreadable
+        self.first_stepless = self.first_stepless or other.first_stepless
         self.recent_bad.extend(other.recent_bad)
 
     @staticmethod

@@ -16,6 +16,8 @@ ROWS_MAGIC = b"rows of tables 1\n"
 MEMBER = "::"
 """Stands between a database and one of its runs: `trackio/project.db::run-id`."""
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+LOG_SUFFIXES = (".log", ".out", ".txt")
+"""Of console logs, which hold several runs where a launcher followed a sweep."""
 FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
 """Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
 RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
@@ -86,15 +88,27 @@ def member_path(path: str, member: str) -> str:
     """The path of one run of a database.
 
     Args:
-        path: the database.
+        path: the database, or the console log.
         member: what the run is called in it; slashes are written as `%2F`.
     """
     return f"{path}{MEMBER}{member.replace('%', '%25').replace('/', '%2F')}"
 
 
+def may_be_database(path: str) -> bool:
+    """Is a file called as databases are?"""
+    return PurePath(path).suffix.lower() in DATABASE_SUFFIXES
+
+
 def split_member(path: str) -> tuple[str, str] | None:
-    """Database and run of such a path; None where it is no such path."""
+    """Database or console log, and run, of such a path; None where it is no such path."""
     database, found, member = path.partition(MEMBER)
-    if not found or PurePath(database).suffix.lower() not in DATABASE_SUFFIXES:
+    if not found or PurePath(database).suffix.lower() not in (*DATABASE_SUFFIXES, *LOG_SUFFIXES):
         return None
     return database, member.replace("%2F", "/").replace("%25", "%")
+
+
+def log_of(path: str) -> tuple[str, str]:
+    """The console log and the run in it that a path names; a path that names no such run as it is, and nothing."""
+    found = split_member(path)
+    is_log = found is not None and PurePath(found[0]).suffix.lower() in LOG_SUFFIXES
+    return found if found is not None and is_log else (path, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 from typing import NamedTuple
 
 from rltop.model.meaning import Unit
@@ -117,6 +118,10 @@ _ORDER = {
 _CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
 
 
+def _is_among(rule: str, part: str, rules: Collection[str]) -> bool:
+    return rule in rules or (part != "" and part in rules)
+
+
 class Verdict(NamedTuple):
     """What a rule has to say about a run now.
 
@@ -132,9 +137,6 @@ class Verdict(NamedTuple):
         since_step, since_record: where it began.
         headline: one sentence with the numbers.
         evidence: the numbers by name.
-        why: why it matters.
-        causes: likely causes, likeliest first.
-        next: canonical names of what to look at next, in order.
         threshold: the line that was crossed, in the metric's unit, if there is one.
         baseline: what it is compared with, in the metric's unit, if anything.
         recovered_step: where it ended, or None.
@@ -143,6 +145,7 @@ class Verdict(NamedTuple):
         settled: the levels, where it has settled.
         incident: what it belongs to, for an alarm of the rules on records.
         advice: what to do, for WARN and CRIT.
+        part: id of the part of the rule that says so; "" where it is the rule itself.
     """
 
     rule: str
@@ -157,9 +160,6 @@ class Verdict(NamedTuple):
     since_record: int
     headline: str
     evidence: tuple[Evidence, ...] = ()
-    why: str = ""
-    causes: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
     threshold: float | None = None
     baseline: float | None = None
     recovered_step: int | None = None
@@ -169,6 +169,21 @@ class Verdict(NamedTuple):
     settled: Settled | None = None
     incident: Incident | None = None
     advice: Advice | None = None
+    part: str = ""
+
+    @property
+    def said_by(self) -> str:
+        """Id of the part that says so, else of the rule: whose words and thresholds these are."""
+        return self.part or self.rule
+
+    @property
+    def rule_words(self) -> str:
+        """The rule, and which part of it: `M1, part M3`."""
+        return f"{self.rule}, part {self.part}" if self.part else self.rule
+
+    def is_of(self, rules: Collection[str]) -> bool:
+        """Is the rule, or the part, among these ids?"""
+        return _is_among(self.rule, self.part, rules)
 
     @property
     def is_active(self) -> bool:
@@ -220,7 +235,8 @@ class Event(NamedTuple):
     before the record that established it; None for a fact. `metric` and `key` are what
     the message speaks of, by its canonical name and by the trainer's key, where it is one.
     `is_provisional`: of the newest row, which may still change. `incident` is the number
-    of the incident that an alarm belongs to; 0 for everything else.
+    of the incident that an alarm belongs to; 0 for everything else. `part` is the id of the
+    part of the rule that says so; "" where it is the rule itself.
     """
 
     record: int
@@ -236,6 +252,16 @@ class Event(NamedTuple):
     key: str = ""
     is_provisional: bool = False
     incident: int = 0
+    part: str = ""
+
+    @property
+    def said_by(self) -> str:
+        """Id of the part that says so, else of the rule."""
+        return self.part or self.rule
+
+    def is_of(self, rules: Collection[str]) -> bool:
+        """Is the rule, or the part, among these ids?"""
+        return _is_among(self.rule, self.part, rules)
 
     @property
     def is_alarm(self) -> bool:
@@ -254,5 +280,6 @@ class RunState(enum.StrEnum):
     ENDED = "ended"
     FINISHED = "finished"
     DIED = "died"
+    INTERRUPTED = "interrupted"
     PAUSED = "paused"
     LOST = "lost"

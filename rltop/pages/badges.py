@@ -137,8 +137,8 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
 
     held = [profiles.PROFILES[name].rules for name in snapshot.verdicts.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
-    return [
-        spec.id
+    ids = [
+        spec.rule
         for spec in registry.SPECS
         if spec.group.value == group
         and spec.id not in off - snapshot.verdicts.silenced
@@ -146,6 +146,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         and (not spec.metrics or spec.is_logged(identity))
         and (not spec.needs_ranks or (snapshot.ranks is not None and not snapshot.ranks.is_measured))
     ]
+    return list(dict.fromkeys(ids))
 
 
 def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines: int = 2) -> list[Row]:

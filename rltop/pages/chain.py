@@ -258,7 +258,7 @@ def _markers(snapshot: Snapshot, frame: Frame | None, verdict: Verdict) -> tuple
     if frame is None:
         return ()
     last = frame.last if snapshot.at_step is None else min(frame.last, snapshot.at_step)
-    return read_markers(snapshot, frame.first, last, verdict.metric)
+    return read_markers(snapshot, frame.first, last, verdict.metric or verdict.key)
 
 
 def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink | None:

@@ -54,6 +54,13 @@ def _comparison(target: Target, moment: Moment) -> Page:
     return ComparePage()
 
 
+def _log(target: Target, moment: Moment) -> Page:
+    del target, moment
+    from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
+
+    return LogPage()
+
+
 def _grid(target: Target, moment: Moment) -> Page:
     del target, moment
     from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
@@ -73,6 +80,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.STRAGGLERS: _rollouts,
         TargetKind.COMPARE: _comparison,
         TargetKind.GRID: _grid,
+        TargetKind.LOG: _log,
     }
 )
 """Pages that are opened on top of others, anew each time; by what leads to them."""

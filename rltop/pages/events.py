@@ -62,7 +62,7 @@ def told(
         at: the step of the time cursor.
         muted: ids of rules that are muted.
     """
-    is_muted = event.rule in muted
+    is_muted = event.is_of(muted)
     is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
     is_here = event.step == at and not event.stream and not is_old
     return Told(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here, is_muted)

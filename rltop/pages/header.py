@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from itertools import pairwise
+from pathlib import PurePath
 from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, RunState
 from rltop.pages.signals import cadence_of
-from rltop.pages.stages import TimingView, build_timing
+from rltop.pages.stages import PACE_STEPS, TimingView, build_timing
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Piece, Row
@@ -31,7 +32,6 @@ def body_height(terminal_height: int) -> int:
     return max(1, terminal_height - (CHROME_ROWS if terminal_height >= ROOMY_ROWS else 0))
 
 
-_PACE_ROWS = 50
 STATE_ROLES = {
     RunState.LIVE: "live",
     RunState.STALLED: "warn",
@@ -41,7 +41,8 @@ STATE_ROLES = {
     RunState.DIED: "crit",
 }
 """The role in which a state word is written; dim where it is none of these."""
-_OVER = frozenset({RunState.ENDED, RunState.FINISHED, RunState.DIED})
+BROKEN_OFF = (RunState.DIED, RunState.INTERRUPTED)
+_OVER = frozenset({RunState.ENDED, RunState.FINISHED, *BROKEN_OFF})
 UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
@@ -131,7 +132,7 @@ def _paces(snapshot: Snapshot, timing: TimingView | None) -> tuple[float | None,
     clock is read only where there is one. Where a duration just is not logged on every
     step, the clock tells that it is one step's.
     """
-    strip = () if timing is None else timing.strip[-_PACE_ROWS:]
+    strip = () if timing is None else timing.strip[-PACE_STEPS:]
     if not strip:
         wall_s = wall_pace(snapshot)
         return wall_s, wall_s
@@ -145,6 +146,10 @@ def _paces(snapshot: Snapshot, timing: TimingView | None) -> tuple[float | None,
     return step_s, wall_s
 
 
+_BURST, _PAUSES = 0.1, 0.05
+"""Most gaps are less than that part of the mean gap, and at least that part of them are longer: bursts, no pauses."""
+
+
 def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     """Seconds per step from the wall times in the rows: the median of the newest gaps.
 
@@ -154,15 +159,17 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
         snapshot: the run at a step.
         only: the steps to go by; empty is all.
     """
-    last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
+    last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else PACE_STEPS
     steps, times = snapshot.stream.times(last=last)
     rows = [row for row in zip(steps, times, strict=True) if not only or row[0] in only]
-    paces = [
-        (t2 - t1) / (s2 - s1)
-        for (s1, t1), (s2, t2) in pairwise(rows)
-        if s2 > s1 and t2 > t1 and not math.isnan(t2 - t1)
-    ]
-    return median(paces) if paces else None
+    gaps = [(s1, t1, s2, t2) for (s1, t1), (s2, t2) in pairwise(rows) if s2 > s1 and t2 >= t1]
+    paces = [(t2 - t1) / (s2 - s1) for s1, t1, s2, t2 in gaps if t2 > t1]
+    if not paces:
+        return None
+    usual, mean = median(paces), sum(t2 - t1 for _, t1, _, t2 in gaps) / sum(s2 - s1 for s1, _, s2, _ in gaps)
+    # Rows that are written in bursts lie close together, and no pause between them is a step's.
+    is_in_bursts = usual < _BURST * mean and sum(pace > mean for pace in paces) >= max(3, _PAUSES * len(paces))
+    return mean if is_in_bursts else usual
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
@@ -308,6 +315,27 @@ def count_words(counts: Counts) -> list[str]:
             text += f" ({Label.of(counts.first_unreadable)})"
         words.append(text)
     return words
+
+
+def lack_of(counts: Counts) -> str:
+    """What the rows lack in which no number of a step was found; empty where there are no rows."""
+    if counts.no_step_lines:
+        number = counts.no_step_lines
+        first = (
+            f" ({'' if number == 1 else 'first '}{Label.of(counts.first_stepless)})" if counts.first_stepless else ""
+        )
+        return f"{units.count(number)} {'row has' if number == 1 else 'rows have'} no step{first}"
+    if counts.rows or counts.text_values:
+        return "its rows have text and no number"
+    return ""
+
+
+def ending_words(snapshot: Snapshot) -> str:
+    """When and of what a run died or was interrupted, as it, or the console log beside it, says."""
+    step, log = snapshot.stream.last_step, snapshot.now.failure_log
+    when = "before the first step" if step is None else f"after step {units.step(step)}"
+    text = f"{snapshot.now.state.value} {when}: {snapshot.now.failure.raw.rstrip('.')}"
+    return f"{text} ({PurePath(log).name})" if log else text
 
 
 def freshness(snapshot: Snapshot) -> str:

@@ -63,19 +63,19 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
         snapshot: the run.
         first: the first step.
         last: the last one.
-        metric: canonical name; the rules about it are marked as its own.
+        metric: canonical name, or the key where it has none; the rules about it are marked as its own.
     """
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
     muted = snapshot.verdicts.muted
     old = outlived(snapshot.events)
     for number, event in enumerate(snapshot.events):
-        if event.stream or event.level < Level.WARN or event.rule in muted or number in old:
+        if event.stream or event.level < Level.WARN or event.is_of(muted) or number in old:
             continue
         if not event.is_alarm and event.state is not EventState.RECOVERED:
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
-        found.append(Marker(event.step, kind, event.level, event.rule, event.rule in own))
+        found.append(Marker(event.step, kind, event.level, event.rule, event.said_by in own))
     found = [marker for marker in found if first <= marker.step <= last]
     found += _logged_on(snapshot, _CHECKPOINTS, first, last, MarkerKind.CHECKPOINT)
     found += _logged_on(snapshot, _VALIDATIONS, first, last, MarkerKind.VALIDATION)
@@ -85,7 +85,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
 def _rules_about(snapshot: Snapshot, metric: str) -> frozenset[str]:
     # What stands now: the chart goes on behind the step.
     standing = snapshot.at(None).verdicts.standing
-    rules = {verdict.rule for verdict in standing if verdict.metric == metric}
+    rules = {verdict.said_by for verdict in standing if metric in (verdict.metric, verdict.key)}
     if not snapshot.events:
         return frozenset(rules)
     # Whoever has events has been judged: the rules are imported already.

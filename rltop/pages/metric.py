@@ -349,7 +349,7 @@ class MetricPage(ChartPage):
             at=(1, 0),
             unit=view.reading.unit,
             has_band=self._has_band,
-            markers=read_markers(moment.snapshot, shown.first, shown.last, metric),
+            markers=read_markers(moment.snapshot, shown.first, shown.last, metric or self.key),
         )
 
     def on(self, key: str, moment: Moment) -> Effect | None:

@@ -8,6 +8,7 @@ not show.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -18,7 +19,7 @@ from rltop.model import Action, Counts, Event, Label, Level, RunState, SpanKind,
 from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.bands import text_around
 from rltop.pages.banner import Banner, build_banner
-from rltop.pages.header import HeaderView, build_header, freshness
+from rltop.pages.header import BROKEN_OFF, HeaderView, build_header, ending_words, freshness, lack_of
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
 from rltop.pages.past_alerts import alert_target, first_mover_words, worse_before, worst_words
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
@@ -62,10 +63,8 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
         return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.now.failure.raw}"), Level.WARN)
     if snapshot.counts.lines:
         lines = f"{units.count(snapshot.counts.lines)} {'line' if snapshot.counts.lines == 1 else 'lines'}"
-        # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
-        has_read = snapshot.counts.rows or snapshot.counts.no_step_lines
-        reason = "" if has_read else snapshot.counts.first_bad_reason
-        what = f"; {reason}" if reason else ", none with a step and a number"
+        lack = lack_of(snapshot.counts) or snapshot.counts.first_bad_reason
+        what = f"; {lack}" if lack else ", none with a step and a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
     share = None
@@ -89,25 +88,24 @@ def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
 
 
 def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
-    """What comes before every verdict: the file is lost, or the run has died."""
+    """What comes before every verdict: the file is lost, or the run has died or was interrupted."""
     if snapshot.now.state is RunState.LOST:
         return Sentence(Label.of(_lost(snapshot.now.state_note)), Level.CRIT)
-    if snapshot.now.state is not RunState.DIED:
+    if snapshot.now.state not in BROKEN_OFF:
         return None
-    step = snapshot.stream.last_step
-    when = "before the first step" if step is None else f"after step {units.step(step)}"
-    text = f"died {when}: {snapshot.now.failure.raw.rstrip('.')}"
+    text, target = ending_words(snapshot), Target(TargetKind.LOG) if snapshot.now.failure_log else None
+    level = Level.CRIT if snapshot.now.state is RunState.DIED else Level.INFO
     if worst is None or worst.level < Level.WARN:
-        return Sentence(Label.of(text), Level.CRIT)
-    target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
-    return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), Level.CRIT, target)
+        return Sentence(Label.of(text), level, target)
+    target = target or Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
+    return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), max(level, worst.level), target)
 
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
     if snapshot.now.state in (RunState.STALLED, RunState.WAITING) and snapshot.now.state_note:
         return Sentence(Label.of(snapshot.now.state_note), Level.WARN)
-    if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET):
+    if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         return Sentence(Label.of(f"error logged after the newest step: {snapshot.now.failure.raw}"), Level.WARN)
     return None
 
@@ -172,7 +170,8 @@ def build_sentence(
     opening = _opening(snapshot, firing)
     if past is not None:
         opening = f"{'No alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
-    parts = [opening, "" if is_of_time else cost, _movement(goal)]
+    is_told = bool(firing) and opening != _NOTHING and _tells_of(firing[0], goal)
+    parts = [opening, "" if is_of_time else cost, "" if is_told else _movement(goal)]
     text = Label.of("; ".join(part for part in parts if part))
     return Sentence(text, Level.OK, None if past is None else alert_target(past))
 
@@ -214,11 +213,13 @@ def _cost(timing: TimingView | None) -> str:
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
         if not timing.median_s:
             return f"step time {units.duration(timing.total_s)}"
-        return f"median step time {units.duration(timing.median_s)}"
+        return f"median step time {units.duration(timing.pace_s)}"
     if largest.is_longer:
         return longer_words(largest, timing)
     text = f"{largest.name.raw}: {units.share(largest.share)} of step time"
-    if grown is not None and grown.is_risen and grown.delta_s is not None:
+    # What is only now and then there has no usual: nothing beside it is what has made the step longer.
+    is_rare = largest.delta_s is None and timing.median_s is not None and largest is not grown
+    if grown is not None and grown.is_risen and grown.delta_s is not None and not is_rare:
         name = "" if grown is largest else f"{grown.name.raw} "
         text += f", {name}+{units.duration(grown.delta_s)} vs median"
     return text
@@ -233,6 +234,16 @@ def longer_words(stage: Stage, timing: TimingView) -> str:
     """
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
     return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
+
+
+def _tells_of(verdict: Verdict, goal: SignalReading | None) -> bool:
+    """Has the alert told already what the goal was and is? It compares with another time than the run's start."""
+    if goal is None:
+        return False
+    metric = goal.signal.metric
+    return (
+        verdict.metric == metric.name or re.search(rf"\b{re.escape(metric.title)} [−\d]", verdict.headline) is not None
+    )
 
 
 def _movement(goal: SignalReading | None) -> str:
@@ -406,7 +417,7 @@ def _end_word(snapshot: Snapshot) -> str:
     """What the right end of the lines stands for."""
     if snapshot.at_step is not None:
         return units.step(snapshot.at_step)
-    return "end" if snapshot.now.state in (RunState.ENDED, RunState.FINISHED, RunState.DIED) else "now"
+    return "end" if snapshot.now.state in (RunState.ENDED, RunState.FINISHED, *BROKEN_OFF) else "now"
 
 
 def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _spec_of(rule: str) -> RuleSpec | None:
     from rltop.rules import registry  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
 
-    return registry.BY_ID.get(rule)
+    return registry.NAMED.get(rule)
 
 
 def alert_group(alert: Alert) -> str:
@@ -32,7 +32,7 @@ def alert_group(alert: Alert) -> str:
 
 def alert_title(alert: Alert) -> str:
     """The name of the symptom."""
-    spec = _spec_of(alert.rule)
+    spec = _spec_of(alert.said_by)
     return spec.title if spec is not None else alert.family
 
 

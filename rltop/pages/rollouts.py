@@ -182,7 +182,7 @@ class RolloutsView(NamedTuple):
         shelved: that step; None while it is being read.
         groups: in the order that was asked for.
         order: that order.
-        usual: the usual ratio for the group size, in tokens.
+        usual: the usual ratio for the group size; of characters much the same as of tokens.
     """
 
     run_path: Label
@@ -232,7 +232,7 @@ def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> Rollou
     if shelved is not None:
         groups = shelved.summary.groups
         size = shelved.summary.group_size
-        usual = expected_ratio(size) if size is not None and size > 1 and shelved.summary.has_tokens else None
+        usual = expected_ratio(size) if size is not None and size > 1 else None
     view = RolloutsView(snapshot.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
     if sorting is None:
         return view
@@ -478,7 +478,7 @@ def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSu
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
-    """Is the ratio past what one group in twenty of an ordinary task has? Of characters nothing is known."""
+    """Is the ratio past what one group in twenty of an ordinary task has?"""
     return view.usual is not None and group.ratio is not None and group.ratio > view.usual.one_group
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Label, Level, RunState, Verdict, VerdictState
-from rltop.pages.header import UNDER_WAY, wall_pace
+from rltop.pages.header import BROKEN_OFF, UNDER_WAY, wall_pace
 from rltop.pages.past_alerts import alert_name, first_mover, incident_count, worse_before
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
 from rltop.run.run import Run, is_judged
@@ -100,7 +100,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     level = max((verdict.level for verdict in firing), default=Level.OK)
     what = "" if worst is None else _what(worst)
     more = max(0, incident_count(firing) - 1)
-    if snapshot.now.state is RunState.DIED and snapshot.now.failure.raw:
+    if snapshot.now.state in BROKEN_OFF and snapshot.now.failure.raw:
         what, more = snapshot.now.failure.display, incident_count(firing)
     past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)

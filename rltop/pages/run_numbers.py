@@ -11,6 +11,7 @@ from rltop.model import Direction, Signal, Unit
 from rltop.pages.header import wall_pace
 from rltop.pages.query import TEXTS
 from rltop.pages.signals import generic_signal
+from rltop.pages.stages import PACE_STEPS
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket
@@ -18,7 +19,6 @@ from rltop.store.series import Bucket
 REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "success_frac")
 VALIDATIONS = ("val_score", "val_acc", "val_passk", "val_return", "val_loss")
 SPEEDS = ("throughput", "throughput_per_gpu", "gen_throughput", "samples_per_s")
-_PACE_ROWS = 50
 _BUCKETS = 400
 """Into how many stretches a long history is looked at for its best value."""
 
@@ -91,7 +91,7 @@ def pace_s(snapshot: Snapshot) -> float | None:
     signal = first_signal(snapshot, ("time_step",))
     if signal is None:
         return wall_pace(snapshot)
-    values = snapshot.stream.series(signal.key, _PACE_ROWS).values
+    values = snapshot.stream.series(signal.key, PACE_STEPS).values
     known = [signal.read(value) for value in values if math.isfinite(value)]
     return median(known) if known else wall_pace(snapshot)
 

@@ -35,7 +35,7 @@ LEAST = (40, 12)
 HEAD_ROWS = 2
 _STATES = (
     RunState.DIED, RunState.LOST, RunState.STALLED, RunState.QUIET, RunState.LIVE, RunState.LOADING, RunState.PAUSED,
-    RunState.WAITING, RunState.FINISHED, RunState.ENDED,
+    RunState.WAITING, RunState.FINISHED, RunState.INTERRUPTED, RunState.ENDED,
 )  # fmt: skip
 """Of equally bad runs, those that may need somebody come before those that go on, and these before what is over."""
 

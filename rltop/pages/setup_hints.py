@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rltop import units
 from rltop.model import Counts
+from rltop.pages.header import lack_of
 from rltop.rows.cells import RowBuilder, clip, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
@@ -43,13 +43,7 @@ def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list
         width: cells.
         glyphs: the signs to draw with.
     """
-    if counts.no_step_lines:
-        number = counts.no_step_lines
-        what = f"{units.count(number)} {'row has' if number == 1 else 'rows have'} no step"
-    elif counts.rows or counts.text_values:
-        what = "its rows have text and no number"
-    else:
-        what = "no row of metrics in it"
+    what = lack_of(counts) or "no row of metrics in it"
     lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)
     rows = [text_row(line, width, glyphs) for line in lines]
     rows += [text_row("what works:", width, glyphs, "dim")]

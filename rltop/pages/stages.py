@@ -20,6 +20,9 @@ from rltop.store.stream import Stream
 HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
 
+PACE_STEPS = 50
+"""How many of them say what a step takes now."""
+
 STRIP_STEPS = 60
 """How many of them the strip of a report shows, and how many say which stages are large."""
 
@@ -134,6 +137,11 @@ class TimingView(NamedTuple):
     is_older: bool = False
     is_measured: bool = False
     stream: Label = Label("", "")
+
+    @property
+    def pace_s(self) -> float:
+        """What a step takes now: the median of the newest `PACE_STEPS`, on every page."""
+        return median(step.total_s for step in self.strip[-PACE_STEPS:])
 
     @property
     def top(self) -> tuple[Stage, ...]:

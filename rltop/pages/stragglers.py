@@ -88,11 +88,13 @@ def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Straggl
     shelf = snapshot.rollouts
     has_rollouts = shelf is not None and bool(shelf.state.steps)
     if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
-        return _from_rollouts(snapshot, logged) or logged
+        return _from_rollouts(snapshot, logged, verdicts) or logged
     return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
 
 
-def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> StragglerView | None:
+def _from_rollouts(
+    snapshot: Snapshot, logged: StragglerView | None, verdicts: Sequence[Verdict]
+) -> StragglerView | None:
     """The ratio of the groups of the step; None until they are read."""
     from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only where there are any
 
@@ -102,6 +104,7 @@ def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> Straggle
     if summary is None or summary.ratio_mean is None or is_late:
         return logged._replace(has_rollouts=True) if logged is not None else None
     details = logged.reading if logged is not None else None
+    worst = _worst(verdicts, "group_len_ratio")
     reading = StragglerReading(
         kind=StragglerKind.GROUP,
         metric="group_len_ratio",
@@ -117,8 +120,8 @@ def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> Straggle
         is_older=summary.step != snapshot.step,
         start=None,
         group_size=summary.group_size,
-        level=Level.OK,
-        since_step=None,
+        level=worst.level if worst is not None else Level.OK,
+        since_step=worst.since_step if worst is not None else None,
         truncated=summary.cut_fraction if logged is None or logged.truncated is None else logged.truncated,
         key="",
         spark=None,
@@ -163,8 +166,7 @@ def _view(
     values: dict[str, float],
     verdicts: Sequence[Verdict],
 ) -> StragglerView:
-    firing = [v for v in verdicts if v.is_active and v.metric == reading.metric]
-    worst = max(firing, key=lambda verdict: verdict.level, default=None)
+    worst = _worst(verdicts, reading.metric)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP
     start = _start(snapshot, reading.kind, signals)
@@ -180,6 +182,12 @@ def _view(
         key=signal.key,
         spark=read_spark(snapshot, signal, _COLUMNS, reference=start) if is_group else None,
     )
+
+
+def _worst(verdicts: Sequence[Verdict], metric: str) -> Verdict | None:
+    """The worst that fires of a metric."""
+    firing = [verdict for verdict in verdicts if verdict.is_active and verdict.metric == metric]
+    return max(firing, key=lambda verdict: verdict.level, default=None)
 
 
 def _start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:

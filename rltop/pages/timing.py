@@ -72,6 +72,7 @@ class TimingPageView:
         explanation: which stage explains a slow-down, or that there is none.
         note: why there is nothing to see, where there is nothing.
         has_rollouts: the run has completions to open.
+        beside: the other streams of the run that log where their time goes, by their own steps.
     """
 
     timing: TimingView | None
@@ -80,6 +81,7 @@ class TimingPageView:
     explanation: Label
     note: str = ""
     has_rollouts: bool = False
+    beside: tuple[TimingView, ...] = ()
 
 
 def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = None) -> TimingPageView:
@@ -89,13 +91,15 @@ def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = N
         snapshot: the run at a step.
         row: as in `build_timing`.
     """
-    timing = build_timing(snapshot, row)
+    timing, measured = build_timing(snapshot, row), snapshot.measured.role
+    others = [part for part in snapshot.streams if part.role != measured and not part.is_rank]
+    beside = tuple(view for part in others if (view := build_timing(part)) is not None)
     if timing is None:
-        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot))
+        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot), beside=beside)
     table = _table(timing)
     has_rollouts = snapshot.rollouts is not None and bool(snapshot.rollouts.state.steps)
     explanation = Label.of(_explain(timing, table))
-    return TimingPageView(timing, table, len(timing.strip), explanation, has_rollouts=has_rollouts)
+    return TimingPageView(timing, table, len(timing.strip), explanation, "", has_rollouts, beside)
 
 
 def _why_nothing(snapshot: Snapshot) -> str:
@@ -211,7 +215,8 @@ def paint_timing(
     timing = view.timing
     if timing is None:
         note = [text_row(line, width, glyphs) for line in wrap(view.note, width - 2, 4)]
-        return fill([text_row("STEP TIMING", width, glyphs, "title"), Row(()), *note], height)
+        rows = [text_row("STEP TIMING", width, glyphs, "title"), Row(()), *note]
+        return fill([*rows, *_paint_beside(view, width, glyphs)], height)
     text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
     table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs, sorting)]
     room = 60 if height is None else height
@@ -223,7 +228,15 @@ def paint_timing(
     if view.has_rollouts:
         builder = RowBuilder(width, glyphs).add(f" {glyphs.arrow} ", "dim").add("completions of this step", "text")
         table.append(builder.row(Target(TargetKind.STRAGGLERS)))
-    return fill([*rows, *text, *table], height)
+    return fill([*rows, *text, *table, *_paint_beside(view, width, glyphs)], height)
+
+
+def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
+    """Where the step of each other stream went."""
+    rows = []
+    for timing in view.beside:
+        rows += [rule_row(width, glyphs), *paint_stages(timing, width, 1 + len(timing.stages), glyphs)]
+    return rows
 
 
 def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[Column[StageStatistic]]:
@@ -267,7 +280,8 @@ def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sort
     step = timing.step if timing is not None else None
 
     def target(one: StageStatistic) -> Target:
-        return Target(TargetKind.TIMING, "" if one.name.raw == _STEP else _key_of(timing, one.name.raw), step)
+        key = "" if one.name.raw == _STEP else _key_of(timing, one.name.raw)
+        return Target(TargetKind.TIMING, key, step, "" if timing is None else timing.stream.raw)
 
     columns = stage_columns(view, width, glyphs)
     fills = {} if timing is None else stage_fills(timing, glyphs)
@@ -338,12 +352,13 @@ class TimingPage(Page):
             return ShowStep(target.step)
         if target.kind is not TargetKind.TIMING:
             return super().open(target, moment)
-        return Open(Target(TargetKind.METRIC, target.name)) if target.name else None
+        return Open(Target(TargetKind.METRIC, target.name, stream=target.stream)) if target.name else None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The timing of the step that is shown, with its whole table."""
         view = build_timing_page(moment.snapshot)
         if width >= LEAST[0] and height >= LEAST[1]:
             stages = len(view.timing.stages) if view.timing is not None else 0
-            height = max(height, stages + len(view.table) + _BESIDES)
+            beside = sum(2 + len(timing.stages) for timing in view.beside)
+            height = max(height, stages + len(view.table) + _BESIDES + beside)
         return paint_timing(view, width, height, moment.glyphs, self.sorting)

@@ -24,6 +24,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rules import registry
+from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
 
@@ -62,8 +63,8 @@ class VerdictView:
 
 
 def rule_titles() -> list[tuple[str, str]]:
-    """Id and title of every rule."""
-    return [(spec.id, spec.title) for spec in registry.ALL_SPECS]
+    """Id and title of every rule and every part."""
+    return [(spec.id, spec.title) for spec in registry.DOCUMENTED]
 
 
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
@@ -76,7 +77,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     """
     verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
-    spec = registry.BY_ID.get(rule)
+    spec = registry.NAMED.get(rule)
     events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
     empty = VerdictView(
         verdict=verdict,
@@ -151,10 +152,11 @@ def paint_verdict(
     if verdict.advice is not None:
         rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)
-    rows += _paragraph("why", verdict.why, width, glyphs)
+    words = words_of(verdict.said_by)
+    rows += _paragraph("why", words.why, width, glyphs)
     if view.chain is not None:
         rows += [*paint_chain(view.chain, width, glyphs), Row(())]
-    for i, cause in enumerate(verdict.causes):
+    for i, cause in enumerate(words.causes):
         rows += _paragraph("causes" if i == 0 else "", f"{i + 1}  {cause}", width, glyphs)
     return fill([*rows, *_paint_events(view, width, glyphs)], height)
 
@@ -171,7 +173,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
     role = LEVEL_ROLES[verdict.level]
     word = verdict.level.word.upper()
     whose = f"steps of {Label.of(view.stream)} · " if view.stream else ""
-    facts = f"{whose}rule {verdict.rule} · since {units.step(verdict.since_step)}"
+    facts = f"{whose}rule {verdict.rule_words} · since {units.step(verdict.since_step)}"
     if view.records is not None:
         facts += f" · {units.count(view.records)} {'record' if view.records == 1 else 'records'}"
     if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
@@ -246,12 +248,13 @@ class VerdictPage(Page):
         """The page of `rule`, at the step of the time cursor or else at `step`.
 
         Args:
-            rule: its id.
+            rule: its id, or that of one of its parts.
             step: None is that of the time cursor.
             stream: of which it speaks; empty is the main one.
         """
         super().__init__(stream)
-        self.rule = rule
+        named = registry.NAMED.get(rule)
+        self.rule = rule if named is None else named.rule
         self._step = step
 
     def _snapshot(self, moment: Moment) -> Snapshot:

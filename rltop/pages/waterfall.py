@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rltop import units
 from rltop.model import Label, SpanKind, Unit
-from rltop.pages.stages import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
+from rltop.pages.stages import OTHER, PACE_STEPS, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.names import told_apart
@@ -60,7 +60,7 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
             cut = ", clipped" if top < max(step.total_s for step in steps) else ""
             edge = f"  {glyphs.baseline} {units.duration(top)}"
             builder.add(edge + cut if cell_width(edge + cut) <= builder.room else edge, "dim")
-        row = builder.row(Target(TargetKind.TIMING, "", view.step))
+        row = builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
         rows.append(Row(row.line, (*row.links, *_bars(steps))))
     return rows
 
@@ -247,7 +247,7 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
         builder.to(stop - len(note) - 2).add(note, "dim")
     for column, name in columns:
         builder.to(column).add(name, "dim")
-    return builder.row(Target(TargetKind.TIMING, "", view.step))
+    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
 
 
 def _comparisons(view: TimingView) -> list[str]:
@@ -256,10 +256,19 @@ def _comparisons(view: TimingView) -> list[str]:
     if view.median_s is None:
         return [older]
     usual = f"median {units.duration(view.median_s)}"
-    delta = view.total_s - view.median_s
-    if abs(delta) < 0.02 * view.median_s:
+    shorter = _compared(view, view.median_s, usual)
+    if abs(view.pace_s - view.median_s) < 0.02 * view.median_s:
+        return shorter
+    # The header says what a step takes now: that the two rest on different steps must be seen.
+    both = f"last {PACE_STEPS}: {units.duration(view.pace_s)}; {usual}"
+    return [*_compared(view, view.median_s, both)[:1], *shorter]
+
+
+def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
+    delta = view.total_s - median_s
+    if abs(delta) < 0.02 * median_s:
         return [f"({usual})"]
-    moved = units.difference(view.total_s, view.median_s, Unit.SECONDS)
+    moved = units.difference(view.total_s, median_s, Unit.SECONDS)
     grown = view.most_grown
     texts = []
     if delta > 0 and grown is not None and len(view.top) > 1 and (grown.delta_s or 0.0) > 0.3 * delta:
@@ -352,7 +361,7 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
 
 
 def _target(stage: Stage, view: TimingView) -> Target:
-    return Target(TargetKind.TIMING, stage.key, view.step)
+    return Target(TargetKind.TIMING, stage.key, view.step, view.stream.raw)
 
 
 def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
@@ -438,7 +447,7 @@ def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyph
     builder = RowBuilder(width, glyphs).add("   ").left(f"{len(stages)} more", _NAME, "dim").add(" ")
     builder.right(units.duration(total), 9, "dim")
     builder.right(share_text(total / view.total_s) if view.total_s > 0 else "", 6, "dim")
-    return builder.row(Target(TargetKind.TIMING, "", view.step))
+    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
 
 
 def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -459,7 +468,7 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
         at += stage.duration_s
         stop = round(at / total * room) if total > 0 else 0
         bar.add(fills[_name(stage)] * (stop - begin), stage.role)
-    target = Target(TargetKind.TIMING, "", view.step)
+    target = Target(TargetKind.TIMING, "", view.step, view.stream.raw)
     return [paint_title(view, width, glyphs), bar.row(target), paint_legend(view, width, glyphs)]
 
 
@@ -539,4 +548,4 @@ def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
         if text and builder.room >= cell_width(text) + 2:
             builder.add("  ").add(text, "dim")
             break
-    return builder.row(Target(TargetKind.TIMING, "", view.step))
+    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))

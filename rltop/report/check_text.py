@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
 from rltop.pages.events import paint_events
-from rltop.pages.header import count_words
+from rltop.pages.header import BROKEN_OFF, count_words, ending_words
 from rltop.pages.past_alerts import alert_role, worse_before, worst_words
 from rltop.pages.setup_hints import paint_layout
 from rltop.pages.streams import build_streams, paint_streams
@@ -26,7 +26,7 @@ from rltop.run.snapshot import Snapshot
 WIDTH = 100
 _SHOWN = 40
 _SHOWN_FACTS = 10
-_ROUTINE = frozenset({"F2", "F3", "F4"})
+_ROUTINE = frozenset({"F2", "F4"})
 """Routine events of every run: checkpoints, validations, new metrics."""
 _SHOWN_STEPS = 3
 _MOST_LINES = 6
@@ -81,13 +81,13 @@ def check_text(
 
 
 def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    """That the run died, and of what, as the file says it."""
-    if snapshot.now.state is not RunState.DIED:
+    """That the run died or was interrupted, and of what, as the file or the console log beside it says."""
+    state = snapshot.now.state
+    if state not in BROKEN_OFF:
         return []
-    step = snapshot.stream.last_step
-    when = "before the first step" if step is None else f"after step {units.step(step)}"
-    text = f"{glyphs.level(Level.CRIT)} died {when}: {snapshot.now.failure.display}"
-    return [text_row(line, width, glyphs, "crit") for line in wrap(text, width - 2, 3)]
+    level = Level.CRIT if state is RunState.DIED else Level.INFO
+    text = f"{glyphs.level(level)} {Label.of(ending_words(snapshot)).display}"
+    return [text_row(line, width, glyphs, LEVEL_ROLES[level]) for line in wrap(text, width - 2, 3)]
 
 
 def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:

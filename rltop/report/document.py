@@ -15,6 +15,7 @@ import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
 from rltop.pages.past_alerts import alert_title
+from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
 
@@ -53,6 +54,8 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "algorithm": None if identity is None else identity.algorithm.value,
         "records": snapshot.stream.rows,
         "step": snapshot.stream.last_step,
+        "state": snapshot.now.state.value,
+        "failure": snapshot.now.failure.raw or None,
         "level": level_of(snapshot).word,
         **worst_of(snapshot),
         "incidents": incidents(snapshot.verdicts.standing),
@@ -207,6 +210,7 @@ def _alert(alert: Alert | None) -> Document | None:
         return None
     return {
         "rule": alert.rule,
+        **({"part": alert.part} if alert.part else {}),
         **({"stream": alert.stream} if alert.stream else {}),
         "family": alert.family,
         "title": alert_title(alert),
@@ -223,6 +227,7 @@ def verdict_document(verdict: Verdict) -> Document:
     settled, incident, advice = verdict.settled, verdict.incident, verdict.advice
     return {
         "rule": verdict.rule,
+        **({"part": verdict.part} if verdict.part else {}),
         **({"stream": verdict.stream} if verdict.stream else {}),
         "family": verdict.family,
         "level": verdict.level.word,
@@ -236,7 +241,7 @@ def verdict_document(verdict: Verdict) -> Document:
         "evidence": [
             {"name": one.name, "value": finite(one.value), "unit": one.unit.value} for one in verdict.evidence
         ],
-        "next": list(verdict.next),
+        "next": list(words_of(verdict.said_by).next),
         "settled": None
         if settled is None
         else {
@@ -259,6 +264,7 @@ def event_document(event: Event) -> Document:
         "step": event.step,
         **({} if event.since_step is None else {"since_step": event.since_step}),
         "rule": event.rule,
+        **({"part": event.part} if event.part else {}),
         **({"stream": event.stream} if event.stream else {}),
         "family": event.family,
         "level": event.level.word,

@@ -24,6 +24,7 @@ from rltop.rules import registry
 from rltop.rules.diagnosis import reason
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
+from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 
 _MARGIN = 12
@@ -39,18 +40,18 @@ _BEGINS = (EventState.FIRING, EventState.ESCALATED, EventState.FACT)
 
 
 def find_rule(name: str) -> RuleSpec:
-    """The rule with an id, case-insensitive.
+    """The rule, or the part of one, with an id, case-insensitive.
 
     Raises:
         RltopError: there is no such rule; suggests similar ones.
     """
-    spec = registry.BY_ID.get(name) or {each.upper(): one for each, one in registry.BY_ID.items()}.get(name.upper())
+    spec = registry.NAMED.get(name) or {each.upper(): one for each, one in registry.NAMED.items()}.get(name.upper())
     if spec is not None:
         return spec
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a typo only
 
-    titles = {one.title: each for each, one in registry.BY_ID.items()}
-    near = [titles.get(each, each) for each in get_close_matches(name, [*registry.BY_ID, *titles], n=3, cutoff=0.4)]
+    titles = {one.title: each for each, one in registry.NAMED.items()}
+    near = [titles.get(each, each) for each in get_close_matches(name, [*registry.NAMED, *titles], n=3, cutoff=0.4)]
     raise RltopError(
         f"no such rule: {Label.of(name).display}",
         (f"did you mean {', '.join(near)}? " if near else "") + "rltop check --rules lists all rules",
@@ -124,21 +125,25 @@ def rule_rows(
     """
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
+    if spec.part_of:
+        head.add(f", part of {spec.part_of} {registry.NAMED[spec.part_of].title}", "dim")
     if not options.is_enabled(spec.id, profiles):
         head.add("   disabled" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
     calm = f"; recovers after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
+    words = words_of(spec.id)
     fields: list[tuple[str, Iterable[str]]] = [
-        ("condition", [spec.condition]),
+        ("condition", [words.condition]),
         ("thresholds", thresholds(spec, options, profiles)),
         ("profile", [", ".join(profiles)] if profiles else []),
         ("must last", [(lasting(spec) or "1 record") + calm] if spec.detector is not None and not spec.is_fact else []),
         ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
         ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
         ("applies to", [applies_to(spec)]),
-        ("why", [spec.why]),
-        ("causes", spec.causes),
-        ("check next", [_step(spec, name) for name in spec.next]),
-        ("sources", [spec.sources]),
+        ("why", [words.why]),
+        ("causes", words.causes),
+        ("check next", [_step(spec, name) for name in words.next]),
+        ("sources", [words.sources]),
+        ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
     ]
     rows = [head.row()]
     for name, texts in fields:
@@ -192,14 +197,14 @@ def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> 
             rows += field_rows("data" if len(rows) == 2 else "", [_seen(snapshot, signal)], width, glyphs)
     absent = [name for name in spec.metrics if not identity.signals.get(name)]
     rows += field_rows("not logged", [", ".join(absent)] if absent else [], width, glyphs)
-    verdict = next((each for each in snapshot.verdicts.standing if each.rule == spec.id), None)
+    verdict = next((each for each in snapshot.verdicts.standing if each.is_of({spec.id})), None)
     if verdict is not None:
         word = verdict.level.word.upper() if verdict.is_active else "recovered"
         rows += field_rows(
             "alert", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
         )
         rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
-    events = [event for event in snapshot.events if event.rule == spec.id]
+    events = [event for event in snapshot.events if event.is_of({spec.id})]
     if not events:
         never = "none: never raised" if spec.detector is not None else "none"
         return rows + field_rows("events", [never], width, glyphs)
@@ -233,7 +238,7 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
 
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
-    """All rules, one per row: id, name, family, metrics, configured thresholds, what it applies to.
+    """All rules, below each its parts: id, name, family, metrics, configured thresholds, what they apply to.
 
     Args:
         options: the configured thresholds.
@@ -241,14 +246,14 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Sna
         glyphs: the signs to draw with.
         snapshot: the run whose profiles hold; None without one.
     """
-    specs, profiles = registry.ALL_SPECS, profiles_of(options, snapshot)
-    ids = max(len(spec.id) for spec in specs) + 2
+    specs, profiles = registry.DOCUMENTED, profiles_of(options, snapshot)
+    ids = max(len(_listed(spec)) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
     families = max(len(spec.family) for spec in specs) + 2
     head = RowBuilder(width, glyphs).add(" ").left("rule", ids, "dim").left("name", titles, "dim")
     rows = [head.left("family", families, "dim").add("thresholds · metrics · applies to", "dim").row()]
     for spec in specs:
-        builder = RowBuilder(width, glyphs).add(" ").left(spec.id, ids, "strong").left(spec.title, titles)
+        builder = RowBuilder(width, glyphs).add(" ").left(_listed(spec), ids, "strong").left(spec.title, titles)
         builder.left(spec.family, families, "dim")
         indent = builder.column
         texts = [
@@ -262,6 +267,10 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Sna
     return rows
 
 
+def _listed(spec: RuleSpec) -> str:
+    return f"  {spec.id}" if spec.part_of else spec.id
+
+
 def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) -> str:
     if not options.is_enabled(spec.id, profiles_of(options, snapshot)):
         return "disabled"
@@ -269,7 +278,7 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
         return applies_to(spec)
     if not spec.applies(snapshot.identity.algorithm, snapshot.identity.traits):
         return "does not apply to this run"
-    count = sum(1 for event in snapshot.events if event.rule == spec.id and event.state in _BEGINS)
+    count = sum(1 for event in snapshot.events if event.said_by == spec.id and event.state in _BEGINS)
     said = f"{'logged' if spec.is_fact else 'raised'} {count}×" if count else "no alerts"
     if spec.detector is None:
         return said if count else f"{said}; not evaluated per record"
@@ -333,21 +342,24 @@ def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str
         options: the configured thresholds.
         profiles: the active ones.
     """
+    words = words_of(spec.id)
     return {
         "rule": spec.id,
+        "part_of": spec.part_of or None,
+        "parts": [one.id for one in registry.PARTS.get(spec.id, ())],
         "title": spec.title,
         "family": spec.family,
         "group": spec.group.value,
         "metrics": list(spec.metrics),
-        "condition": spec.condition,
+        "condition": words.condition,
         "thresholds": options.thresholds(spec.id, profiles),
         "defaults": dict(spec.thresholds),
         "lasts": {level.word: list(patience) for level, patience in spec.n_of_m.items()},
         "warm_up": spec.warm_up,
         "applies_to": algorithms(spec),
         "enabled": options.is_enabled(spec.id, profiles),
-        "why": spec.why,
-        "causes": list(spec.causes),
-        "next": list(spec.next),
-        "sources": spec.sources,
+        "why": words.why,
+        "causes": list(words.causes),
+        "next": list(words.next),
+        "sources": words.sources,
     }

@@ -49,6 +49,7 @@ class Notice:
         incident: number of the incident that an alarm belongs to; 0 for none.
         first_rule: the rule of that incident that moved first, or "".
         advice: what to do, or "".
+        part: id of the part of the rule that says so, or "".
     """
 
     kind: NoticeKind
@@ -67,6 +68,7 @@ class Notice:
     incident: int = 0
     first_rule: str = ""
     advice: str = ""
+    part: str = ""
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ class Announcer:
         if event.state is EventState.FACT:
             yield Notice(
                 NoticeKind.FACT, event.rule, "", event.family, event.level, event.step, event.step, "", "", message,
-                stream=event.stream,
+                stream=event.stream, part=event.part,
             )  # fmt: skip
         elif event.state is EventState.RECOVERED:
             yield from self._over((event.stream, event.rule), event.step)
@@ -177,7 +179,7 @@ class Announcer:
             kind, episode.is_settled = NoticeKind.SETTLED, True
         yield Notice(
             kind, event.rule, episode.title, event.family, event.level, event.step, episode.since_step, event.metric,
-            event.key, message, episode.number, event.stream,
+            event.key, message, episode.number, event.stream, part=event.part,
         )  # fmt: skip
 
     def _begun(
@@ -217,6 +219,7 @@ class Announcer:
             incident.number if incident is not None else 0 if event is None else event.incident,
             "" if incident is None else incident.rule,
             "" if verdict.advice is None or level < Level.WARN else verdict.advice.text,
+            verdict.part if event is None else event.part,
         )  # fmt: skip
 
     def _over(self, name: _Name, step: int, how: str = "recovered") -> Iterator[Notice]:
@@ -234,6 +237,7 @@ def _verdict_of(event: Event) -> Verdict:
     return Verdict(
         event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "",
         event.step if event.since_step is None else event.since_step, event.record, event.message, stream=event.stream,
+        part=event.part,
     )  # fmt: skip
 
 
@@ -256,6 +260,7 @@ def notice_document(notice: Notice) -> dict[str, Any]:
     return {
         "event": notice.kind.value,
         "rule": notice.rule,
+        "part": notice.part or None,
         "title": notice.title or None,
         "family": notice.family,
         "level": notice.level.word,

@@ -178,6 +178,7 @@ def _stragglers(view: StragglerView | None) -> Document | None:
         "tool_share": reading.tool_share,
         "length_gini": reading.gini,
         "is_from_rollouts": view.is_from_rollouts,
+        "length_unit": (view.unit or "tokens") if view.is_from_rollouts else None,
         "balance": reading.balance,
         "level": view.level.word,
         "since_step": view.since_step,

@@ -38,6 +38,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table
+from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -397,15 +398,15 @@ def _records(snapshot: Snapshot) -> str:
 def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertReport:
     part = snapshot.within(verdict.stream)
     view = build_verdict(part, verdict.rule)
-    chain = view.chain
+    chain, words = view.chain, words_of(verdict.said_by)
     return AlertReport(
         verdict=verdict,
         facts=tuple(_alert_facts(view, verdict)),
         advice="" if verdict.advice is None else verdict.advice.text,
         evidence=evidence_words(verdict.evidence),
-        why=verdict.why,
+        why=words.why,
         earlier="" if view.earlier is None else alert_words(view.earlier),
-        causes=verdict.causes,
+        causes=words.causes,
         conclusion="" if chain is None else chain.conclusion,
         chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),
         missing=() if chain is None else chain.missing,
@@ -416,7 +417,7 @@ def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertRe
 def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
     if verdict.stream:
         yield f"steps of {Label.of(verdict.stream)}"
-    yield f"rule {verdict.rule}"
+    yield f"rule {verdict.rule_words}"
     yield f"since step {units.step(verdict.since_step)}"
     if view.records is not None:
         yield _count(view.records, "record")
@@ -481,7 +482,7 @@ def figure_of(
         metric=reading.signal.metric.name,
         stream=part.role,
         plot=plot,
-        markers=read_markers(part, plot.zoom.first, plot.zoom.last, reading.signal.metric.name),
+        markers=read_markers(part, plot.zoom.first, plot.zoom.last, reading.signal.metric.name or reading.signal.key),
         spark=spark,
     )
 

@@ -8,13 +8,15 @@ has a sign and a word.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rltop.pages.run_entry import RunEntry
-from rltop.pages.runs import paint_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.themes import Palette, load_palette, sgr
 from rltop.run.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rltop.pages.run_entry import RunEntry
 
 PALETTE = "terminal"
 """The theme for output without a screen."""
@@ -51,6 +53,8 @@ def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = Fals
         use_color: write escape codes.
         is_ascii: draw with ASCII alone.
     """
+    from rltop.pages.runs import paint_runs  # noqa: PLC0415 - `check` writes rows without it
+
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, use_color=use_color)
 

@@ -40,6 +40,7 @@ class TargetKind(enum.StrEnum):
     MEANING = "meaning"
     GRID = "grid"
     LINE = "line"
+    LOG = "log"
     SETTING = "setting"
 
 

@@ -141,6 +141,7 @@ class Selection:
 
 
 _WHOLE_PAGES = {
+    TargetKind.LOG: "the console log",
     TargetKind.STRAGGLERS: "completions of this step, by group",
     TargetKind.RANKS: "all ranks, by stage",
     TargetKind.COMPLETION: "text of this completion",

@@ -1,1 +1,1 @@
-"""The rules: detectors, alerts, and one file for each family."""
+"""The rules: detectors, alerts, and for each family its code and its words."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rltop.model import Action, Advice, Level, Verdict, VerdictState
+from rltop.rules.words import words_of
 
 
 class _Reasons(NamedTuple):
@@ -132,12 +133,12 @@ def review(verdict: Verdict) -> Verdict:
         reason = reasons.warn
     elif reasons.is_in_weights:
         reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"
-    elif verdict.causes:
-        reason = f"before the next run look for this first: {verdict.causes[0]}"
+    elif causes := words_of(verdict.said_by).causes:
+        reason = f"before the next run look for this first: {causes[0]}"
     return verdict._replace(advice=Advice(Action.REVIEW, reason))
 
 
 def _reasons(verdict: Verdict) -> _Reasons:
     if verdict.family == "truncation" and verdict.since_record <= _FIRST_RECORDS:
         return _FROM_START
-    return _BY_RULE.get(verdict.rule) or _REASONS.get(verdict.family, _OTHER)
+    return _BY_RULE.get(verdict.said_by) or _REASONS.get(verdict.family, _OTHER)

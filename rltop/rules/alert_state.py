@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
-from rltop.rules.context import RuleContext
+from rltop.rules import applicability
+from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
+from rltop.rules.levels import MOOT
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec
 from rltop.rules.standing import NOWHERE, comes_home, quoted, stand
 
@@ -35,6 +37,10 @@ _APART, _DENSE = 2, 0.8
 """A finding so many good records before the others, of which nearly all are bad, is a lone outlier."""
 _LEVELS = (INFO, WARN, CRIT)
 _NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
+_SPENT_BY_LEARNING = frozenset({"kl", "entropy"})
+_NEAR_TOP = 0.25
+"""Part of the range seen: the median of a noisy reward stays that far below its largest record."""
+_TIMED = frozenset({"performance"})
 
 
 @cache
@@ -98,7 +104,6 @@ class _Lasting:
         self._bits = [0, 0, 0]
 
     def clone(self) -> _Lasting:
-        """An independent copy."""
         twin = _Lasting.__new__(_Lasting)
         twin._lines, twin._least = self._lines, self._least
         twin._bits, twin._places = self._bits.copy(), self._places.copy()
@@ -165,6 +170,12 @@ class AlertState:
         finding = self.detector.detect(context)
         if self.is_idle and (finding is QUIET or finding is None):
             return None
+        return self.take(context, finding)
+
+    def take(self, context: RuleContext, finding: Finding | None) -> Event | None:
+        """Move the alert on by what its detector has found, if anything."""
+        if self.is_idle and finding is not None:
+            self.detector.nats = applicability.nats_of(context)
         if self.standing is not NOWHERE:
             self.standing.observe(context)
         return None if finding is None else self.advance(context, finding)
@@ -199,7 +210,7 @@ class AlertState:
         if not self._loud <= beyond(finding) < math.inf:
             while established > OK and self._cool.get(established, 0) > record:
                 established = Level(established - 1)
-        if established <= OK:
+        if established <= OK or not context.standing.isdisjoint(MOOT.get(self.spec.id, ())):
             return None
         self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
         self.recovered_step, self._better = None, 0
@@ -230,7 +241,7 @@ class AlertState:
         if finding.level >= min(self.level, WARN):
             self._better = 0
             self._loud = max(self._loud, _CLEARLY * beyond(finding))
-            if not standing.has_level:
+            if not standing.has_level and not standing.is_within(finding):
                 # Otherwise the baseline of a later finding may have learned what it is compared with.
                 self._note(context, finding)
         elif standing.is_back or finding.level == INFO:
@@ -243,8 +254,8 @@ class AlertState:
         if self.level == CRIT and self._has_eased(finding):
             self.level = self.detector.holds = WARN
             return self._event(context, EventState.EASED, WARN, sentence(self, context))
-        if self._better >= self._lasting.clear_after(self.level):
-            return self.recover(context) if standing.is_back else self._excuse(context, finding)
+        if self._better >= self._lasting.clear_after(self.level) and standing.is_back:
+            return self.recover(context)
         if finding.level < WARN and standing.is_mostly_back:
             return self.recover(context)
         return self._settle(context) if standing.is_flat else None
@@ -259,23 +270,20 @@ class AlertState:
             self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
         return self._raise(context, EventState.ESCALATED, finding, established)
 
-    def _excuse(self, context: RuleContext, finding: Finding) -> Event:
-        """The metric is not back, and the rule says that this does no harm."""
-        self._better = 0
-        self.level = INFO
-        self._note(context, finding)
-        return self._event(context, EventState.EASED, INFO, sentence(self, context))
-
     def _has_eased(self, finding: Finding) -> bool:
-        self._since_crit = 0 if finding.level >= CRIT else self._since_crit + 1
+        """Whether it has been no CRIT for long, against the level before too: a rolling baseline learns a new one."""
+        is_less = finding.level < CRIT and self.standing.is_back
+        self._since_crit = self._since_crit + 1 if is_less else 0
         return self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT))
 
     def _settle(self, context: RuleContext) -> Event:
+        """Note the level at which the metric stays, so that leaving it again is told; the alert keeps its own."""
         self.standing.settle(self.since_step)
-        self.detector.holds = OK
         self._better = 0
-        self.level = self.standing.remaining(self.detector, context)
-        return self._event(context, EventState.SETTLED, self.level, self.standing.settled_words)
+        excuse = excuse_of(self, context)
+        if excuse:
+            self.level, self.detector.holds = INFO, OK
+        return self._event(context, EventState.SETTLED, self.level, self.standing.settled_words + excuse)
 
     def _while_settled(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         standing = self.standing
@@ -288,11 +296,11 @@ class AlertState:
         if (context.observation.record - self.since_record) % SETTLED_EVERY:
             return None
         standing.follow()
-        before, self.level = self.level, standing.remaining(self.detector, context)
-        if self.level == before:
+        excuse = excuse_of(self, context) if self.level > INFO else ""
+        if not excuse:
             return None
-        state = EventState.EASED if self.level < before else EventState.RESUMED
-        return self._event(context, state, self.level, standing.settled_words)
+        self.level, self.detector.holds = INFO, OK
+        return self._event(context, EventState.EASED, INFO, standing.settled_words + excuse)
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
         """End the alert at this record.
@@ -316,7 +324,10 @@ class AlertState:
     def _event(self, context: RuleContext, state: EventState, level: Level, message: str) -> Event:
         seen = context.observation
         since = None if state is EventState.FACT else self.since_step
-        return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message, since_step=since)
+        spec = self.spec
+        return Event(
+            seen.record, seen.step, spec.rule, spec.family, level, state, message, since_step=since, part=spec.part
+        )
 
     def begin_anew(self, thresholds: Mapping[str, float], *, keeps_level: bool = False) -> None:
         """Drop baselines and pending counts; an active alert stays until records clear it.
@@ -346,7 +357,6 @@ class AlertState:
         return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
 
     def clone(self) -> AlertState:
-        """An independent copy: judging a record on it leaves this one as it was."""
         twin = AlertState.__new__(AlertState)
         for name in AlertState.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -357,6 +367,16 @@ class AlertState:
         return twin
 
 
+def excuse_of(state: AlertState, context: RuleContext) -> str:
+    """Why an alert that stands is no alarm: the reward is at its top, or a larger load is logged; else empty."""
+    if state.spec.family in _SPENT_BY_LEARNING:
+        reward = context.reward
+        is_near = reward.has_gained and reward.usual >= reward.top - _NEAR_TOP * (reward.top - reward.bottom)
+        is_solved = reward.is_solved or (is_near and (reward.zero_share or 0.0) > SOLVED_ZERO_STD)
+        return "; the reward is at its top" if is_solved else ""
+    return state.standing.load_words(context.recent) if state.spec.family in _TIMED else ""
+
+
 def _held(state: AlertState, context: RuleContext, finding: Finding, established: Level) -> Level:
     """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three).
 
@@ -364,14 +384,14 @@ def _held(state: AlertState, context: RuleContext, finding: Finding, established
     """
     if not state.is_firing and comes_home(state.spec, state.detector, finding, context):
         return OK
-    if state.is_firing and state.level >= WARN and not state.is_settled and established <= state.worst:
+    if state.is_firing and state.level >= WARN and established <= state.worst:
         return established
     if state.spec.family in _NEVER_HELD:
         return established
-    critical = context.raised.get((state.spec.id, CRIT), 0)
+    critical = context.raised.get((state.spec.rule, CRIT), 0)
     if established == CRIT and critical < MOST_ALARMS:
         return CRIT
-    return WARN if critical + context.raised.get((state.spec.id, WARN), 0) < MOST_ALARMS else INFO
+    return WARN if critical + context.raised.get((state.spec.rule, WARN), 0) < MOST_ALARMS else INFO
 
 
 def beyond(finding: Finding) -> float:
@@ -393,7 +413,7 @@ def said(state: AlertState, finding: Finding) -> str:
     text = state.detector.headline(shown)
     if shown.baseline is None and finding.baseline is not None:
         text += "; no healthy baseline"
-    if finding.threshold is not None and state.standing.side * (finding.value - finding.threshold) < 0.0:
+    if state.standing.is_within(finding):
         text += "; within the threshold again, but not clearly"
     return text
 
@@ -435,7 +455,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
     return Verdict(
-        rule=spec.id,
+        rule=spec.rule,
         title=spec.title,
         family=spec.family,
         group=spec.group.value,
@@ -447,12 +467,10 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         since_record=state.since_record,
         headline=sentence(state, context),
         evidence=state.detector.evidence(finding, spec.evidence),
-        why=spec.why,
-        causes=spec.causes,
-        next=spec.next,
         threshold=None if spec.measures else finding.threshold,
         baseline=None if spec.measures else finding.baseline,
         recovered_step=state.recovered_step,
         worst=state.worst,
         settled=state.standing.settled,
+        part=spec.part,
     )

@@ -6,7 +6,12 @@ takes; a run whose algorithm is not known is given every rule whose metrics it l
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rltop.model import Algorithm, Traits
+
+if TYPE_CHECKING:
+    from rltop.rules.context import RuleContext
 
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _NO_ROLLOUTS = _PREFERENCE | {Algorithm.SFT}
@@ -16,6 +21,14 @@ _UNCLIPPED = frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN})
 
 OF_ACTIONS = frozenset({"action_entropy", "episode_len"})
 """Logged by trainers of policies that take actions, not tokens."""
+OF_ACTION_POLICIES = _UNCLIPPED | {Algorithm.EMBODIED}
+
+
+def nats_of(context: RuleContext) -> str:
+    """The unit of an entropy or a KL: per token, per action, or of what nobody knows, under a name of no trainer."""
+    if not OF_ACTIONS.isdisjoint(context.values) or context.algorithm in OF_ACTION_POLICIES:
+        return "nats/action"
+    return "nats" if context.traits.is_generic and "response_len_mean" not in context.values else "nats/token"
 
 
 def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:

@@ -178,44 +178,8 @@ def healthy(
 
 
 _HOME_SPREADS, _HOME_SHARE = 3.0, 0.25
-_GOALS = (("score_mean", "reward_mean", "success_frac"), ("val_score",))
-_BAND = 3.0
-_LEAST_BAND = 0.05
-_NEWEST = {"val_score": 2}
-_MOST_NEWEST = 10
-
-
-class Goals(NamedTuple):
-    """How low reward and evaluation may be and still count as what they were before an alert.
-
-    Attributes:
-        floors: canonical name and lower end of the noise band: the median less three spreads.
-    """
-
-    floors: tuple[tuple[str, float], ...] = ()
-
-    def at_least(self, other: Goals) -> Goals:
-        """The higher floor of each name: an alert that begins while another lasts has no healthy time before it."""
-        highest = dict(self.floors)
-        for name, floor in other.floors:
-            highest[name] = max(floor, highest.get(name, floor))
-        return Goals(tuple(highest.items()))
-
-    def is_missed(self, recent: Sequence[Observation]) -> bool:
-        """Whether the newest ten rewards, or the newest two evaluations, lie below in the median."""
-        for name, floor in self.floors:
-            newest = []
-            for each in reversed(recent):
-                if name in each.values:
-                    newest.append(each.values[name])
-                    if len(newest) == _NEWEST.get(name, _MOST_NEWEST):
-                        break
-            if newest and median_of(newest) < floor:
-                return True
-        return False
-
-
-NO_GOALS = Goals()
+LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion length", "prompt_len_mean": "prompt length"}
+"""What makes a step take longer without anything being wrong, and what it is called."""
 
 
 class Home(NamedTuple):
@@ -246,23 +210,16 @@ class Home(NamedTuple):
         return (low - reach if low == level else low) < value < (high + reach if high == level else high)
 
 
-def goals_before(recent: Sequence[Observation], since: int) -> Goals:
-    """The noise bands of reward and evaluation before the record at which an alert began.
+def loads_before(recent: Sequence[Observation], since: int) -> tuple[tuple[str, float], ...]:
+    """What a step had to do before an alert: the median of each load that is logged, by canonical name.
 
     Args:
         recent: the records so far, oldest first.
         since: the record at which the alert began.
-
-    Returns:
-        A floor for each of the two that has enough values before that record.
     """
-    floors = []
-    for names in _GOALS:
-        for name in names:
-            before, _ = Judged(name).split(recent, since)
-            if len(before) >= (3 if name in _NEWEST else LEAST_VALUES):
-                level = median_of(before)
-                band = max(_BAND * MAD_TO_SIGMA * mad_of(before), _LEAST_BAND * abs(level))
-                floors.append((name, level - band))
-                break
-    return Goals(tuple(floors))
+    found = []
+    for name in LOADS:
+        before, _ = Judged(name).split(recent, since)
+        if len(before) >= LEAST_VALUES:
+            found.append((name, median_of(before)))
+    return tuple(found)

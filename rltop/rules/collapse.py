@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rltop.model import Evidence, Unit, Verdict
 from rltop.rules import applicability
+from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 
@@ -171,7 +172,6 @@ class Collapse(Detector):
         return max((step for step in (*self.saved, *self.on_disk) if step < self.onset[1]), default=None)
 
     def headline(self, finding: Finding) -> str:
-        """Onset, checkpoint to go back to, and the order of symptoms."""
         names = [_SPOKEN.get(word, word) for word in finding.words]
         began = finding.extra.count(finding.extra[0])
         first, others = names[:began], names[began:]
@@ -186,7 +186,6 @@ class Collapse(Detector):
         return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Number of families, the dates, and which metric moved when."""
         parts = [Evidence("symptom families", finding.value, Unit.COUNT)]
         if self.onset is not None:
             parts.append(Evidence(ONSET, self.onset[1], Unit.COUNT))
@@ -205,11 +204,17 @@ class SilentFailure(Detector):
     never moved; one that never was above 0 takes longer.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
+    recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
+    streak = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
+        """How many records in a row show it, this one included."""
+        finding = self._judge(context)
+        if finding is not None:
+            self.streak = 0 if finding is QUIET else self.streak + 1
+        return finding if finding is None or finding is QUIET else finding._replace(extra=(float(self.streak),))
+
+    def _judge(self, context: RuleContext) -> Finding | None:
         """Persistence is left to `n_of_m`: 20 of 20 records."""
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
@@ -219,7 +224,7 @@ class SilentFailure(Detector):
             return QUIET
         is_flat = reward.zero_share is not None and reward.zero_share >= self.thresholds["zero_share"]
         is_idle = reward.is_constant and not self._is_dead(context)
-        if (norm is None and not is_flat) or is_idle or reward.is_high or context.lr == 0.0:
+        if (norm is None and not is_flat) or is_idle or reward.is_high or is_paused(context):
             self.recent.clear()
             return QUIET
         return self._signs(context, norm is not None, is_flat)
@@ -227,7 +232,7 @@ class SilentFailure(Detector):
     def _is_dead(self, context: RuleContext) -> bool:
         """A reward that has never been above 0 is not distillation's where a learning rate and no teacher is logged."""
         reward = context.reward
-        is_wanted = bool(context.lr) and "kl_teacher" not in context.values
+        is_wanted = bool(context.lr) and not has_teacher(context)
         return is_wanted and reward.usual <= 0.0 and reward.count > self.thresholds["unmoved"]
 
     def _signs(self, context: RuleContext, is_without_gradient: bool, is_flat: bool) -> Finding:
@@ -248,8 +253,7 @@ class SilentFailure(Detector):
         return Finding(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Which signs."""
-        return f"not learning for 20 records: {', '.join(finding.words)}"
+        return f"not learning for {finding.extra[0]:,.0f} records: {', '.join(finding.words)}"
 
 
 class MismatchDriven(Detector):
@@ -271,14 +275,12 @@ class MismatchDriven(Detector):
         return Finding(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
 
     def headline(self, finding: Finding) -> str:
-        """The order, with steps."""
         order = ", then ".join(
             f"{metric} (step {step:,.0f})" for metric, step in zip(finding.words, finding.extra, strict=True)
         )
         return f"rollout/train mismatch preceded the collapse: {order}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Which metric moved when."""
         return tuple(
             Evidence(f"{metric}{_MOVED}", step, Unit.COUNT)
             for metric, step in zip(finding.words, finding.extra, strict=True)
@@ -305,7 +307,6 @@ class InfrastructureOnly(Detector):
         return Finding(INFO, float(len(standing)), words=standing)
 
     def headline(self, finding: Finding) -> str:
-        """Which."""
         return f"{' and '.join(_SYSTEM_SPOKEN[word] for word in finding.words)}; learning unaffected"
 
 
@@ -314,72 +315,35 @@ RULES = (
         id="X1",
         title="collapse",
         family="collapse",
-        group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
         measures="number of symptom families",
         detector=Collapse,
         runs_always=True,
-        condition="Verdicts of `families` of these families began or escalated within `records` records: reward, "
-        "entropy, length, truncation, gradient, non-finite, KL, groups, validation. Dated by the first record of "
-        "the first of them, `lead` records back at most; the last known checkpoint before that is named. "
-        "Stays while `holds` of them are active.",
         thresholds={"families": 3, "records": 5, "lead": 60, "holds": 2},
         clear_after=5,
         applies=applicability.has_rollouts,
-        why="Everything after the onset is training on garbage; go back to the last checkpoint "
-        "before it.",
-        causes=(
-            "a learning-rate change",
-            "a NaN or a huge gradient",
-            "rollout/train mismatch",
-            "reward hacking",
-        ),
-        next=("lr", "grad_norm", "entropy", "kl_ref", "off_policy_kl", "response_len_mean", "reward_mean"),
-        sources="transcribed collapses: sudden ones moved three metrics or more within one to four steps.",
     ),
     RuleSpec(
         id="X2",
         title="not learning",
         family="collapse",
-        group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "grad_norm", "zero_std_frac"),
         detector=SilentFailure,
-        condition="20 records in a row without gradient (below `gradient`, where it is logged) and with either "
-        "`zero_share` zero-variance groups or a reward that moves less than `pinned` of its range. Silent on a "
-        "saturated task and a learning rate of 0; a reward that has never moved is only judged where it is 0 or below, "
-        "after `unmoved` records, with a learning rate and no teacher.",
         thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02, "unmoved": 30},
         n_of_m={CRIT: NOfM(_SILENT_RECORDS, _SILENT_RECORDS), INFO: NOfM(_SILENT_RECORDS, _SILENT_RECORDS)},
         applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "best reward", threshold=""),
-        why="The processes run and rows are logged, but no update changes the policy: the compute is wasted.",
-        causes=(
-            "a collapsed policy whose completions all fail",
-            "every completion truncated or filtered out",
-            "a reward function that returns a constant",
-        ),
-        next=("zero_std_frac", "grad_norm", "truncated_frac", "reward_component", "response_len_mean", "lr"),
-        sources="a published self-distillation run: 50 steps with loss and gradient of exactly 0.",
     ),
     RuleSpec(
         id="X3",
         title="mismatch collapse",
         family="collapse",
-        group=Group.LEARNING,
         metrics=("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean"),
         measures="number of symptoms in order",
         detector=MismatchDriven,
-        condition="Verdicts of mismatch or staleness, of the gradient, and of entropy, reward or KL are active at once "
-        "and began in this order, within `records` records.",
         thresholds={"records": 100},
         clear_after=5,
         applies=applicability.has_rollouts,
-        why="The order says what to fix: the policy was trained on text sampled from different probabilities, and the "
-        "gradient showed it before the reward did.",
-        causes=("weights not synced, or only in part", "different numerics in the inference kernels",
-                "different expert routing", "stale rollouts"),
-        next=("off_policy_kl", "staleness_mean", "time_weight_sync", "grad_norm", "entropy", "reward_mean"),
-        sources="prime-rl docs (a rising gradient norm follows the mismatch); Liu & Li 2025.",
     ),
     RuleSpec(
         id="X4",
@@ -390,14 +354,8 @@ RULES = (
         measures="number of symptom families",
         detector=InfrastructureOnly,
         runs_always=True,
-        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) are "
-        "active and no learning family has begun within `calm` records: INFO.",
         thresholds={"families": 2, "calm": 20},
         clear_after=5,
         evidence=EvidenceNames("symptom families", "", Unit.COUNT, threshold=""),
-        why="Slow, failing and uneven at once, with learning unaffected, points to a node, a server or a sandbox.",
-        causes=("a slow node or file system", "an overloaded inference server", "a hanging tool or sandbox"),
-        next=("time_gen", "time_gen_sample_max", "slowest_tool", "preempted_max", "aborted_frac"),
-        sources="judgement.",
     ),
 )  # fmt: skip

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
-from rltop.rules.evaluations import evaluations
+from rltop.rules.evaluations import History, evaluations
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
 
 if TYPE_CHECKING:
-    from rltop.rules.baseline import Goals, Home, Judged
+    from rltop.rules.baseline import Home, Judged
 
 HELD_RECORDS = 128
 """Records kept of a segment: those behind a frozen level, and the longest time from an onset to its alert."""
@@ -208,7 +208,6 @@ class RewardTrack:
         return self.count > 0 and self.usual - self.start > 0.25 * (self.top - self.bottom)
 
     def clone(self) -> RewardTrack:
-        """An independent copy."""
         twin = RewardTrack.__new__(RewardTrack)
         for name in RewardTrack.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -226,7 +225,7 @@ class Onset(NamedTuple):
     Attributes:
         record: number in the segment.
         step: the trainer's step.
-        rule, metric: which rule saw it, in which canonical metric.
+        rule, metric: which rule, or part of one, saw it, in which canonical metric.
     """
 
     record: int
@@ -249,17 +248,18 @@ class RuleContext:
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
         recent: the newest records, this one included.
-        raised: rule and level → how many alarms the run has had, restarts included.
-        goals: the noise bands of reward and evaluation before what is active now; None before the first alarm.
+        standing: rules, and parts of rules, whose alert is active at WARN or above.
+        raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
         algorithm, traits, group_size: what kind of run it is.
     """
 
     __slots__ = (
+        "_evaluated",
         "_evaluations",
+        "_histories",
         "alarms",
         "algorithm",
-        "goals",
         "group_size",
         "homes",
         "is_lr_rising",
@@ -271,6 +271,7 @@ class RuleContext:
         "recent",
         "record",
         "reward",
+        "standing",
         "top_lr",
         "traits",
         "values",
@@ -293,13 +294,15 @@ class RuleContext:
         self.onsets: dict[str, Onset] = {}
         self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
         self.raised: dict[tuple[str, Level], int] = {}
-        self.goals: Goals | None = None
+        self.standing: set[str] = set()
         self.homes: dict[Judged, Home] = {}
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
         self.is_lr_rising = False
         self._evaluations: Mapping[str, float] | None = None
+        self._histories: dict[str, History] = {}
+        self._evaluated: Observation | None = None
         self.observation: Observation
         self.values: Mapping[str, float] = {}
 
@@ -318,7 +321,7 @@ class RuleContext:
             # Another task has another range: what the reward was says nothing about what it should be.
             self.reward = RewardTrack()
             self.reward.observe(values)
-            self.goals, self.homes = None, {}
+            self.homes = {}
         lr = values.get("lr")
         if lr is not None:
             before = self.lr
@@ -333,34 +336,57 @@ class RuleContext:
             self._evaluations = evaluations(self.observation)
         return self._evaluations
 
-    def note(self, event: Event, since_record: int, since_step: int) -> None:
+    @property
+    def histories(self) -> Mapping[str, History]:
+        """Evaluations by source, this record's included; kept from the first record on that is asked about."""
+        if self._evaluated is not self.observation:
+            self._evaluated = self.observation
+            for name, value in self.evaluations.items():
+                history = self._histories.get(name)
+                if history is None:
+                    history = self._histories[name] = History(value)
+                history.push(value)
+        return self._histories
+
+    def late(self, observation: Observation) -> RuleContext:
+        """This with a row that came late in place of the record; its evaluations are kept all the same."""
+        twin = self.clone()
+        twin.observation, twin.values = observation, observation.values
+        twin._histories = self._histories
+        return twin
+
+    def note(self, event: Event, since_record: int, since_step: int, *, is_told: bool = True) -> None:
         """Remember which families are active and since when, from WARN on, for composite rules.
 
         Args:
             event: a transition on this record.
             since_record: the number in the run, not in the segment, of the record where the alert began.
             since_step: its step.
+            is_told: False where another part of its rule stands as bad.
         """
         if event.state is EventState.FACT:
             return
         if event.state is EventState.RECOVERED or event.level < Level.WARN:
             # Also one that has settled at a harmless level: it no longer counts as a symptom.
             self.forget(event)
+        else:
+            self.standing.add(event.said_by)
         if not event.is_alarm:
             return
         whose = (event.rule, event.level)
-        self.raised[whose] = self.raised.get(whose, 0) + 1
+        self.raised[whose] = self.raised.get(whose, 0) + is_told
         self.alarms[event.family] = self.record
         # Records are counted in the segment here, in the run there.
         began = self.record - (event.record - since_record)
         onset = self.onsets.get(event.family)
         if onset is None or began < onset.record:
-            self.onsets[event.family] = Onset(began, since_step, event.rule, event.metric)
+            self.onsets[event.family] = Onset(began, since_step, event.said_by, event.metric or event.key)
 
     def forget(self, event: Event) -> None:
-        """The family of an event is no longer active, if it was this rule that began it."""
+        """Its rule, or part, is no longer active, nor its family, if that is what began it."""
+        self.standing.discard(event.said_by)
         onset = self.onsets.get(event.family)
-        if onset is not None and onset.rule == event.rule:
+        if onset is not None and onset.rule == event.said_by:
             del self.onsets[event.family]
 
     @property
@@ -374,20 +400,22 @@ class RuleContext:
         self.phase = PhaseTrack()
         self.alarms = {}
         self.onsets = {}
+        self.standing = set()
         self.recent.clear()
-        self.goals, self.homes = None, {}
+        self.homes = {}
+        self._histories, self._evaluated = {}, None
         self.record = 0
         self.lr = None
         self.top_lr = 0.0
         self.is_lr_rising = False
 
     def clone(self) -> RuleContext:
-        """An independent copy; the observation is shared, it is never changed."""
         twin = RuleContext(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
-        twin.recent, twin.raised = self.recent.copy(), self.raised.copy()
-        twin.goals, twin.homes = self.goals, self.homes.copy()
+        twin.recent, twin.raised, twin.standing = self.recent.copy(), self.raised.copy(), self.standing.copy()
+        twin.homes = self.homes.copy()
+        twin._histories = {name: history.clone() for name, history in self._histories.items()}
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
             twin.observation, twin.values = self.observation, self.values

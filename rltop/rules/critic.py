@@ -8,25 +8,30 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
 from rltop.rules import applicability
+from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, NOfM, RuleSpec, State
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import number, percent
+
+_TINY, _TRIFLE = 1e-5, 1e-3
+_MIN_SAMPLES = 20
+_FEW = 8
+_EVERY = 5
 
 
-class Returns:
+class Returns(State):
     """What is known of the variance of the returns: a value function explains it, or there is nothing to explain.
 
     Attributes:
         start: value loss at run start, or None.
     """
 
-    def __init__(self) -> None:
-        self.start: float | None = None
-        self._first = Frozen(skip=0, size=5, minimum=3)
-        self._lately = Window(_MIN_SAMPLES)
+    start: float | None = None
+    _first = Frozen(skip=0, size=5, minimum=3)
+    _lately = Window(_MIN_SAMPLES)
 
     def observe(self, values: Mapping[str, float], reward: RewardTrack) -> None:
         """Take a record in.
@@ -72,27 +77,15 @@ class Returns:
         reach = max(reach, values.get("reward_std", 0.0))
         return reach * reach
 
-    def clone(self) -> Returns:
-        """An independent copy."""
-        twin = Returns.__new__(Returns)
-        twin.start, twin._first, twin._lately = self.start, self._first.clone(), self._lately.clone()
-        return twin
-
-
-_TINY, _TRIFLE = 1e-5, 1e-3
-_MIN_SAMPLES = 20
-_FEW = 8
-_EVERY = 5
-
 
 class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.window = Window(10)
-        self.best = float("-inf")
-        self.returns = Returns()
+    text = "explained variance {value} (best {baseline})"
+    window = Window(10)
+    best = float("-inf")
+    seen = 0
+    returns = Returns()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """After the critic's first `wait` records."""
@@ -101,6 +94,7 @@ class ExplainedVariance(Detector):
             return None
         window, thresholds = self.window, self.thresholds
         window.push(value)
+        self.seen += 1
         self.returns.observe(context.values, context.reward)
         if context.record <= thresholds["wait"]:
             return QUIET
@@ -113,8 +107,10 @@ class ExplainedVariance(Detector):
 
     def _judge(self, value: float, usual: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
-        # A policy that learns all the same has a critic that is good enough.
-        worst = INFO if context.reward.has_gained else CRIT
+        if self.best <= thresholds["blind"] and self.seen >= thresholds["never"]:
+            return Finding(WARN, value, self.best, thresholds["blind"])
+        # A policy that learns all the same has a critic that is good enough, if it is not far worse than none.
+        worst = CRIT if not context.reward.has_gained else WARN if usual < thresholds["far"] else INFO
         if value < thresholds["warn"]:
             level = CRIT if value < thresholds["crit"] else WARN
             return Finding(min(level, worst), value, self.best, thresholds["warn"])
@@ -122,20 +118,15 @@ class ExplainedVariance(Detector):
             return Finding(min(WARN, worst), value, self.best, thresholds["lost"])
         return QUIET
 
-    def headline(self, finding: Finding) -> str:
-        """The value and what it was."""
-        return f"explained variance {number(finding.value)} (best {number(finding.baseline or 0)})"
-
 
 class ValueLossJump(Detector):
     """C3: value loss a multiple of what it has been."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.window = Window(50)
-        self.start = Frozen(skip=0, size=5, minimum=3)
-        self.returns = Returns()
-        self.explained = Window(50)
+    text = "value loss {value} (baseline {baseline})"
+    window = Window(50)
+    start = Frozen(skip=0, size=5, minimum=3)
+    returns = Returns()
+    explained = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Against the 50 records before, and never below a part of the start, nor below what returns may vary."""
@@ -167,19 +158,14 @@ class ValueLossJump(Detector):
         self.explained.push(value)
         return value < min(0.0, usual) or value < usual - self.thresholds["fall"]
 
-    def headline(self, finding: Finding) -> str:
-        """Now and baseline."""
-        return f"value loss {number(finding.value)} (baseline {number(finding.baseline or 0)})"
-
 
 class NotLearning(Detector):
     """C2: value loss where it was at the start, long after it should have fallen."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=3, size=20)
-        self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
-        self.explained = Window(_MIN_SAMPLES)
+    text = "value loss {value} ({baseline} at run start): critic not learning"
+    start = Frozen(skip=3, size=20)
+    recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
+    explained = Window(_MIN_SAMPLES)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A critic that explains the returns is done learning."""
@@ -206,18 +192,13 @@ class NotLearning(Detector):
             return Finding(INFO, level, base, line)
         return Finding(WARN, level, base, line) if explained < self.thresholds["explained"] else QUIET
 
-    def headline(self, finding: Finding) -> str:
-        """Level and start."""
-        return f"value loss {number(finding.value)} ({number(finding.baseline or 0)} at run start): critic not learning"
-
 
 class ValueLossVanished(Detector):
     """C6: value loss near 0 although the returns still vary: the critic is not trained on them any more."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=3, size=20)
-        self.line = 0.0
+    text = "value loss {baseline} → {value} although rewards still vary"
+    start = Frozen(skip=3, size=20)
+    line = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Against run start; a critic that explains its returns, or has none left to explain, is done."""
@@ -231,11 +212,13 @@ class ValueLossVanished(Detector):
         line = self.line / math.sqrt(self.thresholds["warn"]) if self.is_firing else self.line
         if abs(value) >= line or self._is_done(context):
             return QUIET
-        return Finding(WARN if self._returns_vary(abs(value), context) else INFO, value, self.start.value, self.line)
+        # An error of exactly 0 is no fit: a batch always leaves some.
+        is_wrong = value == 0.0 or self._returns_vary(abs(value), context)
+        return Finding(WARN if is_wrong else INFO, value, self.start.value, self.line)
 
     def _is_done(self, context: RuleContext) -> bool:
         reward = context.reward
-        if not reward.count or reward.is_constant or reward.is_high or reward.is_solved:
+        if not reward.count or reward.is_constant or is_at_top(context):
             return True
         return context.values.get("explained_var", 0.0) >= self.thresholds["good"]
 
@@ -247,17 +230,12 @@ class ValueLossVanished(Detector):
             return explained < self.thresholds["explained"]
         return spread is not None and value < self.thresholds["part"] * spread * spread
 
-    def headline(self, finding: Finding) -> str:
-        """Start and now."""
-        return f"value loss {number(finding.baseline or 0)} → {number(finding.value)} although rewards still vary"
-
 
 class ValueDrift(Detector):
     """C4: predicted values and returns are on different scales."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.returns = Window(50)
+    text = "mean value {value} vs mean return {baseline}"
+    returns = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Distance of the means against the recent range of the returns."""
@@ -274,13 +252,11 @@ class ValueDrift(Detector):
             return QUIET
         return Finding(WARN, value, returned, returned + thresholds["warn"] * (reach if value > returned else -reach))
 
-    def headline(self, finding: Finding) -> str:
-        """Both means."""
-        return f"mean value {number(finding.value)} vs mean return {number(finding.baseline or 0)}"
-
 
 class ValueClipping(Detector):
     """C5: value updates are clipped persistently; WARN where the critic also explains little."""
+
+    text = "value clip fraction {value:%} (threshold {threshold:%})"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """High in the first records of every run."""
@@ -295,134 +271,72 @@ class ValueClipping(Detector):
         is_held_back = explained is not None and explained < self.thresholds["explained"]
         return Finding(WARN if is_held_back else INFO, value, None, self.thresholds["info"])
 
-    def headline(self, finding: Finding) -> str:
-        """The share."""
-        return f"value clip fraction {percent(finding.value)} (threshold {percent(finding.threshold or 0)})"
 
-
-_CAUSES = (
-    "reward scale",
-    "critic learning rate",
-    "a wrong mask",
-    "a sudden policy change",
-    "no critic warm-up",
-)
+_row = partial(RuleSpec, family="critic", applies=applicability.has_critic)
 
 RULES = (
-    RuleSpec(
+    _row(
         id="C1",
         title="explained variance",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("explained_var",),
         detector=ExplainedVariance,
-        condition="After `wait` records: below `warn` in 10 of 15: WARN; below `crit` in 5 of 10: CRIT; from "
-        "above `good` to below "
-        "`lost`: WARN. Silent where returns hardly vary (reward at its top, value loss below 1e-5 or a thousandth of "
-        "run start); INFO where the reward has risen by a quarter of its range.",
-        thresholds={"wait": 30, "warn": 0.0, "crit": -1.0, "good": 0.5, "lost": 0.2},
+        thresholds={
+            "wait": 30,
+            "warn": 0.0,
+            "crit": -1.0,
+            "good": 0.5,
+            "lost": 0.2,
+            "far": -1.0,
+            "blind": 0.1,
+            "never": 100,
+        },
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 10)},
         warm_up=30,
-        applies=applicability.has_critic,
-        why="Below 0 the critic is worse than predicting the mean, and advantages are mostly its noise.",
-        causes=_CAUSES,
-        next=("value_loss", "return_mean", "value_mean", "reward_mean", "clip_frac_value"),
-        sources="Stable-Baselines3 docs/common/logger.md.",
     ),
-    RuleSpec(
+    _row(
         id="C3",
         title="value loss",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("value_loss",),
         detector=ValueLossJump,
-        condition="Above `warn`× the median of the 50 records before (at least `start_share` of run start) in 3 "
-        "of 5: WARN; above "
-        "`crit`×: CRIT. The explained variance must be below 0, or lower by `fall` than its median; where it is not "
-        "logged, the value loss above the square of the range of rewards and returns.",
         thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05, "fall": 0.3},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         warm_up=_FEW,
-        applies=applicability.has_critic,
-        why="The critic no longer fits the returns: the advantages of this batch and the next are noise.",
-        causes=_CAUSES,
-        next=("reward_mean", "kl_ref", "kl_old", "lr", "response_len_mean", "explained_var"),
-        sources="published veRL PPO runs: 1.3 to 16 at the start, 0.06 to 0.14 from step 50 on.",
     ),
-    RuleSpec(
+    _row(
         id="C2",
         title="critic not learning",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("value_loss",),
         detector=NotLearning,
-        condition="After `wait` records: median of 20 at `share` of run start (records 4 to 23) or above, while the "
-        "explained variance is below `explained` (in the median of 20 too), in 3 of 4 checks, one every five records: "
-        "WARN; INFO where that is not logged, or the reward has risen by a quarter of its range, unless its median of "
-        "20 is `blind` at most.",
         thresholds={"wait": 100, "share": 0.9, "explained": 0.2, "blind": 0.005},
         n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,
-        applies=applicability.has_critic,
-        why="Advantages from an untrained critic are mostly noise.",
-        causes=("critic learning rate too low", "reward scale", "a wrong mask", "critic too small"),
-        next=("explained_var", "lr_critic", "return_mean", "value_mean", "clip_frac_value"),
-        sources="published veRL PPO runs fall from 1.3 to 16 to about 0.1 within 50 steps; the share is judgement.",
     ),
-    RuleSpec(
+    _row(
         id="C6",
         title="value loss vanished",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("value_loss",),
         detector=ValueLossVanished,
-        condition="Value loss below `warn` of run start (records 4 to 23) in 10 of 10 records while the reward "
-        "neither is at its top nor constant and the explained variance is not above `good`: INFO; WARN where the "
-        "explained variance is below `explained`, or the loss below `part` of the variance of the rewards. It ends "
-        "above sqrt(`warn`) of run start.",
         thresholds={"warn": 1e-3, "good": 0.8, "explained": 0.2, "part": 1e-3},
         n_of_m={INFO: NOfM(10, 10), WARN: NOfM(10, 10)},
         warm_up=30,
-        applies=applicability.has_critic,
-        why="No critic fits returns that vary to a thousandth: its targets are constant, masked, or its own output.",
-        causes=("value targets computed from the values", "a mask that is empty", "returns clipped or overwritten"),
-        next=("explained_var", "return_mean", "value_mean", "reward_std", "adv_max"),
-        sources="published veRL PPO runs end at 0.06 to 0.14; classic control may fall by 1e4, hence INFO.",
     ),
-    RuleSpec(
+    _row(
         id="C4",
         title="value drift",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("value_mean", "return_mean"),
         detector=ValueDrift,
-        condition="Mean value farther from the mean return than `warn`× the range of the last 50 returns (at least "
-        "half their level and `floor`), after `wait` records, in 10 of 15.",
         thresholds={"warn": 2.0, "wait": 30, "floor": 0.2},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
-        applies=applicability.has_critic,
-        why="Every advantage then has the same sign, however good the completion.",
-        causes=_CAUSES,
-        next=("value_loss", "explained_var", "return_mean", "adv_mean", "reward_mean"),
-        sources="judgement; values swing by a few units in the first records of healthy runs.",
     ),
-    RuleSpec(
+    _row(
         id="C5",
+        part_of="C4",
         title="value clipping",
-        family="critic",
-        group=Group.LEARNING,
         metrics=("clip_frac_value",),
         detector=ValueClipping,
-        condition="Above `info` in 10 of 15 records after the first `wait`: INFO; with an explained variance below "
-        "`explained`: WARN.",
         thresholds={"info": 0.4, "explained": 0.2, "wait": 30},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
-        applies=applicability.has_critic,
-        why="Value clipping keeps the critic from following the returns.",
-        causes=("value clip range too small for the returns", "jumping returns", "too many epochs per batch"),
-        next=("explained_var", "value_loss", "return_mean", "lr_critic"),
-        sources="published veRL PPO runs: 0.2 to 0.43 in the first steps, then 0.",
     ),
 )

@@ -5,13 +5,17 @@ Rules with a baseline need a healthy one; this is what a run looks like that nev
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
+from functools import partial
 
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import FLAT_REWARD_STD, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.conditions import has_teacher, is_at_top, is_paused
+from rltop.rules.context import FLAT_REWARD_STD, RewardTrack, RuleContext
+from rltop.rules.detectors import EIGHT_OF_TEN, START_VALUES, Grown
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
 from rltop.units import number, percent
 
 _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
@@ -27,12 +31,11 @@ class NoLearningSignal(Detector):
     and is never CRIT. A reward that is above 0 and the same everywhere is a task that was solved before.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.has_lived = False
-        self.dead = self.still = 0
-        self.shortest, self.longest = float("inf"), float("-inf")
-        self.since: tuple[int, int] | None = None
+    further = (("records", Unit.COUNT),)
+    has_lived = False
+    dead = still = 0
+    shortest, longest = float("inf"), float("-inf")
+    since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Over with the first reward that differs from the others."""
@@ -41,7 +44,7 @@ class NoLearningSignal(Detector):
         reward, values = context.reward, context.values
         if reward.value is None:
             return None
-        if not reward.is_constant or "kl_teacher" in values:
+        if not reward.is_constant or has_teacher(context):
             self.has_lived = True
             return QUIET
         if not (context.lr if context.lr is not None else "grad_norm" in values):
@@ -97,15 +100,10 @@ class NoLearningSignal(Detector):
         return self.since
 
     def headline(self, finding: Finding) -> str:
-        """The one reward, for how long, and what else is missing."""
         rest = f", {' and '.join(finding.words)}" if finding.words else ""
         # Records with a learning rate of 0 do not count.
         first = "the first " if self.since is None or self.since[0] <= 1 else ""
         return f"reward {number(finding.value)} on each of {first}{finding.extra[0]:.0f} records{rest}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """The reward, and how many records."""
-        return (*names.of(finding), Evidence("records", finding.extra[0], Unit.COUNT))
 
 
 class MostlyOneReward(Detector):
@@ -125,18 +123,19 @@ class MostlyOneReward(Detector):
         if reward.value is None or (is_flat := self._is_flat(values, reward.zero_share)) is None:
             return None
         self.flat.append(round(reward.value, 9) if is_flat else None)
-        if len(self.flat) < self.thresholds["least"] or reward.is_constant or "kl_teacher" in values:
+        if len(self.flat) < self.thresholds["least"] or reward.is_constant or has_teacher(context):
             return QUIET
-        counts = Counter(one for one in self.flat if one is not None)
-        if not counts or context.lr == 0.0:
+        flat = [one for one in self.flat if one is not None]
+        least = RELEASE * min(self.thresholds["warn"], self.thresholds["floor"]) * len(self.flat)
+        if not flat or is_paused(context) or len(flat) - len(set(flat)) + 1 < least:
             return QUIET
-        level, count = counts.most_common(1)[0]
+        level, count = Counter(flat).most_common(1)[0]
         share = count / len(self.flat)
         is_floor = level <= reward.bottom
         line = self.thresholds["floor" if is_floor else "warn"]
         if share < line * (RELEASE if self.is_firing else 1.0) or level >= reward.top:
             return QUIET
-        if reward.is_high or reward.is_solved or (is_floor and reward.has_few_groups):
+        if is_at_top(context) or (is_floor and reward.has_few_groups):
             return QUIET
         return Finding(WARN, share, None, line, (level,))
 
@@ -151,28 +150,77 @@ class MostlyOneReward(Detector):
         return values["loss"] == 0.0 and values.get("grad_norm", 0.0) == 0.0 if "loss" in values else None
 
     def headline(self, finding: Finding) -> str:
-        """Share and reward."""
         return (
             f"{percent(finding.value)} of the newest {len(self.flat)} batches score {number(finding.extra[0])} "
             "throughout: nothing to learn from them"
         )
 
 
+class StuckAtFloor(Detector):
+    """R21: the reward has been at its lowest nearly all along, and nothing else moves either."""
+
+    text = (
+        "reward {value}, at or near its lowest, {baseline}, since the first of {extra[1]:,.0f} records "
+        "({extra[0]:,.0f} exactly there): nothing learned"
+    )
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.others = [Grown(name) for name in _MOVING]
+        self.floor = math.inf
+        self.at_floor = self.seen = self.streak = 0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """A floor is a value that repeats; noise has none."""
+        reward, values = context.reward, context.values
+        value = reward.value
+        if value is None:
+            return None
+        self.seen += 1
+        if self.seen <= START_VALUES:
+            for other in self.others:
+                other.note(values)
+        reach = _SAME * max(1.0, abs(value))
+        if value < self.floor - reach:
+            self.floor, self.at_floor, self.streak = value, 0, 0
+        is_at_floor = value <= self.floor + reach
+        self.at_floor += is_at_floor
+        self.streak = self.streak + 1 if is_at_floor else 0
+        thresholds = self.thresholds
+        if self.seen < thresholds["records"] or reward.is_constant:
+            return QUIET
+        if self.streak >= thresholds["records"] and self.at_floor >= thresholds["share"] * self.seen:
+            if not self._is_flat(values):
+                return QUIET
+        elif not self._is_near(reward):
+            return QUIET
+        return Finding(WARN, value, self.floor, None, (float(self.at_floor), float(self.seen)))
+
+    def _is_near(self, reward: RewardTrack) -> bool:
+        """No record has ever been far above a lowest reward, below 0, that several records hit exactly."""
+        near = self.thresholds["near"] * abs(self.floor)
+        is_hit = self.floor < 0.0 and self.at_floor >= self.thresholds["hits"]
+        return is_hit and reward.top <= self.floor + near and not reward.has_gained
+
+    def _is_flat(self, values: Mapping[str, float]) -> bool:
+        """At least one other is logged, and all that are stand where they stood."""
+        factors = [factor for other in self.others if (factor := other.factor(values)) is not None]
+        reach = self.thresholds["flat"]
+        return bool(factors) and all(1.0 / reach <= factor <= reach for factor in factors)
+
+
+_MOVING = ("entropy", "response_len_mean", "episode_len")
+_SAME = 1e-6
+
+
+_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
+
 RULES = (
-    RuleSpec(
+    _row(
         id="R13",
         title="no learning signal",
-        family="reward",
-        group=Group.LEARNING,
         metrics=("score_mean", "reward_mean", "success_frac"),
         detector=NoLearningSignal,
-        condition="From the first record on the reward is 0 or below and never moves, and the gradient norm is below "
-        "`gradient`, or entropy and step KL are below `certain` (the policy always does the same), or the rewards of a "
-        "batch do not differ (which says nothing where the gradient is above `alive` "
-        "and there is no reference policy): WARN after `warn` records, CRIT after `crit`. A reward that never moved: "
-        "WARN after `unmoved` records, or `classic` where no completions are logged; INFO where it is above 0 "
-        "without spread, silent there without completions where it is 1 or all episodes have one length. Not with a "
-        "learning rate of 0, while only the critic is trained, or in distillation.",
         thresholds={
             "warn": 20,
             "crit": 50,
@@ -183,44 +231,32 @@ RULES = (
             "certain": 1e-6,
         },
         clear_after=3,
-        applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "", threshold=""),
-        why="A run that has never had a reward to compare cannot learn: the compute is wasted.",
-        causes=(
-            "a reward function that returns a constant or cannot parse the completions",
-            "prompts far too hard for the policy",
-            "every completion truncated before it can score",
-            "a wrong chat template or stop token",
-        ),
-        next=("zero_std_frac", "truncated_frac", "reward_component", "response_len_mean", "grad_norm", "lr"),
-        sources="judgement: 20 batches without one success are a success rate that no group of usual size learns from.",
     ),
-    RuleSpec(
+    _row(
         id="R22",
+        part_of="R2",
         title="mostly one reward",
-        family="reward",
-        group=Group.LEARNING,
         metrics=("reward_std", "reward_max", "score_mean", "reward_mean"),
         measures="share of batches with one and the same reward",
         detector=MostlyOneReward,
-        condition="Of the newest `records` (at least `least`) `warn` have no spread of rewards and exactly the same "
-        "reward, 5 records in a row: WARN; `floor` of them where it is the lowest reward seen, and not there where a "
-        "batch is one or two groups. Where no spread is logged, a loss of exactly 0 without a gradient norm above 0 "
-        "counts. Not at the top of the range, for a reward that never moved (R13), in distillation, or with a "
-        "learning rate of 0. It ends below nine tenths of that.",
         thresholds={"records": 30, "least": 20, "warn": 0.6, "floor": 0.9},
         n_of_m={level: NOfM(5, 5) for level in (INFO, WARN, CRIT)},
         clear_after=5,
         warm_up=20,
         applies=applicability.compares_groups,
         evidence=EvidenceNames("share of the batches", "", Unit.FRACTION),
-        why="Most of the compute buys no gradient, although single batches still differ.",
-        causes=(
-            "one completion for every prompt",
-            "prompts far too hard for the policy",
-            "a reward function that mostly returns its default",
-        ),
-        next=("entropy", "response_len_mean", "zero_std_frac", "grad_norm", "reward_component"),
-        sources="judgement: by chance batches of few completions agree at the floor or the top, not in between.",
+    ),
+    _row(
+        id="R21",
+        part_of="R13",
+        title="stuck at its lowest",
+        metrics=("score_mean", "reward_mean"),
+        measures="how long the reward has stayed at its lowest value",
+        detector=StuckAtFloor,
+        thresholds={"records": 80, "share": 0.9, "flat": 1.1, "hits": 3, "near": 0.1},
+        n_of_m=EIGHT_OF_TEN,
+        warm_up=80,
+        evidence=EvidenceNames("reward", "lowest"),
     ),
 )

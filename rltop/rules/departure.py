@@ -143,7 +143,6 @@ class Departure:
         return abs(math.log(self.value / level)) <= SPREADS * noise
 
     def clone(self) -> Departure:
-        """An independent copy."""
         twin = Departure.__new__(Departure)
         for name in Departure.__slots__:
             setattr(twin, name, getattr(self, name))

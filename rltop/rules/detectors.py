@@ -1,29 +1,39 @@
-"""Detectors that several families share: one value against fixed thresholds.
+"""Detectors that several families share: a number against fixed lines, or slowly away from run start.
 
 Owns nothing but the comparison; metric and thresholds come from the rule that
-uses it.
+uses it. What creeps names a line (a multiple of run start, with a floor below which it does not matter) and
+an end: halfway back, on a log scale; what would explain it is looked at before anything is raised.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Unit
+from rltop.model import Evidence, Unit
+from rltop.rules.conditions import Condition
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding
-from rltop.units import measure
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, State
+from rltop.stats.rolling import Frozen
 
 
-class _AgainstLines(Detector):
-    """A value against the thresholds `info`, `warn` and `crit`, whichever are given."""
+class Line(Detector):
+    """A number above a line, or below one: the thresholds `info`, `warn` and `crit`, whichever are given, worst first.
+
+    While the rule fires the line is 0.8 of itself (1.25 where a number must not be below it), so that a value at the
+    line does not flicker.
+    """
 
     def __init__(
         self,
         thresholds: Mapping[str, float],
-        *,
         metric: str,
         text: str,
         unit: Unit = Unit.NONE,
+        *,
+        is_below: bool = False,
+        is_held: bool = True,
+        unless: Condition | None = None,
     ) -> None:
         """Compare one metric.
 
@@ -32,56 +42,103 @@ class _AgainstLines(Detector):
             metric: canonical name of what is compared.
             text: the headline, with {value} and {threshold} in it.
             unit: of value and thresholds.
+            is_below: what is below a line is bad, not what is above it.
+            is_held: the line moves while the rule fires.
+            unless: records that say nothing.
         """
         super().__init__(thresholds)
-        self.metric = metric
-        self.text = text
-        self.unit = unit
+        self.metric, self.text, self.unit = metric, text, unit
+        self.is_below, self.is_held, self.unless = is_below, is_held, unless
         names = ((CRIT, "crit"), (WARN, "warn"), (INFO, "info"))
-        self.lines: tuple[tuple[Level, float], ...] = tuple(
-            (level, thresholds[name]) for level, name in names if name in thresholds
-        )
+        self.lines = tuple([(level, thresholds[name]) for level, name in names if name in thresholds])
+        lines = [line for _, line in self.lines]
+        # Nothing on the good side of this can cross a line.
+        self.edge = max(lines) / RELEASE if is_below else min(lines) * RELEASE
 
-    def headline(self, finding: Finding) -> str:
-        """The rule's headline with value and threshold in it."""
-        threshold = measure(finding.threshold or 0.0, self.unit)
-        return self.text.format(value=measure(finding.value, self.unit), threshold=threshold)
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Compare this record's value with the lines, worst first."""
+        value = context.values.get(self.metric)
+        if value is None or (self.unless is not None and self.unless(context)):
+            return None
+        if value >= self.edge if self.is_below else value <= self.edge:
+            return QUIET
+        for level, line in self.lines:
+            held = self.held_part(level) if self.is_held else 1.0
+            if value < line / held if self.is_below else value > line * held:
+                return Finding(level, value, None, line)
+        return QUIET
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value and threshold, under the name of the metric."""
         return EvidenceNames(self.metric, "", self.unit).of(finding)
 
 
-class Above(_AgainstLines):
-    """A value above a threshold.
+EIGHT_OF_TEN = {level: NOfM(8, 10) for level in (INFO, WARN)}
+RUN_START = "baseline (run start)"
+START_VALUES, _MINIMUM = 8, 5
+"""Values behind the run-start baseline: few, because a slow rise is in them too."""
 
-    While the rule fires the threshold is 0.8 of itself, so that a value at the
-    threshold does not flicker.
-    """
+
+class Creep(Detector):
+    """A level that is a multiple of run start; subclasses say what it is, and what would explain it."""
+
+    start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
+    line = math.inf
+    release = math.inf
+
+    def read(self, context: RuleContext) -> float | None:
+        """The level in this record, or None where it is not logged."""
+        raise NotImplementedError
+
+    def is_explained(self, context: RuleContext, factor: float) -> bool:
+        """Whether something else grew as well, so that a rise by `factor` is expected.
+
+        Args:
+            context: the newest record.
+            factor: the level over that of run start; infinite where that was none.
+        """
+        return False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the thresholds, worst first."""
-        value = context.values.get(self.metric)
+        """Against the line, which is worked out once the baseline is final."""
+        value = self.read(context)
         if value is None:
             return None
-        for level, line in self.lines:
-            if value > line * self.held_part(level):
-                return Finding(level, value, None, line)
-        return QUIET
+        if value <= (self.release if self.is_firing else self.line) and self.start.is_final:
+            return QUIET
+        if not self.start.is_final:
+            self._learn(value)
+            return QUIET
+        base = self.start.value or 0.0
+        if self.is_explained(context, value / base if base > 0.0 else math.inf):
+            return QUIET
+        return Finding(WARN, value, base, self.line)
+
+    def _learn(self, value: float) -> None:
+        start, thresholds = self.start, self.thresholds
+        start.push(value)
+        base = start.value
+        if base is None or not start.is_final:
+            return
+        noise = base + thresholds["sigmas"] * start.spread
+        self.line = max(thresholds["warn"] * base, thresholds["floor"], noise)
+        self.release = self.line / math.sqrt(thresholds["warn"])
 
 
-class Below(_AgainstLines):
-    """A value below a threshold.
+class Grown(State):
+    """How many times its run start something is, where it is logged."""
 
-    While the rule fires the threshold is 1.25 of itself, the mirror of `Above`.
-    """
+    start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the thresholds, worst first."""
-        value = context.values.get(self.metric)
-        if value is None:
-            return None
-        for level, line in self.lines:
-            if value < line / self.held_part(level):
-                return Finding(level, value, None, line)
-        return QUIET
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def note(self, values: Mapping[str, float]) -> None:
+        """Take the baseline in; free of charge once it is final."""
+        if not self.start.is_final and self.name in values:
+            self.start.push(values[self.name])
+
+    def factor(self, values: Mapping[str, float]) -> float | None:
+        """Now over run start; None where either is not known or not positive."""
+        value, base = values.get(self.name), self.start.value
+        return None if value is None or base is None or base <= 0.0 else value / base

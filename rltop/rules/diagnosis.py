@@ -1,7 +1,7 @@
 """From a verdict to its related metrics in the order to check, each with the reason.
 
 Owns the reasons; the order is the chain's (`chains`), then the rule's own
-(`RuleSpec.next`), the likeliest cause first. Knows no values.
+(`Words.next`), the likeliest cause first. Knows no values.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rltop.model import Verdict
 from rltop.rules.chains import Link, chain_of
+from rltop.rules.words import words_of
 
 
 class NextStep(NamedTuple):
@@ -144,18 +145,19 @@ def reason(family: str, metric: str) -> str:
 
 def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
     """The related metrics in the order to check, each with its reason."""
-    return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in verdict.next)
+    return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in words_of(verdict.said_by).next)
 
 
 def links_of(verdict: Verdict) -> tuple[Link, ...]:
     """The chain of a verdict's symptom, then the rule's own related metrics; never the verdict's own metric."""
-    chain = chain_of(verdict.rule, verdict.family)
+    chain = chain_of(verdict.said_by, verdict.family)
     links = [link for link in (chain.links if chain is not None else ()) if verdict.metric not in link.metrics]
     asked = {verdict.metric, *(name for link in links for name in link.metrics)}
-    return (*links, *(Link((name,), reason(verdict.family, name)) for name in verdict.next if name not in asked))
+    own = [name for name in words_of(verdict.said_by).next if name not in asked]
+    return (*links, *(Link((name,), reason(verdict.family, name)) for name in own))
 
 
 def symptom_of(verdict: Verdict) -> str:
     """The symptom in words, as its chain calls it; the verdict's own title where there is no chain."""
-    chain = chain_of(verdict.rule, verdict.family)
+    chain = chain_of(verdict.said_by, verdict.family)
     return verdict.title if chain is None else chain.symptom

@@ -21,7 +21,9 @@ from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
 from rltop.rules.incidents import Incidents
+from rltop.rules.levels import CLASSIC, LANGUAGE, NOTES
 from rltop.rules.options import EngineOptions
+from rltop.rules.parts import Told, shown
 from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
 
@@ -50,11 +52,21 @@ class Selection:
         self.identity, self._options = identity, options
         self.profiles = profiles.active(identity, options.profiles)
         self._names = [profile.name for profile in self.profiles]
+        self._notes = NOTES[CLASSIC if CLASSIC in self._names else LANGUAGE]
 
     @property
     def group_size(self) -> int | None:
         """Completions per prompt: what the user says, else what the stream does."""
         return self._options.group_size or self.identity.group_size
+
+    def shown_level(self, rule: str, level: Level) -> Level:
+        """The level of an alert as it is shown: INFO at most where the rule is a note in this field.
+
+        Args:
+            rule: its id.
+            level: as the rule has it, which composites and incidents see.
+        """
+        return level if level >= self._notes.get(rule, level) else min(level, Level.INFO)
 
     def is_enabled(self, rule: str) -> bool:
         """Is the rule with this id not switched off?"""
@@ -118,9 +130,9 @@ class _Announcer:
         return told
 
     def clone(self) -> _Announcer:
-        """One that has told the profiles, and the rest that this one has."""
+        """One that has told what this one has."""
         twin = _Announcer()
-        twin.has_told, twin._dropped, twin._repeated = True, self._dropped, self._repeated
+        twin.has_told, twin._dropped, twin._repeated = self.has_told, self._dropped, self._repeated
         return twin
 
 
@@ -166,7 +178,7 @@ class Engine:
         self._announcer = _Announcer()
         self._muted: set[str] = set()
         self._checkpoints = _Checkpoints()
-        self._incidents = Incidents()
+        self._incidents, self._told_of = Incidents(), Told()
         self._context = RuleContext(identity.algorithm, identity.traits, self.rules.group_size)
         self._segment: int | None = None
         self._crossing = Crossing()
@@ -202,20 +214,23 @@ class Engine:
         if context.phase.moves:
             happened += self._begin_anew()
         for state in self._states:
-            event = state.observe(context)
+            # As `AlertState.observe`, which is not called for the nine in ten that have nothing to say.
+            finding = state.detector.detect(context)
+            if state.is_idle and (finding is QUIET or finding is None):
+                continue
+            event = state.take(context, finding)
             if event is not None:
-                happened.append(self._note(event, state))
+                happened += self._note(event, state)
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
         """Pass a row to the rules that take late ones; no other rule sees it."""
         happened = self._told(observation)
-        context = self._context.clone()
-        context.observation, context.values = observation, observation.values
+        context = self._context.late(observation)
         for state in self._states:
             event = state.observe(context) if state.spec.accepts_late else None
             if event is not None:
-                happened.append(self._note(event, state))
+                happened += self._note(event, state)
         return happened
 
     def _told(self, observation: Observation) -> list[Event]:
@@ -225,25 +240,58 @@ class Engine:
 
     def _begin_anew(self) -> list[Event]:
         """A new phase: baselines from before it no longer apply, and nothing is settled any more."""
-        happened = []
+        happened: list[Event] = []
         for state in self._states:
             if state.is_settled:
-                happened.append(self._note(state.recover(self._context, "; a new phase began"), state))
+                happened += self._note(state.recover(self._context, "; a new phase began"), state)
             if state.spec.resets_on_phase:
                 state.begin_anew(self.rules.thresholds(state.spec.id))
         return happened
 
-    def _note(self, event: Event, state: AlertState) -> Event:
-        """Log a transition with its subject and its incident, and remember it for composite rules."""
+    def _note(self, event: Event, state: AlertState) -> list[Event]:
+        """Log a transition with its subject and its incident, and remember it for composite rules.
+
+        Returns:
+            What is told of it: nothing where its rule stands as before by another part.
+        """
+        told = self._spoken(event, state, self._context)
+        if event.is_alarm and not state.incident:
+            others = [] if told else shown(self._beside(state))
+            state.incident = (
+                others[0].incident if others else self._incidents.join(event.rule, state.since_record, state.since_step)
+            )
+        event = event._replace(metric=_subject(state, self.rules.identity)[0])
+        self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
+        if told is None:
+            return []
+        event, state = told
         metric, key = _subject(state, self.rules.identity)
-        if event.is_alarm:
-            if not state.incident:
-                state.incident = self._incidents.join(state.spec.id, state.since_record, state.since_step)
-            event = event._replace(incident=state.incident)
-        event = event._replace(metric=metric, key=key)
+        event = event._replace(
+            metric=metric,
+            key=key,
+            level=self.rules.shown_level(event.said_by, event.level),
+            incident=state.incident if event.is_alarm else 0,
+        )
         self.events.append(event)
-        self._context.note(event, state.since_record, state.since_step)
-        return event
+        return [event]
+
+    def _beside(self, state: AlertState) -> list[AlertState]:
+        """The other parts of a rule that stand, without those that are muted for themselves."""
+        return [
+            one
+            for one in self._states
+            if one is not state
+            and one.is_firing
+            and one.spec.rule == state.spec.rule
+            and one.spec.part not in self._muted
+        ]
+
+    def _spoken(self, event: Event, state: AlertState, context: RuleContext) -> tuple[Event, AlertState] | None:
+        """What is told of a transition, and of which part; None where its rule stands as before."""
+        spec = state.spec
+        if spec.rule not in registry.PARTS or spec.part in self._muted:
+            return event, state
+        return self._told_of.tell(event, state, self._beside(state), context)
 
     def after(self, observation: Observation) -> Engine:
         """A copy that has judged `observation`, for a look at the open step; its events are those that this caused."""
@@ -272,11 +320,11 @@ class Engine:
             for state in self._states
             if state.is_firing and state.standing.has_level and observation.step > state.since_step
         }
-        happened += [
-            state.recover(ended, "; another run begins" if observation.other_run else "; left behind by a restart")
-            for state in self._states
-            if state.is_firing and state.spec.id not in kept
-        ]
+        how = "; another run begins" if observation.other_run else "; left behind by a restart"
+        for state in self._states:
+            if state.is_firing and state.spec.id not in kept:
+                told = self._spoken(state.recover(ended, how), state, ended)
+                happened += [] if told is None else [told[0]]
         self.events += happened
         self._context.restart()
         self._segment = observation.segment
@@ -293,11 +341,15 @@ class Engine:
         context.group_size = self.rules.group_size
         known = {state.spec.id: state for state in self._states}
         kept = {name: state for name, state in known.items() if self.rules.keeps(state.spec, before)}
-        happened = [state.recover(context) for name, state in known.items() if state.is_firing and name not in kept]
+        happened = []
+        for name, state in known.items():
+            if state.is_firing and name not in kept:
+                event = state.recover(context)
+                context.forget(event)
+                told = self._spoken(event, state, context)
+                happened += [] if told is None else [told[0]]
         self._announcer.has_told = self._announcer.has_told and before.profiles == self.rules.profiles
         self.events += happened
-        for event in happened:
-            context.forget(event)
         self._states = [kept.get(spec.id) or self._fresh(spec) for spec in self._asked()]
         return happened
 
@@ -308,13 +360,13 @@ class Engine:
         is lost while it is muted, and composites see what they saw.
 
         Args:
-            rule: its id.
+            rule: its id, which stands for all of its parts, or that of a part.
             is_muted: False puts its verdicts back.
 
         Raises:
             KeyError: there is no such rule.
         """
-        if rule not in registry.BY_ID:
+        if rule not in registry.NAMED:
             raise KeyError(rule)
         if is_muted:
             self._muted.add(rule)
@@ -346,17 +398,17 @@ class Engine:
         if self._context.record == 0:
             return []
         record = self._context.observation.record
-        shown = [
-            self._verdict(state)
+        states = [
+            state
             for state in self._states
-            if (state.spec.id in self._muted) is is_muted and state.is_shown(record)
+            if self._muted.isdisjoint((state.spec.rule, state.spec.id)) is not is_muted and state.is_shown(record)
         ]
-        shown.sort(key=lambda v: (*v.urgency, v.since_record))
-        return shown
+        return sorted(map(self._verdict, shown(states)), key=lambda v: (*v.urgency, v.since_record))
 
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
-        found = found._replace(incident=self._incidents.get(state.incident))
+        level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
+        found = found._replace(incident=self._incidents.get(state.incident), level=level, worst=worst)
         return advise(found, self._checkpoints.before(state.since_step))
 
     @property
@@ -377,7 +429,7 @@ class Engine:
         twin._announcer, twin._checkpoints = self._announcer.clone(), self._checkpoints.clone()
         twin._muted = self._muted.copy()
         twin._context = self._context.clone()
-        twin._incidents = self._incidents.clone()
+        twin._incidents, twin._told_of = self._incidents.clone(), self._told_of.clone()
         twin._segment, twin._crossing = self._segment, self._crossing.clone()
         twin._states = [state.clone() for state in self._states]
         return twin
@@ -388,13 +440,19 @@ def _subject(state: AlertState, identity: Identity) -> tuple[str, str]:
     subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
     if subject is None:
         return identity.subject(state.spec.metrics)
-    return identity.subject((subject.metric, *state.spec.metrics), subject.instance)
+    if subject.key:
+        return "", subject.key
+    metric, key = identity.subject((subject.metric,), subject.instance)
+    return (metric, key) if key else identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
 
 def _fact(observation: Observation, rule: str, message: str) -> Event:
     """A fact that the engine itself states, at `observation`."""
-    family = registry.BY_ID[rule].family
-    return Event(observation.record, observation.step, rule, family, Level.INFO, EventState.FACT, message)
+    spec = registry.NAMED[rule]
+    return Event(
+        observation.record, observation.step, spec.rule, spec.family, Level.INFO, EventState.FACT, message,
+        part=spec.part,
+    )  # fmt: skip
 
 
 def _restart_message(context: RuleContext, observation: Observation) -> str:

@@ -7,16 +7,25 @@ judged: the mean at the largest k.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from rltop.model import Observation
+from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
 
 METRIC = "val_score"
 RETURN = "val_return"
 OTHERS = ("val_acc", RETURN)
 """What else is an evaluation: each is a source of its own, called as its metric."""
+HELD, OF_LEVEL = 12, 3
+"""Evaluations of a source that are held, and those whose median is its level."""
+_MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
+"""Mean absolute deviation of a normal distribution to its standard deviation."""
+_UNCERTAIN = 1.0
+"""A noise from n second differences counts for 1 + 1/n times as much: it is uncertain."""
 _WORD = re.compile(r"[^a-zA-Z0-9]+")
 _NO_SCORE = frozenset({
     "len", "length", "lengths", "token", "tokens", "time", "seconds", "std", "var", "min", "max", "trunc", "truncated",
@@ -69,3 +78,77 @@ def evaluations(observation: Observation) -> Mapping[str, float]:
 def metric_of(source: str) -> tuple[str, str]:
     """Canonical metric and instance of a source."""
     return (source, "") if source in OTHERS else (METRIC, source)
+
+
+def noise_of(values: Sequence[float]) -> float:
+    """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
+
+    Differences take the trend of learning out: the deviation of a difference is
+    sqrt(2) times that of one evaluation.
+    """
+    moves = [after - before for before, after in pairwise(values)]
+    return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
+
+
+def _noise_before(values: Sequence[float]) -> float:
+    """The same from all evaluations but the last two, which may be the fall.
+
+    Three or four moves lie close together by chance: their mean second difference counts, which is 0
+    for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
+    """
+    bends = [abs(one - 2.0 * two + three) for one, two, three in zip(values, values[1:], values[2:-2], strict=False)]
+    if not bends:
+        return 0.0
+    return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
+
+
+class History:
+    """The last evaluations of one source, kept once for all rules that judge them; a noise is worked out when asked.
+
+    Attributes:
+        held: the last evaluations, oldest first.
+        seen: how many there have been.
+        first, top: the first, and the best single one.
+        level: median of the newest three.
+    """
+
+    __slots__ = ("_noise", "_noise_before", "_to_top", "first", "held", "level", "seen", "top")
+
+    def __init__(self, first: float) -> None:
+        self.held: tuple[float, ...] = ()
+        self.seen = 0
+        self.first = first
+        self.level, self.top = first, -math.inf
+        self._to_top: tuple[float, ...] = ()
+        self._noise: float | None = None
+        self._noise_before: float | None = None
+
+    def push(self, value: float) -> None:
+        """Take an evaluation in."""
+        self.held = held = (*self.held[1 - HELD :], value)
+        self.seen += 1
+        self.level = median_of([*held[-OF_LEVEL:]])
+        self._noise_before = None
+        if value > self.top:
+            self.top, self._to_top, self._noise = value, held, None
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one evaluation, as of the best one: the fall after it does not count as noise."""
+        if self._noise is None:
+            self._noise = noise_of(self._to_top)
+        return self._noise
+
+    @property
+    def noise_before(self) -> float:
+        """The same from all that are held but the last two."""
+        if self._noise_before is None:
+            self._noise_before = _noise_before(self.held)
+        return self._noise_before
+
+    def clone(self) -> History:
+        """An independent copy."""
+        twin = History.__new__(History)
+        for name in History.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin

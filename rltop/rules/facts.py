@@ -39,7 +39,6 @@ class NewPhase(Detector):
         return Finding(INFO, moves[0].after, moves[0].before, None, numbers, tuple(move.name for move in moves))
 
     def headline(self, finding: Finding) -> str:
-        """Every move."""
         pairs = zip(finding.extra[::2], finding.extra[1::2], strict=True)
         moved = ", ".join(
             f"{_WORDS[name]} {measure(before, CATALOG[name].unit)} → {measure(after, CATALOG[name].unit)}"
@@ -69,6 +68,8 @@ class _Occasion(Detector):
 class Checkpoint(_Occasion):
     """F2: a checkpoint was written on this step."""
 
+    text = "checkpoint written in {value:s}"
+
     def detect(self, context: RuleContext) -> Finding | None:
         """The time it took."""
         seconds = context.values.get("time_save", 0.0)
@@ -78,17 +79,11 @@ class Checkpoint(_Occasion):
             return QUIET
         return Finding(INFO, seconds)
 
-    def headline(self, finding: Finding) -> str:
-        """How long it took."""
-        return f"checkpoint written in {duration(finding.value)}"
-
 
 class Validation(_Occasion):
     """F3: the run was evaluated on this step."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.before: float | None = None
+    before: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The score where there is one, else the loss or the time it took."""
@@ -106,7 +101,6 @@ class Validation(_Occasion):
         return Finding(INFO, value, before, None, (), (found,))
 
     def headline(self, finding: Finding) -> str:
-        """Its result."""
         name = finding.words[0]
         if name == "time_eval":
             return f"validation took {duration(finding.value)}"
@@ -117,10 +111,8 @@ class Validation(_Occasion):
 class NewMetric(Detector):
     """F4: something is logged that was not logged before."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.known: set[str] = set()
-        self.size = -1
+    known: set[str] = set()
+    size = -1
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Compares sets only when their size has changed, and periodically."""
@@ -139,13 +131,9 @@ class NewMetric(Detector):
         return Finding(INFO, float(len(told)), words=tuple(told))
 
     def headline(self, finding: Finding) -> str:
-        """Which, as far as there is room."""
         first = ", ".join(CATALOG[name].title for name in finding.words[:3])
         more = len(finding.words) - 3
         return f"newly logged: {first}" + (f" and {more} more" if more > 0 else "")
-
-
-_CHANGED = ("a new stage of a curriculum", "another data set or length limit", "changed settings")
 
 
 def not_that(key: str, metric: str, value: float) -> str:
@@ -173,17 +161,9 @@ RULES = (
         id="F1",
         title="new phase",
         family="facts",
-        group=Group.LEARNING,
         metrics=("response_len_mean", "reward_mean", "score_mean", "time_step", "curriculum_level"),
         detector=NewPhase,
-        condition="Completion length, reward and step time leave their usual range on the same record and stay out of "
-        "it for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a "
-        "fact. Or a logged level of the curriculum changes. Rules on reward, length and time reset their baselines.",
         is_fact=True,
-        why="A change of data looks like a fault to every rule with a baseline; it is not one.",
-        causes=_CHANGED,
-        next=("reward_mean", "response_len_mean", "time_step", "val_score"),
-        sources="judgement: curricula and staged length limits.",
     ),
     RuleSpec(
         id="F2",
@@ -192,32 +172,21 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_save",),
         detector=Checkpoint,
-        condition="Time for a checkpoint is logged on this step, unless it is on `n` of the last `m`: a fact, at most "
-        "`most` times in a segment.",
         thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
         evidence=EvidenceNames("time_save", unit=Unit.SECONDS),
-        why="A step that writes a checkpoint may take twenty times as long without being a slowdown.",
-        causes=("the trainer's save interval",),
-        next=("time_step", "throughput", "throughput_per_gpu"),
-        sources="veRL's reference GRPO log: a step of 150 s took 2,585 s with its checkpoint.",
     ),
     RuleSpec(
         id="F3",
+        part_of="F2",
         title="validation",
         family="facts",
         group=Group.SYSTEM,
         metrics=("val_score", "val_loss", "time_eval"),
         detector=Validation,
         accepts_late=True,
-        condition="An evaluation is logged on this step, unless it is on `n` of the last `m`: a fact, at most `most` "
-        "times in a segment.",
         thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
-        why="It lengthens the gap between two rows, and measures what the run is for.",
-        causes=("the trainer's evaluation interval",),
-        next=("val_score", "time_step"),
-        sources="the trainers' own rows.",
     ),
     RuleSpec(
         id="F4",
@@ -227,13 +196,8 @@ RULES = (
         metrics=(),
         detector=NewMetric,
         runs_always=True,
-        condition="A known metric other than an evaluation appears for the first time after `records` records: a fact.",
         thresholds={"records": 20},
         is_fact=True,
-        why="A metric first logged mid-run was switched on there: a stage, a loss term, a critic.",
-        causes=_CHANGED,
-        next=("lr", "loss", "reward_mean"),
-        sources="judgement.",
     ),
     RuleSpec(
         id=IMPOSSIBLE,
@@ -242,12 +206,7 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="A key has a value that is impossible for the metric that its name suggests (an accuracy of 3): it "
-        "is no longer taken for that metric, and no rule judges it. Logged once for each key.",
         is_fact=True,
-        why="What looks like a share and is none would be drawn to a wrong scale and judged by wrong thresholds.",
-        causes=("a name that means something else here", "a percentage under the name of a share"),
-        sources="the bounds of the catalogue, which hold by definition.",
     ),
     RuleSpec(
         id=SAID,
@@ -256,14 +215,7 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="The training script raised an alert of its own through its tracker (`trackio.alert`, `run.alert` of "
-        "W&B): repeated as it was written, the first `most` of a run. How many there were of each level is the "
-        "metric `alerts/<level>`.",
         thresholds={"most": 200},
         is_fact=True,
-        why="Whoever wrote the script knows what it watches for; no rule judges it.",
-        causes=("a condition in the training script",),
-        next=("reward_mean", "loss", "grad_norm"),
-        sources="the tracker's own rows.",
     ),
 )

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
-from rltop.model import Algorithm, Evidence, Unit
+from rltop.model import Algorithm, Evidence, Traits, Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Above
+from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Grown, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -25,7 +27,6 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    Group,
     NOfM,
     RuleSpec,
     Subject,
@@ -44,6 +45,8 @@ class ZeroVariance(Detector):
     Muted where the reward has been constant since the start (distillation logs 0),
     and INFO where the task is saturated.
     """
+
+    further = (("reward", Unit.NONE),)
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -90,9 +93,9 @@ class ZeroVariance(Detector):
     def _constant(self, share: float, context: RuleContext) -> Finding:
         """A reward that never moved is distillation's, unless nothing else moves the weights either."""
         gradient, reward = context.values.get("grad_norm"), context.reward
-        if share < self.crit or "kl_teacher" in context.values or context.algorithm is Algorithm.DISTILL:
+        if share < self.crit or has_teacher(context) or context.algorithm is Algorithm.DISTILL:
             return QUIET
-        if context.lr == 0.0 or (gradient or 0.0) >= self.thresholds["gradient"]:
+        if is_paused(context) or (gradient or 0.0) >= self.thresholds["gradient"]:
             return QUIET
         is_dead = bool(context.lr) and reward.usual <= 0.0 and reward.count >= self.thresholds["dead"]
         if gradient is None and not is_dead:
@@ -100,13 +103,8 @@ class ZeroVariance(Detector):
         return Finding(CRIT if is_dead else WARN, share, None, self.warn, (reward.usual,))
 
     def headline(self, finding: Finding) -> str:
-        """The share, and the reward level."""
         where = "task saturated" if finding.level is INFO else f"reward {number(finding.extra[0])}"
         return f"zero-variance groups {percent(finding.value)} ({where}): no gradient from them"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, threshold, reward."""
-        return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
 class Discarded(Detector):
@@ -115,12 +113,14 @@ class Discarded(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.flat, self.stale = thresholds["warn"], thresholds["stale"]
+        self.count = Frozen(skip=0, size=10, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Of both shares the one that is farther beyond its threshold."""
         passed, cancelled = context.values.get("filter_pass_rate"), context.values.get("cancelled_frac")
+        count = context.values.get("discarded_count")
         if passed is None and cancelled is None:
-            return None
+            return None if count is None else self._against_start(count, context.values)
         factor = RELEASE if self.is_firing else 1.0
         flat = 0.0 if passed is None else 1.0 - passed
         stale = cancelled or 0.0
@@ -130,21 +130,57 @@ class Discarded(Detector):
             return Finding(WARN, flat, None, self.flat, words=("zero-variance groups",))
         return Finding(WARN, stale, None, self.stale, words=("cancelled, mostly stale",))
 
+    def _against_start(self, count: float, values: Mapping[str, float]) -> Finding:
+        """Many times as many as at run start, and as many as are trained on, where that is logged."""
+        base = self.count.value
+        if not self.count.is_final:
+            self.count.push(count)
+            return QUIET
+        line = max(self.thresholds["grown"] * (base or 0.0), self.thresholds["least"], values.get("sample_count", 0.0))
+        if count <= line * (RELEASE if self.is_firing else 1.0):
+            return QUIET
+        return Finding(WARN, count, base, line, words=("count",))
+
     def subject(self, finding: Finding) -> Subject:
-        """Whichever of both shares is farther beyond its threshold."""
+        if finding.words[0] == "count":
+            return Subject("discarded_count")
         return Subject("cancelled_frac" if finding.words[0].startswith("cancelled") else "filter_pass_rate")
 
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        return (EvidenceNames("discarded", unit=Unit.COUNT) if finding.words[0] == "count" else names).of(finding)
+
     def headline(self, finding: Finding) -> str:
-        """The share and why."""
+        if finding.words[0] == "count":
+            return (
+                f"{number(finding.baseline or 0)} → {number(finding.value)} rollouts discarded a step since run start"
+            )
         return f"{percent(finding.value)} of rollouts discarded: {finding.words[0]}"
+
+
+class FewSamples(Detector):
+    """G6: an update is made of a fraction of the samples that it had at run start."""
+
+    text = "samples a step {baseline} → {value} since run start"
+    start = Frozen(skip=0, size=10, minimum=5)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Against run start; a last, shorter batch of an epoch comes alone."""
+        value = context.values.get("sample_count")
+        if value is None:
+            return None
+        if not self.start.is_final:
+            self.start.push(value)
+            return QUIET
+        base = self.start.value or 0.0
+        line = self.thresholds["warn"] * base
+        return Finding(WARN, value, base, line) if value < line / self.held_part(WARN) else QUIET
 
 
 class StaleDiscards(Detector):
     """G5: generated rollouts are thrown away because they are too old by the time they are read."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=0, size=8, minimum=5)
+    text = "{value:%} of {words[0]} rollouts were too stale to train on"
+    start = Frozen(skip=0, size=8, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """As a share of what was generated; INFO where only the share of the discards is known, and always high."""
@@ -168,10 +204,6 @@ class StaleDiscards(Detector):
         count, trained = values.get("discarded_count"), values.get("sample_count")
         return None if count is None or not trained else share * count / (count + trained)
 
-    def headline(self, finding: Finding) -> str:
-        """The share, and of what."""
-        return f"{percent(finding.value)} of {finding.words[0]} rollouts were too stale to train on"
-
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
@@ -190,13 +222,11 @@ def largest_advantage(group_size: int) -> float:
 class AdvantageScale(Detector):
     """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.sizes = Window(_WINDOW)
-        self.extreme = NOfMCounter(3, 10)
-        self.beyond = NOfMCounter(5, 10)
-        self.off = NOfMCounter(5, 10)
-        self.is_centred = False
+    sizes = Window(_WINDOW)
+    extreme = NOfMCounter(3, 10)
+    beyond = NOfMCounter(5, 10)
+    off = NOfMCounter(5, 10)
+    is_centred = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Counts n of m itself, because each of the three ways has its own."""
@@ -240,11 +270,9 @@ class AdvantageScale(Detector):
         return None
 
     def subject(self, finding: Finding) -> Subject | None:
-        """The mean, or whichever of the extremes is logged."""
         return Subject("adv_mean") if finding.words[0] == "mean" else None
 
     def headline(self, finding: Finding) -> str:
-        """Which of the three, with its numbers."""
         kind = finding.words[0]
         if kind == "mean":
             return (
@@ -258,18 +286,17 @@ class AdvantageScale(Detector):
         return f"largest advantage {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value, baseline, threshold."""
         return EvidenceNames(f"advantage, {finding.words[0]}", "baseline").of(finding)
 
 
 class NoAdvantage(Detector):
     """A2: every advantage of the batch is zero, where zero-variance groups are not logged."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.has_varied = False
-        self.before: deque[bool] = deque(maxlen=_WINDOW)
-        self.streak = 0
+    further = (("reward", Unit.NONE),)
+    text = "all advantages are 0 (reward {extra[0]}): no gradient from this batch"
+    has_varied = False
+    before: deque[bool] = deque(maxlen=_WINDOW)
+    streak = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Largest and smallest are both zero; INFO on a saturated task, silent where it was always so."""
@@ -297,30 +324,43 @@ class NoAdvantage(Detector):
         usual = (sum(self.before) + 1) / (len(self.before) + 2)
         return any(self.before) and usual ** (self.streak + _IN_A_ROW - 1) > self.thresholds["chance"]
 
-    def headline(self, finding: Finding) -> str:
-        """The reward level."""
-        return f"all advantages are 0 (reward {number(finding.extra[0])}): no gradient from this batch"
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Spread and reward."""
-        return (*names.of(finding), Evidence("reward", finding.extra[0]))
+class AdvantageCreep(Creep):
+    """A3: the spread of advantages is a multiple of run start, the rewards' is not."""
 
+    text = "advantage spread {baseline} → {value} since run start; rewards are no wider"
+    reward = Grown("reward_std")
+
+    def read(self, context: RuleContext) -> float | None:
+        """Largest minus smallest, else their standard deviation."""
+        values = context.values
+        self.reward.note(values)
+        high, low = values.get("adv_max"), values.get("adv_min")
+        return values.get("adv_std") if high is None or low is None else high - low
+
+    def is_explained(self, context: RuleContext, factor: float) -> bool:
+        """Rewards that are larger, or spread wider, spread unnormalised advantages wider too."""
+        part, reward = self.thresholds["reward"], context.reward
+        grown = self.reward.factor(context.values)
+        if grown is not None and grown > part * factor:
+            return True
+        reach = max(abs(reward.start), abs(reward.usual), reward.top - reward.bottom if reward.count else 0.0)
+        return abs(reward.start) > 0.0 and reach > part * factor * abs(reward.start)
+
+
+def _has_groups_or_critic(algorithm: Algorithm, traits: Traits) -> bool:
+    """Advantages of language models; those of classic control grow with the returns."""
+    return applicability.has_rollouts(algorithm, traits) and algorithm is not Algorithm.EMBODIED
+
+
+_row = partial(RuleSpec, family="groups")
 
 RULES = (
-    RuleSpec(
+    _row(
         id="G1",
         title="zero-variance groups",
-        family="groups",
-        group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std"),
         detector=ZeroVariance,
-        condition="Share of zero-variance groups above `warn` in 10 of 15 records: WARN; at least `crit` in 5 "
-        "records in a row with the reward at its minimum: CRIT. INFO where the reward is at its top; silent where it "
-        "never moved, unless the gradient norm is below `gradient` and there is no teacher, which is CRIT after "
-        "`dead` records with a learning rate above 0, also where no gradient is logged. A standard deviation "
-        "below 1e-6 counts as a share of 1. Where it has only ever been 0, a half or 1, and 1 in more than `rare` "
-        "of the records, the batch is one or two groups: `alone` in a row must be 1, or the mean of 20 above `most`. "
-        "INFO in the first `young` records where some groups have variance.",
         thresholds={
             "most": 0.75,
             "warn": 0.8,
@@ -334,113 +374,89 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 5)},
         applies=applicability.compares_groups,
         evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
-        why="Zero-variance groups contribute nothing to the update: the batch is smaller than it looks, or empty.",
-        causes=(
-            "prompts far too hard or too easy",
-            "a policy that has collapsed onto one completion",
-            "completions truncated before they can score",
-            "a reward function that returns a constant",
-            "groups too small",
-        ),
-        next=("reward_mean", "truncated_frac", "entropy", "grad_norm", "response_len_mean"),
-        sources="TRL frac_reward_zero_std; DAPO removes such groups; tinker-cookbook tracks all-good and all-bad "
-        "apart.",
     ),
-    RuleSpec(
+    _row(
         id="G2",
         title="discarded rollouts",
-        family="groups",
-        group=Group.LEARNING,
-        metrics=("filter_pass_rate", "cancelled_frac"),
+        metrics=("filter_pass_rate", "cancelled_frac", "discarded_count"),
         detector=Discarded,
-        condition="More than `warn` of the groups filtered out for zero variance, or more than `stale` of the "
-        "rollouts cancelled, in 5 of 10 records: WARN.",
-        thresholds={"warn": 0.5, "stale": 0.1},
+        thresholds={"warn": 0.5, "stale": 0.1, "grown": 10.0, "least": 16},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("discarded", "", Unit.FRACTION),
-        why="Discarded rollouts cost as much compute as the rest.",
-        causes=("prompts far too hard or too easy", "generation too slow for the trainer", "groups too small"),
-        next=("zero_std_frac", "all_bad_frac", "all_good_frac", "staleness_max", "time_gen"),
-        sources="DAPO dynamic sampling; thresholds are judgement.",
     ),
-    RuleSpec(
+    _row(
+        id="G6",
+        title="few samples",
+        metrics=("sample_count",),
+        detector=FewSamples,
+        thresholds={"warn": 0.25},
+        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
+        warm_up=10,
+        applies=applicability.has_rollouts,
+        resets_on_phase=True,
+        evidence=EvidenceNames("samples", "baseline (run start)", Unit.COUNT),
+    ),
+    _row(
         id="G3",
         title="concentrated reward",
-        family="groups",
-        group=Group.LEARNING,
         metrics=("reward_gini",),
-        detector=lambda thresholds: Above(
-            thresholds,
+        detector=partial(
+            Line,
             metric="reward_gini",
-            text="reward Gini within groups {value} (threshold {threshold})",
+            text="reward Gini within groups {value:%} (threshold {threshold:%})",
             unit=Unit.FRACTION,
         ),
-        condition="Above `info` in 10 of 15 records: INFO.",
         thresholds={"info": 0.9},
         n_of_m={INFO: NOfM(10, 15)},
         applies=applicability.compares_groups,
-        why="Reward is concentrated in a few completions: the update depends on them alone.",
-        causes=("prompts far too hard", "a sparse reward", "groups too small"),
-        next=("reward_mean", "zero_std_frac", "adv_max", "reward_std"),
-        sources="judgement.",
     ),
-    RuleSpec(
+    _row(
         id="G5",
+        part_of="G2",
         title="stale discards",
-        family="groups",
-        group=Group.SYSTEM,
         metrics=("discarded_stale_frac", "discarded_count"),
         measures="rollouts discarded as stale",
         detector=StaleDiscards,
-        condition="More than `stale` of at least `count` discarded rollouts were too stale, and these are more than "
-        "`warn` of all that were generated, in 8 of 10 records: WARN; it ends below half of that. Where trained "
-        "samples are not counted: WARN if that share was less than half at run start, else INFO.",
         thresholds={"stale": 0.5, "warn": 0.2, "count": 1.0},
         n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10)},
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("stale discards", "baseline (run start)", Unit.FRACTION),
-        why="Their generation is paid for and nothing is learned from it.",
-        causes=("generation too slow for the trainer", "a few very long rollouts", "a limit on staleness too tight"),
-        next=("staleness_max", "queue_size", "time_gen", "response_len_max"),
-        sources="judgement.",
     ),
-    RuleSpec(
+    _row(
         id="A1",
         title="advantage scale",
         family="advantage",
-        group=Group.LEARNING,
         metrics=("adv_max", "adv_min", "adv_mean"),
         detector=AdvantageScale,
-        condition="Largest advantage (of either sign) above `floor` and above `warn` times its baseline in 3 of 10 "
-        "records: WARN. Beyond the bound of its group, (n-1)/sqrt(n) + `slack`, or a mean farther from 0 than `mean` "
-        "(`critic_mean` where a critic is trained), in 5 of 10: INFO; without a critic only after it had been near 0.",
         thresholds={"warn": 10.0, "floor": 3.0, "slack": 0.1, "mean": 0.3, "critic_mean": 0.1},
         clear_after=10,
         warm_up=5,
         applies=applicability.has_rollouts,
-        why="One huge advantage dominates the update; a frequent source of gradient spikes.",
-        causes=("unbounded rewards", "wrong normalisation", "length correlated with reward", "very small groups"),
-        next=("reward_std", "reward_max", "grad_norm", "clip_frac"),
-        sources="Samuelson's inequality; veRL issues 7412 and 4303 reach the bound exactly (1.789 for 5, 1.5 for 4).",
     ),
-    RuleSpec(
+    _row(
         id="A2",
+        part_of="R2",
         title="zero advantages",
         family="advantage",
-        group=Group.LEARNING,
         metrics=("adv_max", "adv_min"),
         detector=NoAdvantage,
-        condition="Largest and smallest advantage less than `spread` apart after they had differed, 3 records in a "
-        "row: WARN; 5 in a row with the reward at its minimum: CRIT. INFO where the reward is at its top. Where such "
-        "records came before, as many in a row as have a probability below `chance`, by their share of the last 50.",
         thresholds={"spread": 1e-9, "chance": 1e-5},
         n_of_m={INFO: NOfM(_IN_A_ROW, _IN_A_ROW), WARN: NOfM(_IN_A_ROW, _IN_A_ROW), CRIT: NOfM(5, 5)},
         applies=applicability.has_reward,
         evidence=EvidenceNames("advantage spread", "", threshold=""),
-        why="All groups have zero reward variance: only regularisers are left in the update.",
-        causes=("a saturated or far too hard task", "identical completions", "a constant reward"),
-        next=("reward_max", "reward_mean", "entropy", "truncated_frac", "grad_norm"),
-        sources="a transcribed SDPO run: score 0, gradient 0, 50 more steps; veRL does not log zero-variance groups.",
+    ),
+    _row(
+        id="A3",
+        part_of="A1",
+        title="advantage spread",
+        family="advantage",
+        metrics=("adv_max", "adv_min", "adv_std"),
+        measures="largest minus smallest advantage",
+        detector=AdvantageCreep,
+        thresholds={"warn": 8.0, "floor": 20.0, "sigmas": 4.0, "reward": 0.25},
+        n_of_m=EIGHT_OF_TEN,
+        applies=_has_groups_or_critic,
+        evidence=EvidenceNames("advantage spread", RUN_START),
     ),
 )

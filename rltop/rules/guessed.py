@@ -13,7 +13,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Traits
 from rltop.rules import entropy, reward
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
 from rltop.units import number
 
 _CRASH, _CLIFF, _GONE = "crash", "cliff", "gone"
@@ -26,15 +26,13 @@ def _thresholds(rules: tuple[RuleSpec, ...], rule: str) -> Mapping[str, float]:
 class GuessedShape(Detector):
     """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them stays away."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.reward = reward.RewardCrash(_thresholds(reward.RULES, "R1"))
-        # A floor in nats is a level: of a guess nobody knows the unit.
-        self.entropy = entropy.EntropyCrash({**_thresholds(entropy.RULES, "E1"), "floor": 0.0})
-        self.reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
-        self.entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
-        self.present: dict[str, int] = {}
-        self.missing: dict[str, int] = {}
+    reward = reward.RewardCrash(_thresholds(reward.RULES, "R1"))
+    # A floor in nats is a level: of a guess nobody knows the unit.
+    entropy = entropy.EntropyCrash({**_thresholds(entropy.RULES, "E1"), "floor": 0.0})
+    reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
+    entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
+    present: dict[str, int] = {}
+    missing: dict[str, int] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Nothing to do where nothing is guessed."""
@@ -83,11 +81,9 @@ class GuessedShape(Detector):
         return Finding(WARN, float(missing[away]), words=(away, _GONE))
 
     def subject(self, finding: Finding) -> Subject:
-        """The metric that the key may be."""
         return Subject(finding.words[0])
 
     def headline(self, finding: Finding) -> str:
-        """What it may be, before and after."""
         name, what = finding.words
         title = f"{CATALOG[name].title} (guessed from its name)"
         if what == _GONE:
@@ -100,21 +96,11 @@ RULES = (
         id="U1",
         title="guessed key",
         family="guessed",
-        group=Group.LEARNING,
         metrics=("reward_mean", "entropy", "kl_ref", "response_len_mean", "loss"),
         detector=GuessedShape,
         reads_guesses=True,
-        condition="A key that by its name may be a reward falls out of its learned range as R1 has it, one that may be "
-        "an entropy drops as E1 has it but without its floor: WARN where these say CRIT, else INFO. One that may be a "
-        "reward, entropy, KL, length or loss was on `present` records in a row and is missing on `missing`: WARN; "
-        "after `forget` records it is no longer expected. No other rule judges a guess until it is confirmed; NaN in "
-        "one is L1's.",
         thresholds={"present": 20, "missing": 10, "forget": 100},
         n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3)},
         evidence=EvidenceNames("now", "before", threshold=""),
-        why="What the key is nobody has said; but its fall or its absence has the shape of a collapse.",
-        causes=("a collapse of the policy", "another meaning than the name suggests", "changed logging"),
-        next=("loss", "grad_norm", "kl_ref", "lr"),
-        sources="the shapes of R1, E1 and L11; judgement.",
     ),
 )

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import islice
+from operator import mul
 from typing import NamedTuple, Self
 
 from rltop.model import Evidence, Level
@@ -22,6 +25,9 @@ from rltop.units import number
 _HELD = 64
 _REWARDS = 10
 _FEW = 3
+_SHORTER = (32, 16)
+"""So many of the newest evaluations are looked at where all that are held have risen: they may have stopped since."""
+_Evaluated = tuple[float, tuple[float, float] | None]
 _QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Of Student's t, two-sided 95 %, from 3 degrees of freedom on (5 evaluations)."""
 
@@ -35,13 +41,22 @@ class _Fit(NamedTuple):
     noise: float
 
 
+@cache
+def _places(count: int) -> tuple[tuple[float, ...], float]:
+    """The numbers of so many values, from -middle to +middle, and the sum of their squares."""
+    middle = 0.5 * (count - 1)
+    places = tuple([x - middle for x in range(count)])
+    return places, sum([place**2 for place in places])
+
+
 def _fit(values: Sequence[float]) -> _Fit:
     """Least squares against their number, with the 95 % interval of the gain; five values or more."""
     count = len(values)
-    middle, mean = 0.5 * (count - 1), sum(values) / count
-    spread = sum([(x - middle) ** 2 for x in range(count)])
-    slope = sum([(x - middle) * (value - mean) for x, value in enumerate(values)]) / spread
-    rests = [value - mean - slope * (x - middle) for x, value in enumerate(values)]
+    places, spread = _places(count)
+    mean = sum(values) / count
+    apart = [value - mean for value in values]
+    slope = sum(map(mul, places, apart)) / spread
+    rests = [each - slope * place for each, place in zip(apart, places, strict=True)]
     rest = sum([each * each for each in rests])  # as powers, huge numbers would raise
     noise = math.sqrt(rest / (count - 2))
     reach = _QUANTILES[min(count - 5, len(_QUANTILES) - 1)] * noise / math.sqrt(spread) * (count - 1)
@@ -61,7 +76,7 @@ class _Source:
     __slots__ = ("held", "line", "since")
 
     def __init__(self) -> None:
-        self.held: deque[tuple[float, tuple[float, float] | None]] = deque(maxlen=_HELD)
+        self.held: deque[_Evaluated] = deque(maxlen=_HELD)
         self.line: float | None = None
         self.since: tuple[int, int] | None = None
 
@@ -97,71 +112,100 @@ class HeldOutFlat(Detector):
             return None
         at = mean_and_error(list(self.rewards)) if len(self.rewards) == _REWARDS else None
         for name, value in found.items():
-            self.sources.setdefault(name, _Source()).held.append((value, at))
+            source = self.sources.get(name)
+            if source is None:
+                source = self.sources[name] = _Source()
+            source.held.append((value, at))
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
         if onset is not None and onset.rule != "R14":
             self.flat.clear()
             return QUIET
-        fits = {name: _fit([one for one, _ in source.held]) for name, source in self.sources.items()
-                if len(source.held) >= self.thresholds["info_evaluations"]}  # fmt: skip
         for name in found:
-            self._judge(name, fits.get(name), at, context)
+            self._judge(name, at, context)
         if not self.flat:
             return QUIET
-        is_other = any(name not in self.flat and fit.least > 0.0 for name, fit in fits.items())
+        is_other = any(self._rises(source) for name, source in self.sources.items() if name not in self.flat)
         worst, *others = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
         finding = self.flat[worst]._replace(words=(worst, *others))
         return finding._replace(level=INFO) if is_other else finding
 
-    def _judge(self, name: str, fit: _Fit | None, now: tuple[float, float], context: RuleContext) -> None:
-        """Note or forget that a source is flat."""
-        source = self.sources[name]
-        level = None if fit is None else self._level(source, fit, now, context.reward)
-        if level is None:
-            self.flat.pop(name, None)
-            source.line = source.since = None
-            return
-        assert fit is not None
+    def _rises(self, source: _Source) -> bool:
         values = [value for value, _ in source.held]
+        return len(values) >= self.thresholds["info_evaluations"] and _fit(values).least > 0.0
+
+    def _judge(self, name: str, now: tuple[float, float], context: RuleContext) -> None:
+        """Note or forget that a source is flat: since the first evaluation that is held, or since it has stopped."""
+        source = self.sources[name]
+        held, thresholds = source.held, self.thresholds
+        reach = min(context.reward.top - context.reward.bottom, 1.0)
+        for count in (len(held), *_SHORTER):
+            if count > len(held) or count < thresholds["info_evaluations"]:
+                continue
+            before = held[-count][1]
+            if before is None:
+                before = next((at for _, at in islice(held, len(held) - count, None) if at is not None), now)
+            # Most of the time the reward has not risen, and nothing else is looked at.
+            rise = now[0] - before[0]
+            if rise < thresholds["share" if count == len(held) else "later_share"] * reach:
+                continue
+            if rise < thresholds["errors"] * math.hypot(before[1], now[1]):
+                continue
+            found = self._finding(source, count, (before[0], now[0]), context.reward)
+            if found is not None:
+                if source.since is None:
+                    source.since = (context.observation.record, context.observation.step)
+                self.flat[name] = found
+                return
+        self.flat.pop(name, None)
+        source.line = source.since = None
+
+    def _finding(
+        self, source: _Source, count: int, rewards: tuple[float, float], reward: RewardTrack
+    ) -> Finding | None:
+        """What the newest evaluations say against a reward that rose meanwhile."""
+        values = [value for value, _ in islice(source.held, len(source.held) - count, None)]
+        found = self._level(source, values, rewards, reward)
+        if found is None:
+            return None
+        level, fit = found
         start = median_of(values[:_FEW])
         if source.line is None:
             source.line = start + self.thresholds["noises"] * fit.noise
-            source.since = (context.observation.record, context.observation.step)
-        before = next(at for _, at in source.held if at is not None)
-        extra = (before[0], now[0], float(len(values)))
-        self.flat[name] = Finding(level, median_of(values[-_FEW:]), start, source.line, extra)
+        return Finding(level, median_of(values[-_FEW:]), start, source.line, (*rewards, float(count)))
 
-    def _level(self, source: _Source, fit: _Fit, now: tuple[float, float], reward: RewardTrack) -> Level | None:
+    def _level(
+        self, source: _Source, values: list[float], rewards: tuple[float, float], reward: RewardTrack
+    ) -> tuple[Level, _Fit] | None:
         thresholds = self.thresholds
-        values = [value for value, _ in source.held]
-        before = next((at for _, at in source.held if at is not None), None)
-        is_share = min(values) >= 0.0 and max(values) <= 1.0
+        low, high = min(values), max(values)
+        is_share = low >= 0.0 and high <= 1.0
         is_same = is_share and reward.bottom >= 0.0 and reward.top <= 1.0
         scale = 1.0 if is_same else reward.top - reward.bottom
+        rise = rewards[1] - rewards[0]
         is_known = is_share or reward.bottom - 0.5 * scale <= values[0] <= reward.top + 0.5 * scale
-        if before is None or not is_known:
-            return None
-        rise = now[0] - before[0]
-        if rise < max(thresholds["errors"] * math.hypot(before[1], now[1]), thresholds["share"] * scale):
+        if not is_known or rise < thresholds["share"] * scale:
             return None
         if is_share:
             rise /= scale
-            if 1.0 - max(values) < 0.5 * rise or max(values) <= thresholds["bottom"]:
+            if 1.0 - high < 0.5 * rise or high <= thresholds["bottom"]:
                 return None
         wanted = thresholds["part"] * rise
         if is_same:
-            wanted *= min(1.0, values[0] / max(before[0], 1e-9), (1.0 - values[0]) / max(1.0 - before[0], 1e-9))
+            wanted *= min(1.0, values[0] / max(rewards[0], 1e-9), (1.0 - values[0]) / max(1.0 - rewards[0], 1e-9))
         else:
             wanted *= thresholds["other_unit"]
-        is_flat = fit.most < wanted if source.line is None else median_of(values[-_FEW:]) <= source.line
+        if source.line is not None and median_of(values[-_FEW:]) > source.line:
+            return None
+        fit = _fit(values)
+        is_flat = source.line is not None or fit.most < wanted
         if not is_flat or fit.least > 0.0 or fit.gain <= -wanted:
             return None
-        is_other = (
-            is_same and not 1.0 / thresholds["other"] <= _odds(values[0]) / _odds(before[0]) <= thresholds["other"]
-        )
-        return INFO if is_other or len(values) < thresholds["warn_evaluations"] else WARN
+        odds = _odds(values[0]) / _odds(rewards[0])
+        is_other = is_same and not 1.0 / thresholds["other"] <= odds <= thresholds["other"]
+        is_early = len(values) < thresholds["warn_evaluations"]
+        return (INFO if is_other or is_early else WARN), fit
 
     def began(self) -> tuple[int, int] | None:
         """Where it was first seen."""
@@ -205,16 +249,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=(METRIC, *OTHERS),
         detector=HeldOutFlat,
-        condition="Over the last 64 evaluations of a data set the training reward (mean of 10 records) rose by "
-        "`errors` standard errors and `share` of its range, and the 95 % interval of what the evaluations gained "
-        "excludes `part` of that (less where they are far lower or higher than training, `other_unit` of it where its "
-        "range is another) and includes 0: INFO from "
-        "`info_evaluations`, WARN from `warn_evaluations`. INFO where the odds of the first evaluation and of a "
-        "training reward that is a share differ by more than `other` times, or another data set rises. Not at the top "
-        "or below `bottom`; ends above the first three by `noises` times their noise.",
         thresholds={
             "errors": 4.0,
             "share": 0.1,
+            "later_share": 0.4,
             "part": 0.25,
             "info_evaluations": 5,
             "warn_evaluations": 8,
@@ -227,9 +265,5 @@ RULES = (
         applies=applicability.has_reward,
         accepts_late=True,
         evidence=EvidenceNames("val_score, last 3", "val_score, first 3", threshold="ends above"),
-        why="What training gains does not carry over to prompts that it does not see.",
-        causes=("the training prompts are memorised", "reward hacking", "evaluation prompts or template differ"),
-        next=("reward_mean", "reward_component", "response_len_mean", "entropy", "kl_ref", "val_aux"),
-        sources="judgement; least squares with Student's t.",
     ),
 )

@@ -67,7 +67,6 @@ class Incidents:
         return self._known.get(number)
 
     def clone(self) -> Incidents:
-        """An independent copy."""
         twin = Incidents.__new__(Incidents)
         twin._count, twin._open, twin._known = self._count, self._open.copy(), self._known.copy()
         return twin

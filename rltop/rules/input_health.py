@@ -115,7 +115,7 @@ def _verdict(
     spec: RuleSpec, level: Level, text: str, evidence: tuple[Evidence, ...], record: int, step: int
 ) -> Verdict:
     return Verdict(
-        rule=spec.id,
+        rule=spec.rule,
         title=spec.title,
         family=spec.family,
         group=spec.group.value,
@@ -127,27 +127,21 @@ def _verdict(
         since_record=record,
         headline=text,
         evidence=evidence,
-        why=spec.why,
-        causes=spec.causes,
-        next=spec.next,
         threshold=None,
         baseline=None,
+        part=spec.part,
     )
 
 
 L5 = RuleSpec(
     id=FIRST_RECORD,
+    part_of="L4",
     title="no record yet",
     family="liveness",
     group=Group.SYSTEM,
     metrics=(),
     detector=None,
-    condition="Live only. No record `first_s` seconds after the file was last written to: INFO.",
     thresholds=_FIRST,
-    why="Nothing can be judged before the first record, and a run that hangs before it looks the same.",
-    causes=("a first validation before training", "compilation", "loading weights", "a hang at startup"),
-    next=("time_step",),
-    sources="judgement; veRL validates before its first step by default.",
 )
 L7 = RuleSpec(
     id=UNREADABLE,
@@ -156,13 +150,7 @@ L7 = RuleSpec(
     group=Group.SYSTEM,
     metrics=(),
     detector=None,
-    condition=f"More than `warn` of the last {RECENT_LINES} lines (at least {_FEWEST}) unreadable: WARN. More than "
-    "`info` of the rows from lines of which only a part could be read: INFO.",
     thresholds=_BAD,
-    why="The data of those lines is missing from every chart and every verdict.",
-    causes=("two writers in one file", "a full disk", "a wrongly detected format"),
-    next=("time_step",),
-    sources="judgement.",
 )
 
 L12 = RuleSpec(
@@ -172,14 +160,7 @@ L12 = RuleSpec(
     group=Group.SYSTEM,
     metrics=(),
     detector=None,
-    condition="The run id in the rows goes back to an earlier one at least `info` times: INFO. Without ids it is told "
-    "from steps that go back and forth, three times within three rows each or twelve times within eight, as an event; "
-    f"and from at least {_FEWEST} rows, {_LOCKSTEP} for each step, that give most keys of a step other values: INFO.",
     thresholds=_WRITERS,
-    why="Their rows look like restarts, and no series is that of one run.",
-    causes=("several runs that were given one output file", "ranks that all log to the same file"),
-    next=("time_step",),
-    sources="judgement.",
 )
 
 RULES = (L5, L7, L12)

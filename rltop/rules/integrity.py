@@ -7,11 +7,26 @@ weights, and needs no baseline.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, NonFinite, Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    QUIET,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    NOfM,
+    RuleSpec,
+    State,
+    Subject,
+)
 from rltop.stats.persistence import NOfMCounter
 from rltop.units import number
 
@@ -20,7 +35,7 @@ FATAL = ("grad_norm", "policy_loss", "loss")
 SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "logps_chosen", "logps_rejected")
 """What the update is made of: NaN or Inf at once, null when it comes twice in a row."""
 REWARDS = ("score_mean", "reward_mean")
-"""Undefined for one batch is an empty batch; undefined for long is a missing reward."""
+"""Of completions it is never undefined; elsewhere it is where no episode ended, and for long a missing reward."""
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
 LOSS_LIKE = (
     "nll_loss",
@@ -34,6 +49,8 @@ LOSS_LIKE = (
 )
 """Of the same kind, but not in every run part of the update: as keys that the catalogue lacks (`is_loss_like`)."""
 _NULL_STREAK = 2
+_SCALING = 10
+"""First records in which fp16 loss scaling looks for its scale: their gradients overflow by design."""
 _LEARNING_RECORDS = 64
 _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
@@ -43,15 +60,12 @@ _FAR = 1_000_000_000
 _MOVING = 3
 
 
-class _Schedule:
+class _Schedule(State):
     """Whether a learning rate that had moved on every record stands still on this one: the step was left out."""
 
-    __slots__ = ("last", "moved", "stands_still")
-
-    def __init__(self) -> None:
-        self.last: float | None = None
-        self.moved = 0
-        self.stands_still = False
+    last: float | None = None
+    moved = 0
+    stands_still = False
 
     def observe(self, context: RuleContext) -> None:
         """Take the learning rate of a record in."""
@@ -63,26 +77,22 @@ class _Schedule:
             self.moved = self.moved + 1 if not is_still else self.moved if self.stands_still else 0
             self.last = lr
 
-    def clone(self) -> _Schedule:
-        """An independent copy."""
-        twin = _Schedule()
-        twin.last, twin.moved, twin.stands_still = self.last, self.moved, self.stands_still
-        return twin
 
-
-class _LossLike:
+class _LossLike(State):
     """Losses, gradients and KLs that are not in every run part of the update: which of them used to be numbers.
 
     A loss over one kind of sample is undefined where the batch has none. So one that has come back
     from NaN must be NaN for longer, and one that has been a number only a few times is no more than WARN at first.
     """
 
+    finite: dict[str, int] = {}
+    streaks: dict[str, int] = {}
+    returned: set[str] = set()
+
     def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__()
         self.known, self.trusted = int(thresholds["known"]), int(thresholds["trusted"])
         self.returned_streak = int(thresholds["returned"])
-        self.finite: dict[str, int] = {}
-        self.streaks: dict[str, int] = {}
-        self.returned: set[str] = set()
 
     def learn(self, context: RuleContext) -> None:
         """Count the ones that are numbers on this record."""
@@ -108,13 +118,6 @@ class _LossLike:
             return CRIT if streak >= _NULL_STREAK else INFO
         return CRIT if seen >= self.trusted or streak >= _NULL_STREAK else WARN
 
-    def clone(self) -> _LossLike:
-        """An independent copy."""
-        twin = _LossLike.__new__(_LossLike)
-        twin.known, twin.trusted, twin.returned_streak = self.known, self.trusted, self.returned_streak
-        twin.finite, twin.streaks, twin.returned = self.finite.copy(), self.streaks.copy(), self.returned.copy()
-        return twin
-
 
 class NonFiniteValue(Detector):
     """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
@@ -126,11 +129,16 @@ class NonFiniteValue(Detector):
         self.schedule = _Schedule()
         self.since_skip = _FAR
         self.loss_like = _LossLike(thresholds)
+        self.record = self.gradient_streak = 0
+        self.has_completions = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record without marks."""
         marks = context.observation.nonfinite
         self.schedule.observe(context)
+        self.record = context.record
+        self.has_completions = self.has_completions or "response_len_mean" in context.values
+        self.gradient_streak = self.gradient_streak + 1 if marks and "grad_norm" in marks else 0
         if self.since_skip < _FAR:
             self.since_skip += 1
         if context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0:
@@ -176,7 +184,9 @@ class NonFiniteValue(Detector):
 
     def _level(self, name: str, kind: NonFinite) -> Level:
         if name in REWARDS:
-            return INFO
+            return CRIT if self.has_completions and kind is not NonFinite.NULL else INFO
+        if name == "grad_norm":
+            return self._gradient_level(kind)
         if name not in _WATCHED:
             return self.loss_like.level(name, kind)
         if kind is not NonFinite.NULL:
@@ -186,14 +196,19 @@ class NonFiniteValue(Detector):
         streak = self.null_streaks.get(name, 0) + 1
         return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
 
+    def _gradient_level(self, kind: NonFinite) -> Level:
+        """A norm that is not a number is a step that clipping or loss scaling left out, until it lasts."""
+        if kind is NonFinite.NULL or (self.record <= _SCALING and self.gradient_streak < self.thresholds["lasts"]):
+            return INFO
+        return CRIT if self.gradient_streak >= self.thresholds["lasts"] else WARN
+
     def subject(self, finding: Finding) -> Subject:
-        """The first non-finite one."""
         if finding.words[1] == "skipped":
             return Subject("grad_norm")
-        return Subject(_named(finding.words[1]))
+        name = _named(finding.words[1])
+        return Subject(name) if name in CATALOG else Subject("", key=name)
 
     def headline(self, finding: Finding) -> str:
-        """Which key, where, and which others with it."""
         step, first, *others = finding.words
         if first == "skipped":
             return f"optimiser step skipped at step {step}: gradient overflow, learning rate unchanged"
@@ -247,11 +262,9 @@ class UndefinedStatistic(Detector):
         return Finding(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 
     def subject(self, finding: Finding) -> Subject:
-        """The statistic that is undefined."""
         return Subject(finding.words[0])
 
     def headline(self, finding: Finding) -> str:
-        """Which statistic, and how it was written."""
         name, word = finding.words
         if finding.level >= WARN:
             return f"{name} is {word} for {finding.value:.0f} records in a row: no reward reaches the update"
@@ -261,6 +274,8 @@ class UndefinedStatistic(Detector):
 
 class MaskedNonFinite(Detector):
     """L2: a loss of exactly 0.0 beside a non-finite gradient norm."""
+
+    text = "loss logged as 0.0 while grad_norm is {words[0]}: the trainer replaces NaN losses before logging"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Both in one record is the signature of a trainer that hides NaN losses."""
@@ -273,12 +288,6 @@ class MaskedNonFinite(Detector):
         if context.values.get("loss") == 0.0:
             return Finding(CRIT, 0.0, words=(kind.word,))
         return QUIET
-
-    def headline(self, finding: Finding) -> str:
-        """What is hidden behind the 0.0."""
-        return (
-            f"loss logged as 0.0 while grad_norm is {finding.words[0]}: the trainer replaces NaN losses before logging"
-        )
 
 
 class NotUpdating(Detector):
@@ -304,7 +313,7 @@ class NotUpdating(Detector):
             return self._against_loss(norm, context)
         if reward.zero_share is None:
             return None if reward.value is None else self._against_mean(norm, reward.value, context)
-        if norm >= self.gradient or context.lr == 0.0:
+        if norm >= self.gradient or is_paused(context):
             return QUIET
         return Finding(CRIT, norm, None, self.gradient) if self._has_contrast(context) else None
 
@@ -317,7 +326,7 @@ class NotUpdating(Detector):
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
         """Where zero-variance groups are not logged."""
         before, self.before = self.before, value
-        if norm >= self.gradient or context.lr == 0.0:
+        if norm >= self.gradient or is_paused(context):
             self.alive, self.is_dead = (0 if self.is_dead else self.alive) + 1, False
             return QUIET
         self.is_dead = True
@@ -338,7 +347,7 @@ class NotUpdating(Detector):
         if norm >= self.gradient:
             return QUIET
         loss = context.values.get("loss", 0.0)
-        is_idle = context.lr == 0.0 or loss <= self.thresholds["loss"]
+        is_idle = is_paused(context) or loss <= self.thresholds["loss"]
         return QUIET if is_idle else Finding(CRIT, norm, None, self.gradient, (loss,))
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
@@ -350,7 +359,6 @@ class NotUpdating(Detector):
         return False
 
     def headline(self, finding: Finding) -> str:
-        """The contradiction in one line."""
         reason = f"loss is {number(finding.extra[0])}" if finding.extra else "rewards differ"
         return f"gradient norm {finding.value:.1g} although {reason}: weights are not being updated"
 
@@ -362,10 +370,9 @@ class NoLongerLogged(Detector):
     or one of several that reuse a rollout.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.name = ""
-        self.found = self.missing = self.longest = 0
+    text = "{words[0]} missing for {value:.0f} records, was logged regularly before"
+    name = ""
+    found = missing = longest = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record that has it."""
@@ -393,118 +400,184 @@ class NoLongerLogged(Detector):
         return "grad_norm" in values or "loss" in values or "policy_loss" in values
 
     def subject(self, finding: Finding) -> Subject:
-        """The one that is missing."""
+        return Subject(finding.words[0])
+
+
+_LOSSES = ("policy_loss", "loss")
+_OF_UPDATES = ("grad_norm", *_LOSSES, "entropy", "kl_ref", "kl_old", "value_loss")
+_OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all", "mfu")
+"""What only an update logs, besides its learning rate."""
+_NO_CONTRAST = 0.99
+
+
+class KeyVanished(Detector):
+    """L11: a metric of the update that every training row had is missing while updates go on.
+
+    Attributes:
+        expected: metrics that so far were on every row, for `present` rows in a row.
+        always: what else every row had so far: by this a row is recognised as a training row.
+        pending: metrics that are not expected yet, and on how many rows in a row they were.
+        lapses: how often such a row of rows has ended, as it does where a metric is logged now and then.
+        missing: rows in a row that lack a metric of `expected`.
+        longest: rows of the longest gap that has ended.
+    """
+
+    expected: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+    pending: dict[str, int] = {}
+    lapses: dict[str, int] = {}
+    missing: dict[str, int] = {}
+    longest = 0
+    since: tuple[int, int] | None = None
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """One comparison of sets on a row that has everything."""
+        values = context.values
+        if self.expected <= values.keys():
+            if self.pending or context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0:
+                self._learn(values)
+            self._come_back()
+            return QUIET
+        self.pending = {}
+        marks = context.observation.nonfinite
+        lacking = [name for name in _OF_UPDATES if name in self.expected and name not in values and name not in marks]
+        if not lacking:
+            self._come_back()
+            return QUIET
+        if not self._is_training_row(context):
+            return None
+        if not self.missing:
+            self.since = (context.observation.record, context.observation.step)
+        self.missing = {name: self.missing.get(name, 0) + 1 for name in lacking}
+        return self._judge(values)
+
+    def _come_back(self) -> None:
+        """Everything is there again: a gap that ends is how this run logs, not a loss of weights."""
+        if self.missing:
+            self.longest = max(self.longest, *self.missing.values())
+            self.missing = {}
+
+    def _learn(self, values: Mapping[str, float]) -> None:
+        """Count the metrics that are not expected yet; keep what else every row had."""
+        here = [name for name in _OF_UPDATES if name in values]
+        if not here:
+            if self.pending and len(self.always & values.keys()) > 0.5 * len(self.always):
+                # A training row without any of them: they are logged now and then, together.
+                self.lapses |= {name: self.lapses.get(name, 0) + 1 for name in self.pending}
+                self.pending = {}
+            return
+        others = values.keys() - set(_OF_UPDATES)
+        self.always = self.always & others if self.pending or self.expected else frozenset(others)
+        for name in [name for name in self.pending if name not in values]:
+            del self.pending[name]
+            self.lapses[name] = self.lapses.get(name, 0) + 1
+        for name in here:
+            if name not in self.expected:
+                self.pending[name] = self.pending.get(name, 0) + 1
+                if self.pending[name] >= self.thresholds["present"] * (1 + self.lapses.get(name, 0)):
+                    del self.pending[name]
+                    self.expected |= {name}
+
+    def _is_training_row(self, context: RuleContext) -> bool:
+        """The row has most of what every row had, and no group that could not give a gradient was left out."""
+        values = context.values
+        flat = context.reward.zero_share
+        if (
+            context.reward.is_high
+            or values.get("filter_pass_rate") == 0.0
+            or (flat is not None and flat >= _NO_CONTRAST)
+        ):
+            return False
+        if "lr" in self.always and "lr" not in values:
+            return False
+        return len(self.always & values.keys()) > 0.5 * len(self.always)
+
+    def _judge(self, values: Mapping[str, float]) -> Finding:
+        missing, thresholds = self.missing, self.thresholds
+        ordered = sorted(missing, key=lambda name: -missing[name])
+        rows = missing[ordered[0]]
+        if self.longest and rows < thresholds["gaps"] * (self.longest + 1):
+            return QUIET
+        is_update = ("lr" in self.always and "lr" in values) or any(name in values for name in _OPTIMISER)
+        if is_update and "grad_norm" in missing and any(name in missing for name in _LOSSES):
+            both = min(missing["grad_norm"], max(missing.get(name, 0) for name in _LOSSES))
+            ordered.sort(key=lambda name: name not in _LOSSES)
+            return Finding(CRIT if both >= thresholds["crit"] else WARN, float(both), words=tuple(ordered))
+        if rows > thresholds["forget"]:
+            # It is not logged any more, and the run has gone on for long.
+            self.expected -= missing.keys()
+            self.missing = {}
+            return QUIET
+        return Finding(WARN, float(rows), words=tuple(ordered)) if rows >= thresholds["missing"] else QUIET
+
+    def began(self) -> tuple[int, int] | None:
+        """The first row that lacked something."""
+        return self.since
+
+    def subject(self, finding: Finding) -> Subject:
         return Subject(finding.words[0])
 
     def headline(self, finding: Finding) -> str:
-        """Which one, and for how long."""
-        return f"{finding.words[0]} missing for {finding.value:.0f} records, was logged regularly before"
+        first, *others = finding.words
+        also = f" (also {', '.join(others)})" if others else ""
+        rows = "1 record" if finding.value == 1 else f"{finding.value:.0f} records"
+        return f"{first} missing for {rows}{also}, was on every record before: NaN that the writer drops?"
 
+
+_row = partial(RuleSpec, family="nonfinite")
 
 RULES = (
-    RuleSpec(
+    _row(
         id="L1",
         title="NaN/Inf",
-        family="nonfinite",
-        group=Group.LEARNING,
         metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
         detector=NonFiniteValue,
         runs_always=True,
-        condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
-        "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
-        "on the second record in a row for the others; not where the learning rate is null beside the loss: such a "
-        "row is no update. INFO for the gradient norm alone, with a finite loss other than "
-        "0 and a learning rate that stands still on that record and had moved on each before: a step that mixed "
-        "precision left out; the second within `again` records is CRIT. Any other key that names a loss, gradient, "
-        "norm, KL or log-probability, no evaluation, extreme, expert or class, and was finite `known` times: WARN, "
-        "CRIT where it was so `trusted` times or on the second record in a row; one that has come back before: CRIT "
-        "after `returned` in a row.",
-        thresholds={"again": 10, "known": 3, "trusted": 20, "returned": 3},
+        thresholds={"again": 10, "lasts": 5, "known": 3, "trusted": 20, "returned": 3},
         evidence=EvidenceNames("non-finite values", unit=Unit.COUNT),
-        why="One update with a NaN gradient corrupts every weight; from then on the policy repeats one token, "
-        "and the reward stays at its minimum until the run is stopped.",
-        causes=(
-            "exponential of an extreme log-ratio in the KL estimate",
-            "half-precision overflow",
-            "no gradient clipping",
-            "an empty response mask",
-            "one corrupt batch",
-        ),
-        next=("grad_norm", "kl_ref", "ratio_mean", "truncated_frac", "response_len_min", "lr"),
-        sources="veRL issues 721, 747, 891, 2626; Agent-R1 issue 30. veRL's own JSONL writer turns NaN into null "
-        "(tracking.py), so a numeric key that becomes null is one.",
     ),
-    RuleSpec(
+    _row(
         id="L1b",
+        part_of="L1",
         title="undefined statistic",
-        family="nonfinite",
-        group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
         detector=UndefinedStatistic,
         runs_always=True,
-        condition="NaN in a derived statistic only: INFO. The reward itself undefined for `reward_records` records in "
-        "a row after having been a number: CRIT.",
         thresholds={"reward_records": 3},
-        why="Statistics over an empty batch are undefined without any fault in the weights; a reward that stays "
-        "undefined means that nothing is being optimised.",
-        causes=("all rollouts of the batch aborted", "the reward function returned nothing", "an empty mask"),
-        next=("aborted_frac", "reward_component", "truncated_frac"),
-        sources="veRL metric_utils.py writes NaN for empty batches; TRL's GRPO writes null where no value is valid.",
     ),
-    RuleSpec(
+    _row(
         id="L2",
+        part_of="L1",
         title="masked NaN",
-        family="nonfinite",
-        group=Group.LEARNING,
         metrics=("loss", "grad_norm"),
         detector=MaskedNonFinite,
         runs_always=True,
-        condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
-        why="The trainer hides NaN losses by logging 0.0; the gradient norm is the only visible sign.",
-        causes=("half-precision overflow", "fully masked labels", "an attention kernel fault"),
-        next=("grad_norm", "lr", "logps_chosen"),
-        sources="transformers: logging_nan_inf_filter is on by default (training_args.py, trainer.py).",
     ),
-    RuleSpec(
+    _row(
         id="L3",
         title="not updating",
         family="gradient",
-        group=Group.LEARNING,
         metrics=("grad_norm", "reward_std"),
         detector=NotUpdating,
-        condition="Gradient norm below `gradient` while the rewards within groups differ (standard deviation above "
-        "`reward_std`, zero-variance groups below `zero_share`; other records do not count) and the learning rate is "
-        "not 0, in 5 such records in a row: CRIT. Where "
-        "zero-variance groups are not logged, while the mean reward moves and is not at its top: WARN, or CRIT with a "
-        "critic or Q-function, to which no groups are compared, and where each of `always` records before had a "
-        "gradient. Where a loss is minimised, while it is above `loss`: CRIT.",
         thresholds={"gradient": 1e-8, "zero_share": 0.8, "reward_std": 1e-6, "loss": 1e-3, "always": 20},
         n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
-        why="There is a learning signal but the weights do not change: the compute is wasted.",
-        causes=(
-            "frozen parameters or a detached adapter",
-            "gradients lost between nodes",
-            "reward weights that cancel out",
-            "every completion masked",
-        ),
-        next=("zero_std_frac", "reward_std", "truncated_frac", "kl_ref", "lr"),
-        sources="ms-swift issues 5571 and 5890; TRL issue 3857.",
     ),
-    RuleSpec(
+    _row(
         id="L10",
+        part_of="L11",
         title="no longer logged",
-        family="nonfinite",
-        group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
         detector=NoLongerLogged,
-        condition="The reward was logged at least `present` times, and is missing in `missing` records in a row that "
-        "have a gradient norm or a loss, and in `gaps` times its longest gap so far: WARN.",
         thresholds={"present": 5, "missing": 5, "gaps": 3.0},
         applies=applicability.has_reward,
         evidence=EvidenceNames("records without it", unit=Unit.COUNT),
-        why="A trainer without a reward to log has none to learn from, and rules on the reward cannot fire.",
-        causes=("a reward function that returns nothing", "a reward service that is down", "changed logging"),
-        next=("reward_component", "grad_norm", "loss", "aborted_frac"),
-        sources="TRL leaves the reward out where every reward function returned None.",
+    ),
+    _row(
+        id="L11",
+        title="key vanished",
+        metrics=_OF_UPDATES,
+        detector=KeyVanished,
+        thresholds={"present": 20, "missing": 3, "crit": 2, "gaps": 3.0, "forget": 100},
+        evidence=EvidenceNames("records without it", "", Unit.COUNT, threshold=""),
     ),
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Above
+from rltop.rules.detectors import Line
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Ema, Frozen, Window
 from rltop.units import number, percent
@@ -31,6 +32,8 @@ class Truncation(Detector):
     while the reward is not improving. A share that has been the same since the
     start is a setting, which is INFO until half of the completions are truncated.
     """
+
+    text = "{value:%} of completions truncated at the maximum length{start:%}"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -53,8 +56,8 @@ class Truncation(Detector):
             return QUIET
         if value > self.crit:
             reward = context.reward
-            level = WARN if reward.count and reward.is_improving else CRIT
-            return Finding(level, value, base, self.crit)
+            is_learning = reward.count and reward.is_improving and self.holds < CRIT
+            return Finding(WARN if is_learning else CRIT, value, base, self.crit)
         return self._against_lines(value, base)
 
     def _against_lines(self, value: float, base: float | None) -> Finding:
@@ -70,14 +73,11 @@ class Truncation(Detector):
             return QUIET
         return Finding(INFO, value, base, self.warn)
 
-    def headline(self, finding: Finding) -> str:
-        """Share, and the share at the start."""
-        start = f" ({percent(finding.baseline)} at run start)" if finding.baseline is not None else ""
-        return f"{percent(finding.value)} of completions truncated at the maximum length{start}"
-
 
 class LengthExplosion(Detector):
     """T2: mean length more than doubles against the 50 records before, or far outgrows run start without gain."""
+
+    text = "completion length {baseline} → {value} tokens"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -113,10 +113,6 @@ class LengthExplosion(Detector):
             return QUIET
         return Finding(WARN, value, base, self.thresholds["grown"] * base)
 
-    def headline(self, finding: Finding) -> str:
-        """Baseline and now."""
-        return f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens"
-
 
 class NothingEnds(Detector):
     """T9: no completion emits EOS any more, where some did, or none ever has.
@@ -125,11 +121,9 @@ class NothingEnds(Detector):
     expected to end.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.has_ended = False
-        self.never = 0
-        self.since: tuple[int, int] | None = None
+    has_ended = False
+    never = 0
+    since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """EOS counts, or the mean length of finished completions: 0 means that none finished."""
@@ -163,7 +157,6 @@ class NothingEnds(Detector):
         return values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
 
     def headline(self, finding: Finding) -> str:
-        """What the zero means."""
         since = f": none in the first {finding.extra[0]:.0f} records" if finding.extra else ""
         return f"0 completions emit EOS{since}"
 
@@ -188,7 +181,6 @@ class LengthCollapse(Detector):
         return Finding(CRIT if is_nothing else WARN, value, base, self.warn * base)
 
     def headline(self, finding: Finding) -> str:
-        """Start and now."""
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         return (
             f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens: {percent(gone)} "
@@ -198,109 +190,64 @@ class LengthCollapse(Detector):
 
 _THREE_OF_FIVE = {level: NOfM(3, 5) for level in (INFO, WARN, CRIT)}
 
+_row = partial(RuleSpec, family="truncation", applies=applicability.has_rollouts)
+
 RULES = (
-    RuleSpec(
+    _row(
         id="T1",
         title="truncation",
-        family="truncation",
-        group=Group.LEARNING,
         metrics=("truncated_frac",),
         detector=Truncation,
-        condition="In 5 of 10 records: above `warn`: INFO; above run start by `rise` and `sigmas` deviations of one, "
-        "or above `high`: WARN. Above `crit` in 3 records in a row: CRIT unless the reward is improving.",
         thresholds={"warn": 0.2, "rise": 0.1, "sigmas": 2.0, "high": 0.5, "crit": 0.9},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
-        applies=applicability.has_rollouts,
         evidence=EvidenceNames("truncated_frac", "baseline (run start)", Unit.FRACTION),
-        why="A truncated completion is scored unfinished, so the reward is noise.",
-        causes=(
-            "maximum length too small",
-            "EOS not learned, or stop tokens not set",
-            "looping completions",
-            "a loss that favours length",
-        ),
-        next=("response_len_max", "response_len_mean", "entropy", "reward_mean", "zero_std_frac"),
-        sources="AReaL and prime-rl accept 5 %; a chemistry GRPO run learned at 100 %, hence the reward clause.",
     ),
-    RuleSpec(
+    _row(
         id="T2",
         title="length explosion",
         family="length",
-        group=Group.LEARNING,
         metrics=("response_len_mean",),
         detector=LengthExplosion,
-        condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
-        "`truncated` truncated or a "
-        "quarter of the reward's range lost after a verdict on the reward. Above `grown`× the first 20 records while "
-        "the reward is no higher than at run start: WARN.",
         thresholds={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
         n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
-        applies=applicability.has_rollouts,
         resets_on_phase=True,
         evidence=EvidenceNames("response_len_mean", "baseline", Unit.TOKENS),
-        why="Completions that double in length within a few records are loops, not reasoning.",
-        causes=("repetition loops", "EOS unlearned", "a reward for length", "a change of data"),
-        next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
-        sources="chemistry GRPO collapse: 1,100 → 7,800 tokens in two steps; healthy runs stay within 0.71 to 1.09.",
     ),
-    RuleSpec(
+    _row(
         id="T3",
         title="length collapse",
         family="length",
-        group=Group.LEARNING,
         metrics=("response_len_mean",),
         detector=LengthCollapse,
-        condition="Below `warn` of the run's first records in 3 of 5: WARN; below `crit` of them: CRIT.",
         thresholds={"warn": 0.5, "crit": 0.1},
         n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
-        applies=applicability.has_rollouts,
         resets_on_phase=True,
         evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS),
-        why="Completions half as long as at run start have dropped content, possibly without reward loss.",
-        causes=("a reward that short completions satisfy", "a length penalty", "a collapse onto one completion"),
-        next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
-        sources="Archer GRPO: 1,128 → 171 → 6 tokens while the reward rose; legitimate shortening stayed above 0.85.",
     ),
-    RuleSpec(
+    _row(
         id="T9",
+        part_of="T1",
         title="no EOS",
-        family="truncation",
-        group=Group.LEARNING,
         metrics=("stop_count", "terminated_len_mean"),
         detector=NothingEnds,
-        condition="No completion emitted EOS in 5 records in a row, after some had: WARN. None ever did in `never` "
-        "records: WARN where more than `truncated` are truncated or their lengths differ, else INFO, because "
-        "generation may have a fixed length.",
         thresholds={"never": 20, "truncated": 0.5},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
-        applies=applicability.has_rollouts,
-        why="A policy that never stops is scored on truncated completions only.",
-        causes=("EOS not learned, or stop tokens not set", "looping completions", "a collapse"),
-        next=("truncated_frac", "response_len_mean", "entropy", "kl_ref", "reward_mean"),
-        sources="TRL logs the number of EOS tokens (PPO) and the mean length of finished completions (GRPO), which is "
-        "0 where none finished.",
     ),
-    RuleSpec(
+    _row(
         id="T5",
+        part_of="T4",
+        group=Group.SYSTEM,
         title="truncated prompts",
-        family="truncation",
-        group=Group.LEARNING,
         metrics=("prompt_clip_frac",),
-        detector=lambda thresholds: Above(
-            thresholds,
+        detector=partial(
+            Line,
             metric="prompt_clip_frac",
-            text="{value} of prompts truncated (threshold {threshold})",
+            text="{value:%} of prompts truncated (threshold {threshold:%})",
             unit=Unit.FRACTION,
         ),
-        condition="Above `info` in 5 of 10 records: INFO.",
-        thresholds={"info": 0.05},
-        n_of_m={INFO: NOfM(5, 10)},
-        applies=applicability.has_rollouts,
-        why="A truncated prompt asks a different question.",
-        causes=("maximum prompt length too small",),
-        next=("prompt_len_mean", "reward_mean"),
-        sources="veRL logs the share of prompts at the maximum length.",
+        thresholds={"info": 0.05, "warn": 0.2},
+        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
     ),
 )

@@ -73,7 +73,6 @@ class _Pauses:
         return max(gap for _, gap in self._held)
 
     def clone(self) -> _Pauses:
-        """An independent copy."""
         twin = _Pauses()
         twin.records, twin._usual, twin._held = self.records, self._usual.clone(), self._held.copy()
         return twin
@@ -103,6 +102,11 @@ class Liveness:
     def gaps(self) -> int:
         """How many gaps are known."""
         return len(self._gaps)
+
+    @property
+    def knows_pace(self) -> bool:
+        """Are enough gaps known to say what is usual?"""
+        return len(self._gaps) >= _MIN_GAPS
 
     def observe(self, observation: Observation, arrived_s: float | None = None, is_finished: bool = False) -> None:
         """Take a record in.
@@ -146,7 +150,7 @@ class Liveness:
         (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
         """
         thresholds = self.thresholds
-        if len(self._gaps) < _MIN_GAPS:
+        if not self.knows_pace:
             first = thresholds["first_record_s"] + lag_s
             return Silence(first, first, float("inf"))
         ordered = sorted(self._gaps)
@@ -217,15 +221,11 @@ class Liveness:
                 Evidence("median gap", median, Unit.SECONDS),
                 Evidence("p99 gap", p99, Unit.SECONDS),
             ),
-            why=SPEC.why,
-            causes=SPEC.causes,
-            next=SPEC.next,
             threshold=lines.crit_s if level is Level.CRIT else lines.warn_s,
             baseline=median,
         )
 
     def clone(self) -> Liveness:
-        """An independent copy."""
         twin = Liveness(self.thresholds)
         twin._gaps = self._gaps.copy()
         twin._pauses = self._pauses.clone()
@@ -247,23 +247,7 @@ SPEC = RuleSpec(
     group=Group.SYSTEM,
     metrics=("time_step",),
     detector=None,
-    condition="Live only. WARN when no record arrived for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
-    "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
-    "checkpoint interval has been seen; at least `pause` × the longest pause where a recurring one "
-    "(checkpoint, validation) is due; `first_record_s` where no gap is known yet. Quiet, without a "
-    "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer reported the end, and "
-    "never within the lag of a network file system.",
     thresholds=LIMITS,
-    why="A hung collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
-    "and nothing is logged.",
-    causes=(
-        "one rollout or tool call that never returns",
-        "ranks deadlocked on each other",
-        "a lost node",
-        "a full disk",
-    ),
-    next=("time_step", "time_gen", "response_len_max", "num_turns_max", "preempted_max"),
-    sources="veRL issues 7155 (one of 512 rollouts lost), 7180, 2445; quantile thresholds are judgement.",
 )
 
 RULES = (SPEC,)

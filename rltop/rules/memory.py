@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 from rltop.model import Unit
@@ -59,7 +60,6 @@ class DeviceMemory(Detector):
         return QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Level, size, or the peaks."""
         if finding.baseline is None:
             return f"GPU memory {number(finding.value)} GB: {_PEAKS} new peaks in {_PEAK_RECORDS} records"
         return f"GPU memory {number(finding.value)} of {number(finding.baseline)} GB ({percent(finding.extra[0])})"
@@ -98,7 +98,6 @@ class HostLeak(Detector):
         return Finding(WARN, last, first, None, (per_record,)) if trend.growth >= thresholds["warn"] else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """From what to what, and how fast."""
         end = f", {number(finding.threshold)} GB available" if finding.threshold is not None else ""
         return (
             f"host memory {number(finding.baseline or 0)} → {number(finding.value)} GB in 100 records "
@@ -135,65 +134,38 @@ class OutOfMemoryAhead(Detector):
         return Finding(WARN, load, before, self.thresholds["warn"] * before, (used / self.size,))
 
     def headline(self, finding: Finding) -> str:
-        """Load, largest before, and how full the device is."""
         return (
             f"{self.metric} {number(finding.value)} (previous maximum {number(finding.baseline or 0)}) "
             f"with GPU memory at {percent(finding.extra[0])}"
         )
 
 
-_NEXT = ("seqlen_balanced_max", "response_len_max", "prompt_len_max", "mem_reserved_gb", "mem_alloc_gb")
-_SIZE = "`size_gb` is the memory of one GPU: it is not in the stream, 0 means unknown."
+_row = partial(RuleSpec, family="memory", group=Group.SYSTEM)
 
 RULES = (
-    RuleSpec(
+    _row(
         id="H1",
         title="GPU memory",
-        family="memory",
-        group=Group.SYSTEM,
         metrics=_RESERVED,
         detector=DeviceMemory,
-        condition="Reserved memory above `warn` of the device while its peak rises: WARN, above `crit`: CRIT, in "
-        "2 of 3 records. Three new peaks of `step` or more in 20 records, after the first `wait`: INFO. " + _SIZE,
         thresholds={"size_gb": 0.0, "warn": 0.92, "crit": 0.97, "step": 0.01, "wait": 30},
         n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(1, 1)},
         evidence=EvidenceNames("in use", "device", Unit.GIGABYTES, threshold=""),
-        why="The next longer batch may run out of memory.",
-        causes=("longer sequences", "uneven tokens across ranks", "fragmentation", "a leak"),
-        next=_NEXT,
-        sources="judgement; peaks never fall, and inference engines reserve 0.9 of the device by design.",
     ),
-    RuleSpec(
+    _row(
         id="H2",
         title="host memory",
-        family="memory",
-        group=Group.SYSTEM,
         metrics=("mem_cpu_gb",),
         detector=HostLeak,
-        condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) over 100 records, by "
-        "more than `warn`×: WARN; by `crit`× and reaching `size_gb` within `ahead` records: CRIT. INFO where the two "
-        "largest steps between them are more than `jumps` of the rise: a leak is a slope. `size_gb` is the memory of "
-        "the host, 0 means unknown.",
         thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50, "jumps": 0.7},
         warm_up=100,
-        why="The kernel's OOM killer ends a process when host memory is full.",
-        causes=("rollouts or metrics kept in memory", "a data loader that copies", "another job on the node"),
-        next=("mem_cpu_gb", "time_step", "time_dump", "queue_size"),
-        sources="judgement; veRL logs the memory of the whole node (psutil), other jobs included.",
     ),
-    RuleSpec(
+    _row(
         id="H3",
+        part_of="H1",
         title="OOM risk",
-        family="memory",
-        group=Group.SYSTEM,
         metrics=_LOADS,
         detector=OutOfMemoryAhead,
-        condition="More than `warn`× the largest load so far, after `wait` records, with GPU memory above `used` of "
-        "the device. " + _SIZE,
         thresholds={"size_gb": 0.0, "warn": 1.2, "used": 0.85, "wait": 20},
-        why="Peak memory follows the longest sequences on the rank with the most tokens.",
-        causes=("growing completions", "no prompt length limit", "sequence balancing off"),
-        next=_NEXT,
-        sources="judgement.",
     ),
 )

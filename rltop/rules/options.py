@@ -75,7 +75,7 @@ class EngineOptions(Struct):
         from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
         own = self.settings(rule, profiles)
-        return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].thresholds.items()}
+        return {name: float(own.get(name, limit)) for name, limit in registry.NAMED[rule].thresholds.items()}
 
     def silenced(self, profiles: Sequence[str] = ()) -> frozenset[str]:
         """Ids of the rules that the user switches off under `profiles`; not those that a profile brings along."""
@@ -93,9 +93,19 @@ class EngineOptions(Struct):
             profiles: names of the profiles that hold.
 
         Returns:
-            False where the user or a profile has switched it off.
+            False where the user or a profile has switched it off, or the user the rule that it is a part of.
         """
-        return bool(self.settings(rule, profiles).get("enabled", True))
+        own = self.settings(rule, profiles).get("enabled")
+        if own is not None or not (self.rules or self.by_profile):
+            return own is not False
+        from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
+
+        # What a profile brings along is meant for the rule itself, what the user says of it for its parts too.
+        whole = registry.NAMED[rule].rule
+        said = (self.rules, *(self.by_profile.get(name, {}) for name in profiles))
+        return bool(
+            next((table[whole]["enabled"] for table in reversed(said) if "enabled" in table.get(whole, {})), True)
+        )
 
 
 def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
@@ -130,7 +140,7 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     """
     from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
-    specs = registry.BY_ID
+    specs = registry.NAMED
     for rule, settings in rules.items():
         spec = specs.get(rule)
         if spec is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
@@ -72,7 +73,6 @@ class LongerForLonger(Detector):
         return Finding(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
 
     def headline(self, finding: Finding) -> str:
-        """Before and now, and how many more tokens there are."""
         base = finding.baseline or 0.0
         what = "completion length" if self.work.is_length else "tokens per step"
         now = measure_like(finding.value, Unit.SECONDS, base)
@@ -185,7 +185,6 @@ class SlowNowAndThen(Detector):
         return Finding(WARN, self.newest, self.start.value, self.line, (float(found), float(slow.m)))
 
     def headline(self, finding: Finding) -> str:
-        """How often, and how slow."""
         found, held = finding.extra
         base = finding.baseline or 0.0
         return (
@@ -206,17 +205,15 @@ class PeriodicCost(Detector):
     evaluations or checkpoints, where those are logged.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
-        self.head: list[tuple[int, int, float, float]] = []
-        self.line = math.inf
-        self.slow: tuple[tuple[int, int, float, float, float], ...] = ()
-        self.between = self.between_gen = 0.0
-        self.found: Finding = QUIET
-        self.until = 0
-        self.was_explained = self.has_rollouts = False
-        self.checkpoints: frozenset[int] = frozenset()
+    start = Frozen()
+    head: list[tuple[int, int, float, float]] = []
+    line = math.inf
+    slow: tuple[tuple[int, int, float, float, float], ...] = ()
+    between = between_gen = 0.0
+    found: Finding = QUIET
+    until = 0
+    was_explained = has_rollouts = False
+    checkpoints: frozenset[int] = frozenset()
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
         """A step with a checkpoint on disk is explained by it."""
@@ -304,7 +301,6 @@ class PeriodicCost(Detector):
         )
 
     def headline(self, finding: Finding) -> str:
-        """The period, how slow, and what it costs."""
         period, slow, typical = finding.extra
         return (
             f"every {_ordinal(int(period))} step takes {number(slow / typical)}×: {percent(finding.value)} of the time "
@@ -318,78 +314,42 @@ def _ordinal(count: int) -> str:
     return f"{count}{ending}"
 
 
+_row = partial(RuleSpec, family="performance", group=Group.SYSTEM)
+
 RULES = (
-    RuleSpec(
+    _row(
         id="P2",
+        part_of="P1",
         title="more tokens per step",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("time_step", "total_tokens", "num_tokens", "response_len_mean"),
         detector=LongerForLonger,
-        condition="Step time above `info`× run start in 5 of 8 records, and time per token (per token of the mean "
-        "completion where none are counted) within `per_token`× of it: INFO.",
         thresholds={"info": 1.3, "per_token": 1.2},
         n_of_m={INFO: NOfM(5, 8)},
         warm_up=13,
         resets_on_phase=True,
         evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
-        why="Throughput is unchanged; completions are longer. Check whether that is intended.",
-        causes=("longer completions", "longer prompts", "a larger batch"),
-        next=("response_len_mean", "total_tokens", "truncated_frac", "reward_mean"),
-        sources="the thresholds of P1.",
     ),
-    RuleSpec(
+    _row(
         id="P17",
+        part_of="P16",
         title="periodic slow step",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("time_step",),
         measures="share of the time that the slow steps add",
         detector=PeriodicCost,
-        condition="The last `n` steps above `times`× run start are equally far apart, at least `apart` records, and "
-        "what they add is more than `warn` of the time: WARN; more than `info`, or steps of less than `short_s` "
-        "seconds: INFO. Steps with a checkpoint or an evaluation, the one after it, and steps that alone generate do "
-        "not count. It ends after one and a half periods without.",
         thresholds={"n": 4, "times": 3.0, "apart": 3, "warn": 0.4, "info": 0.15, "short_s": 1.0},
         warm_up=13,
         resets_on_phase=True,
         evidence=EvidenceNames("share of the time", "", Unit.FRACTION),
-        why="Neither mean nor median shows it, and nothing that is logged says what the time is for.",
-        causes=(
-            "an unlogged checkpoint or evaluation",
-            "logging of completions or histograms",
-            "cache clearing or defragmentation",
-            "a data loader that is restarted",
-        ),
-        next=("time_gen", "time_update_actor", "time_weight_sync", "time_load_data", "mem_alloc_gb"),
-        sources="judgement: one step in ten that takes nine times as long costs 47 % of the time.",
     ),
-    RuleSpec(
+    _row(
         id="P16",
         title="intermittent slow steps",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("time_step",),
         detector=SlowNowAndThen,
-        condition="At least `n` of the last `m` records without checkpoint and validation (those with one count where "
-        "two early ones, and all of them, took the typical time: it is outside the step), and at most half of "
-        "those since the first of them, above "
-        "`warn`× run start (or exp(`sigmas` × its own noise), or `short_warn`× for steps shorter than `short_s` "
-        "seconds) and above `per_token`× its time per token, and not more than one record in twenty of that start: "
-        "WARN.",
         thresholds={"n": 3, "m": 15, "warn": 1.8, "sigmas": 4.0, "per_token": 1.4, "short_s": 1.0, "short_warn": 3.0},
         clear_after=10,
         warm_up=16,
         resets_on_phase=True,
         evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
-        why="The time is lost in single steps, so that neither mean nor median shows it.",
-        causes=(
-            "one straggler completion or tool call",
-            "inference server preempting or recompiling",
-            "other jobs on the node or the file system",
-            "garbage collection or cache clearing",
-        ),
-        next=("time_gen", "time_gen_sample_max", "preempted_max", "response_len_max", "group_len_ratio"),
-        sources="judgement; the detector of P1, five of eight records, never fires on one slow step in four.",
     ),
 )

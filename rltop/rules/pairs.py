@@ -10,11 +10,11 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Evidence, Traits
+from rltop.model import Algorithm, Evidence, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.preference import StuckAtChance
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
 from rltop.rules.validation import LN2
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window, mean_and_error, median_of
@@ -27,10 +27,8 @@ _MIN_SAMPLES = 10
 class MarginRunsAway(Detector):
     """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.window = Window(_LEVEL)
-        self.evaluated: float | None = None
+    window = Window(_LEVEL)
+    evaluated: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten against the newest evaluation, and against an INFO threshold."""
@@ -48,39 +46,11 @@ class MarginRunsAway(Detector):
         return Finding(INFO, level, evaluated, thresholds["info"]) if level > thresholds["info"] else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Training margin and evaluation margin."""
         if finding.baseline is None:
-            return f"reward margin {number(finding.value)} on training pairs; no evaluation to compare with"
+            return f"reward margin {number(finding.value)} on training pairs; no evaluation margin logged"
         return (
             f"reward margin {number(finding.value)} on training pairs, {number(finding.baseline)} on evaluation pairs"
         )
-
-
-class UnpairedKl(Detector):
-    """K2: the batch estimate of the KL jumps; on most healthy records it is 0."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.window = Window(50)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio with an absolute floor, because the baseline may be 0."""
-        value = context.values.get("kl_ref")
-        if value is None:
-            return None
-        window, thresholds = self.window, self.thresholds
-        if value <= thresholds["floor"]:
-            window.push(value)
-            return QUIET
-        usual, known = window.median, window.count
-        window.push(value)
-        if known < _MIN_SAMPLES or value <= thresholds["warn"] * usual:
-            return QUIET
-        return Finding(WARN, value, usual, max(thresholds["floor"], thresholds["warn"] * usual))
-
-    def headline(self, finding: Finding) -> str:
-        """Now and baseline."""
-        return f"KL estimate {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
 
 class ClassMissing(Detector):
@@ -115,11 +85,9 @@ class ClassMissing(Detector):
         return Finding(INFO, float(self.lasting.bits.bit_count()), self.thresholds["m"], words=(name,))
 
     def subject(self, finding: Finding) -> Subject:
-        """The class that is missing."""
         return Subject(f"dpo_{finding.words[0]}")
 
     def headline(self, finding: Finding) -> str:
-        """Which class, how often."""
         many = "most" if finding.level >= WARN else "some"
         return (
             f"no {finding.words[0]} completion in {many} batches ({finding.value:.0f} of the last "
@@ -130,9 +98,8 @@ class ClassMissing(Detector):
 class ScoreScale(Detector):
     """RM3: the scores of a reward model drift or spread: INFO, as only differences are trained."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
+    text = "{words[0]} {value}{start}: scores not comparable with earlier ones"
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Level against half the range, and the range against run start."""
@@ -148,13 +115,7 @@ class ScoreScale(Detector):
             return Finding(INFO, mean, None, thresholds["level"] * reach / 2.0, words=("mean score",))
         return QUIET
 
-    def headline(self, finding: Finding) -> str:
-        """What, and against what."""
-        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
-        return f"{finding.words[0]} {number(finding.value)}{start}: scores not comparable with earlier ones"
-
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Number and threshold."""
         return names._replace(value=finding.words[0]).of(finding)
 
 
@@ -175,6 +136,8 @@ class PreferenceLost(Detector):
     is left of it, and Welch's test with the spread of the twenty says `sigmas`. Or three in a row with
     the rejected completions ahead, where the twenty together were well above 0.
     """
+
+    further = (("noise of one record", Unit.NONE),)
 
     def __init__(self, thresholds: Mapping[str, float], *, metric: str) -> None:
         """Watch one margin.
@@ -217,22 +180,15 @@ class PreferenceLost(Detector):
         return Finding(WARN, now_at, usual, lost * usual, (sigma,))
 
     def headline(self, finding: Finding) -> str:
-        """Level and now."""
         what = "rejected preferred" if finding.value <= 0.0 else "chosen and rejected hardly separated"
         return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Level, now, threshold, noise."""
-        return (*names.of(finding), Evidence("noise of one record", finding.extra[0]))
 
 
 class WorseThanChance(Detector):
     """D9: a loss that starts at ln 2, the loss of chance, and is above it."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.level = Window(_LEVEL)
-        self.is_logistic: bool | None = None
+    level = Window(_LEVEL)
+    is_logistic: bool | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten, because a batch of two jumps; other losses do not start at ln 2 and are excluded."""
@@ -248,7 +204,6 @@ class WorseThanChance(Detector):
         return Finding(WARN, usual, LN2, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now, and the loss of chance."""
         return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
 
 
@@ -257,13 +212,6 @@ def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 _LOST = {"lost": 0.3, "sigmas": 5.0, "reversed": 2.0}
-_LOST_CONDITION = (
-    "Median of the newest five below `lost` of the mean of the 20 records (at least 8) before them, by more than "
-    "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations; the mean "
-    "itself at least four standard errors above 0: WARN."
-)
-_LOST_WHY = "A learned margin does not vanish within a few updates by itself: the data or the model has changed."
-_LOST_CAUSES = ("labels or columns swapped in part of the data", "another data set", "learning rate too high")
 
 
 RULES = (
@@ -271,141 +219,80 @@ RULES = (
         id="D4",
         title="runaway margin",
         family="preference",
-        group=Group.LEARNING,
         metrics=("dpo_margin",),
         detector=MarginRunsAway,
-        condition="Margin (median of ten) above `floor` and `warn`× that of the newest evaluation in 10 of 15 records: "
-        "WARN; above `info`: INFO.",
         thresholds={"info": 10.0, "warn": 5.0, "floor": 1.0},
         n_of_m=_SLOW,
         warm_up=_LEVEL,
         applies=applicability.is_pairwise,
-        why="The margin grows on the training pairs only, and with it the KL to the reference.",
-        causes=("too many epochs", "too few pairs", "beta too small", "learning rate too high"),
-        next=("val_margin", "val_loss", "val_acc", "logps_chosen", "dpo_accuracy"),
-        sources="judgement, for a beta of about 0.1.",
     ),
     RuleSpec(
         id="K1",
+        part_of="D1",
         title="stuck at 0.5",
         family="preference",
-        group=Group.LEARNING,
         metrics=("loss", "dpo_margin"),
         detector=lambda thresholds: StuckAtChance(thresholds, start=0.5, word="0.5"),
-        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of 0.5 "
-        "and margin within `margin` of 0, neither of which (means of 50) has moved by more than two standard errors.",
         thresholds={"wait": 50, "loss": 0.005, "margin": 0.02},
         n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         clear_after=5,
         warm_up=50,
         applies=applicability.is_kto,
-        why="Training starts at this loss; staying there means that no preference is learned.",
-        causes=("uninformative labels", "learning rate too low", "frozen parameters"),
-        next=("lr", "grad_norm", "dpo_margin", "kl_ref"),
-        sources="KTO starts at 0.5 by construction: policy and reference are equal.",
-    ),
-    RuleSpec(
-        id="K2",
-        title="KTO KL",
-        family="kl",
-        group=Group.LEARNING,
-        metrics=("kl_ref",),
-        detector=UnpairedKl,
-        condition="Above `floor` and above `warn`× the median of the 50 records before in 3 of 5.",
-        thresholds={"warn": 5.0, "floor": 1.0},
-        n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
-        warm_up=_MIN_SAMPLES,
-        applies=applicability.is_kto,
-        why="The estimate is the zero point of the loss: where it jumps, good completions count as bad.",
-        causes=("learning rate too high", "batches too small for the estimate", "beta too small"),
-        next=("lr", "grad_norm", "dpo_margin", "logps_chosen"),
-        sources="judgement; TRL logs an estimate that is never negative, mostly 0.",
     ),
     RuleSpec(
         id="K3",
         title="missing class",
         family="preference",
-        group=Group.LEARNING,
         metrics=("dpo_chosen", "dpo_rejected"),
         detector=ClassMissing,
-        condition="`n` of the last `m` records log a reward for one of chosen and rejected only: INFO. The same class "
-        "is missing in `most` of the last `of`, and the other in `other` at most: WARN.",
         thresholds={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
         clear_after=10,
         applies=applicability.is_kto,
-        why="A batch without both classes has undefined statistics and a one-sided gradient.",
-        causes=("class imbalance", "batches too small"),
-        next=("dpo_chosen", "dpo_rejected", "loss", "grad_norm"),
-        sources="TRL's KTO trainer leaves out the reward of a class that is not in the batch.",
     ),
     RuleSpec(
         id="RM3",
+        part_of="D4",
         title="score drift",
         family="rm",
-        group=Group.LEARNING,
         metrics=("rm_reward_mean", "rm_reward_min", "rm_reward_max"),
         measures="score range",
         detector=ScoreScale,
-        condition="Score range above `spread`× run start, or mean farther from 0 than `level`× half the "
-        "range, in 10 of 15 records: INFO.",
         thresholds={"spread": 5.0, "level": 5.0},
         n_of_m=_SLOW,
         applies=applicability.is_reward_model,
         evidence=EvidenceNames("", ""),
-        why="Pairs only fix score differences; a drifting level or spread invalidates thresholds and KL terms.",
-        causes=("no centring term", "too many epochs", "learning rate too high"),
-        next=("rm_margin", "rm_accuracy", "val_acc", "lr"),
-        sources="judgement; TRL offers a centring coefficient for it.",
     ),
     RuleSpec(
         id="D8",
         title="margin collapse",
         family="preference",
-        group=Group.LEARNING,
         metrics=("dpo_margin",),
         detector=lambda thresholds: PreferenceLost(thresholds, metric="dpo_margin"),
-        condition=_LOST_CONDITION,
         thresholds=_LOST,
         applies=applicability.is_pairwise,
         evidence=EvidenceNames("dpo_margin", "baseline"),
-        why=_LOST_WHY,
-        causes=_LOST_CAUSES,
-        next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected", "lr"),
-        sources="Welch 1947 for the distance of two means; direct-preference-optimization issue 32: only the margin "
-        "matters.",
     ),
     RuleSpec(
         id="RM4",
+        part_of="D8",
         title="margin collapse",
         family="rm",
-        group=Group.LEARNING,
         metrics=("rm_margin",),
         detector=lambda thresholds: PreferenceLost(thresholds, metric="rm_margin"),
-        condition=_LOST_CONDITION,
         thresholds=_LOST,
         applies=applicability.is_reward_model,
         evidence=EvidenceNames("rm_margin", "baseline"),
-        why=_LOST_WHY,
-        causes=_LOST_CAUSES,
-        next=("rm_accuracy", "loss", "lr", "val_acc"),
-        sources="Welch 1947 for the distance of two means.",
     ),
     RuleSpec(
         id="D9",
+        part_of="O16",
         title="worse than chance",
         family="loss",
-        group=Group.LEARNING,
         metrics=("loss",),
         detector=WorseThanChance,
-        condition="A loss whose first record lies within 0.1 of ln 2, and then (median of ten, of `records` at least) "
-        "above `warn` times that, in 3 of 5 records: WARN.",
         thresholds={"warn": 1.3, "records": 5},
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=5,
         applies=_has_logistic_loss,
-        why="Chance would do better: what is learned in one batch is unlearned in the next.",
-        causes=("learning rate too high", "labels swapped in part of the data", "beta too large"),
-        next=("lr", "grad_norm", "dpo_margin", "rm_margin", "dpo_accuracy", "rm_accuracy"),
-        sources="ln 2 is the logistic loss of a margin of 0 (Bradley-Terry); the threshold is judgement.",
     ),
 )

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, State
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import duration, measure_like, number
+from rltop.units import duration, measure_like, number, percent
 
 _RECENT = 8
 _FITS = 1.02
@@ -49,7 +50,7 @@ def own_time(observation: Observation) -> float | None:
     return total
 
 
-class Work:
+class Work(State):
     """The work of each step in tokens, as far as the run logs it.
 
     Attributes:
@@ -58,9 +59,8 @@ class Work:
             which is as good where only growth matters.
     """
 
-    def __init__(self) -> None:
-        self.is_length = False
-        self.total: float | None = None
+    is_length = False
+    total: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float | None:
         """Tokens of this step: its count, else the growth of the run's total, else the mean completion length."""
@@ -74,44 +74,26 @@ class Work:
         self.is_length = before is None
         return values.get("response_len_mean") if self.is_length else None
 
-    def clone(self) -> Work:
-        """An independent copy."""
-        twin = Work()
-        twin.is_length, twin.total = self.is_length, self.total
-        return twin
 
-
-class _Kind:
+class _Kind(State):
     """Baselines of one kind of record: with a rollout of its own, or without."""
 
-    def __init__(self) -> None:
-        self.start = Frozen()
-        self.per_token = Frozen()
-        self.head: list[Mapping[str, float]] = []
-        self.recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
-        self.crept = self.creep_line = 0.0
-
-    def clone(self) -> _Kind:
-        """An independent copy."""
-        twin = _Kind()
-        twin.start, twin.per_token = self.start.clone(), self.per_token.clone()
-        twin.head, twin.recent = self.head.copy(), self.recent.copy()
-        twin.crept, twin.creep_line = self.crept, self.creep_line
-        return twin
+    start = Frozen()
+    per_token = Frozen()
+    head: list[Mapping[str, float]] = []
+    recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
+    crept = creep_line = 0.0
 
 
-class _Beginning:
+class _Beginning(State):
     """When training itself begins: a replay buffer is filled first, and those steps are short.
 
     Attributes:
         is_now: on this record, after some without training.
     """
 
-    __slots__ = ("has_begun", "idle", "is_now")
-
-    def __init__(self) -> None:
-        self.has_begun = self.is_now = False
-        self.idle = 0
+    has_begun = is_now = False
+    idle = 0
 
     def observe(self, values: Mapping[str, float]) -> None:
         """Look for training in a record: its own count above 0, else a loss or a gradient other than 0."""
@@ -124,12 +106,6 @@ class _Beginning:
             self.idle += 1
             return
         self.has_begun, self.is_now = True, self.idle >= _IDLE
-
-    def clone(self) -> _Beginning:
-        """An independent copy."""
-        twin = _Beginning()
-        twin.has_begun, twin.is_now, twin.idle = self.has_begun, self.is_now, self.idle
-        return twin
 
 
 _UPDATES = ("loss", "policy_loss", "value_loss", "grad_norm")
@@ -151,7 +127,7 @@ class StepSlower(Detector):
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.kinds = (_Kind(), _Kind())
+        self.kinds = [_Kind(), _Kind()]
         self.work = Work()
         self.warn = thresholds["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
@@ -160,12 +136,6 @@ class StepSlower(Detector):
         self.left_to_tell = 0
         self.jumped_at = 0
         self.shortest, self.longest = math.inf, 0.0
-
-    def clone(self) -> StepSlower:
-        """An independent copy."""
-        twin = super().clone()
-        twin.kinds = (self.kinds[0].clone(), self.kinds[1].clone())
-        return twin
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Records with a rollout and records that reuse one have baselines of their own."""
@@ -200,7 +170,7 @@ class StepSlower(Detector):
     def _begin_training(self) -> None:
         """Steps before the first update are no baseline for those after it."""
         self.left_to_tell = _TOLD
-        self.kinds = (_Kind(), _Kind())
+        self.kinds = [_Kind(), _Kind()]
 
     def _early(self, found: Finding, record: int) -> Finding:
         """No more than WARN for one jump in the first records to a steady level."""
@@ -268,13 +238,13 @@ class StepSlower(Detector):
         return found
 
     def headline(self, finding: Finding) -> str:
-        """Before and now, and the stage that accounts for it."""
         base = finding.baseline or 0.0
         now = measure_like(finding.value, Unit.SECONDS, base)
         if finding.words:
             return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.level is INFO:
-            return f"step time slightly up over many steps: now {now}, {duration(base)} at run start"
+            by = f"{percent(finding.value / base - 1.0)} above run start ({duration(base)})"
+            return f"step time slightly up over many steps: now {now}, {by}"
         text = f"step time {duration(base)} → {now}"
         name, after, before = self._blame()
         if not name:
@@ -286,7 +256,6 @@ class StepSlower(Detector):
         return f"{text}; {name} accounts for +{duration(grown)}{share}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Now, baseline, threshold, and the stage."""
         name, after, before = self._blame() if finding.level is not INFO else ("", 0.0, 0.0)
         if not name or after - before < _EXPLAINS * (finding.value - (finding.baseline or 0.0)):
             return names.of(finding)
@@ -300,9 +269,8 @@ class StepSlower(Detector):
 class ThroughputDrop(Detector):
     """P3: throughput against run start, on records without a checkpoint or validation."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
+    text = "throughput {baseline} → {value} tok/s since run start"
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Throughput is computed from the step time, so a checkpoint distorts it."""
@@ -316,10 +284,6 @@ class ThroughputDrop(Detector):
         line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * self.start.log_spread))
         return QUIET if value >= line else Finding(WARN, value, base, line)
 
-    def headline(self, finding: Finding) -> str:
-        """Before and now."""
-        return f"throughput {number(finding.baseline or 0)} → {number(finding.value)} tok/s since run start"
-
 
 class Utilisation(Detector):
     """P4: model FLOPs utilisation against run start; no absolute level fits all runs.
@@ -327,10 +291,8 @@ class Utilisation(Detector):
     Fewer tokens per step lower utilisation without any fault.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
-        self.tokens = Frozen()
+    start = Frozen()
+    tokens = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """0 means that the trainer does not know the hardware."""
@@ -351,30 +313,20 @@ class Utilisation(Detector):
         return Finding(INFO if has_less_to_do else WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
-        """Before and now."""
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
         return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since run start{fewer}"
 
 
 _FIVE_OF_EIGHT = {level: NOfM(5, 8) for level in (INFO, WARN, CRIT)}
-_NEXT = ("time_gen", "group_len_ratio", "time_gen_sample_max", "response_len_max", "total_tokens", "preempted_max")
+
+_row = partial(RuleSpec, family="performance", group=Group.SYSTEM, n_of_m=_FIVE_OF_EIGHT)
 
 RULES = (
-    RuleSpec(
+    _row(
         id="P1",
         title="slower steps",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("time_step",),
         detector=StepSlower,
-        condition="Step time without checkpoint and validation above `warn`× run start in 5 of 8 records: "
-        "WARN; above `crit`×: CRIT. The threshold is exp(`sigmas` × the noise at run start) where that is "
-        "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
-        "milliseconds per token (per token of the mean completion where none are counted) are within `per_token`× of "
-        "run start: that is P2. INFO where growth below the threshold adds up: CUSUM above `creep`. Records that "
-        "reuse a rollout have their own baseline; steps above the threshold are kept out of the baselines. WARN at "
-        "most for one jump in the first 20 records to a steady level. Steps before the first update (a replay buffer "
-        "being filled) are no baseline: INFO.",
         thresholds={
             "warn": 1.3,
             "crit": 2.5,
@@ -384,62 +336,26 @@ RULES = (
             "short_warn": 3.0,
             "creep": 12.0,
         },
-        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
         resets_on_phase=True,
         evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
-        why="Every step from here on costs more for the same work.",
-        causes=(
-            "straggler completions or tool calls",
-            "inference server preempting or restarting",
-            "a slow node or file system",
-            "sequence-length imbalance",
-        ),
-        next=_NEXT,
-        sources="measured on three published runs: coefficient of variation 1 to 10 %; 5 of 8 at 1.3× gave no "
-        "false alarm.",
     ),
-    RuleSpec(
+    _row(
         id="P3",
         title="throughput",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("throughput", "throughput_per_gpu"),
         detector=ThroughputDrop,
-        condition="Below `warn` of run start (or exp(-`sigmas` × its noise), whichever is less) in 5 "
-        "of 8 records "
-        "without checkpoint or validation.",
         thresholds={"warn": 0.7, "sigmas": 3.0},
-        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
         resets_on_phase=True,
-        why="The same hardware processes fewer tokens per second.",
-        causes=("stragglers", "shorter completions that leave GPUs idle", "a slow node", "preemption"),
-        next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),
-        sources="judgement.",
     ),
-    RuleSpec(
+    _row(
         id="P4",
+        part_of="P3",
         title="utilisation",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("mfu",),
         detector=Utilisation,
-        condition="Below `warn` of run start (or exp(-`sigmas` × its noise), whichever is less) in 5 of 8 "
-        "records; INFO where the step has less than `fewer` of the tokens at run start. 0 means unknown.",
         thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
-        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
-        why="The same update takes longer on the same hardware.",
-        causes=("sequence-length imbalance", "a slow or throttled GPU", "shorter sequences", "more padding"),
-        next=(
-            "time_update_actor",
-            "seqlen_balanced_max",
-            "total_tokens",
-            "throughput",
-            "throughput_per_gpu",
-            "time_step",
-        ),
-        sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only a change is a sign.",
     ),
 )

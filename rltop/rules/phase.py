@@ -127,7 +127,6 @@ class PhaseTrack:
             self._rows.clear()
 
     def clone(self) -> PhaseTrack:
-        """An independent copy, O(rows held)."""
         twin = PhaseTrack.__new__(PhaseTrack)
         for name in PhaseTrack.__slots__:
             setattr(twin, name, getattr(self, name))

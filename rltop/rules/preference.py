@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import islice, pairwise
 
-from rltop.model import Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.memorisation import LearnedByHeart
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
 from rltop.rules.validation import LN2
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
@@ -24,7 +24,7 @@ _SIGMAS = 2.0
 _MOST = 4
 
 
-class RandomLabels:
+class RandomLabels(State):
     """The newest records of a run on pairs, against accuracy 0.5 and margin 0.
 
     Being indistinguishable from chance is not enough, as everything is with few
@@ -33,6 +33,7 @@ class RandomLabels:
     """
 
     def __init__(self, size: int) -> None:
+        super().__init__()
         self.size = size
         self.accuracy: deque[float] = deque(maxlen=_MOST * size)
         self.margin: deque[float] = deque(maxlen=_MOST * size)
@@ -70,12 +71,6 @@ class RandomLabels:
                 return False
         return True
 
-    def clone(self) -> RandomLabels:
-        """An independent copy."""
-        twin = RandomLabels(self.size)
-        twin.accuracy, twin.margin = self.accuracy.copy(), self.margin.copy()
-        return twin
-
 
 _LEVEL = 10
 _SHORT, _LONG = 15, 50
@@ -85,22 +80,15 @@ _TRIFLE = 0.1
 _FEW = 5
 
 
-class AfterWarmUp:
+class AfterWarmUp(State):
     """Counts records since the learning rate stopped rising; 0 while it rises."""
 
-    def __init__(self) -> None:
-        self.records = 0
+    records = 0
 
     def observe(self, context: RuleContext) -> int:
         """Records since the end of the warm-up, this one included."""
-        self.records = 0 if context.is_lr_rising or context.lr == 0.0 else self.records + 1
+        self.records = 0 if context.is_lr_rising or is_paused(context) else self.records + 1
         return self.records
-
-    def clone(self) -> AfterWarmUp:
-        """An independent copy."""
-        twin = AfterWarmUp()
-        twin.records = self.records
-        return twin
 
 
 class StuckAtChance(Detector):
@@ -159,16 +147,14 @@ class StuckAtChance(Detector):
         return not (is_growing or is_falling)
 
     def headline(self, finding: Finding) -> str:
-        """Loss and margin."""
         return f"loss still at {self.word} ({number(finding.value)}), margin {number(finding.extra[0])}: not learning"
 
 
 class Inverted(Detector):
     """D6: the rejected completion is preferred, beyond batch noise."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.margins: deque[float] = deque(maxlen=_SHORT)
+    text = "reward margin {value}: rejected completions preferred; labels swapped?"
+    margins: deque[float] = deque(maxlen=_SHORT)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A margin below zero after the first records, and the mean of fifteen below it by its error."""
@@ -185,10 +171,6 @@ class Inverted(Detector):
             else Finding(WARN, margin, None, self.thresholds["warn"])
         )
 
-    def headline(self, finding: Finding) -> str:
-        """The margin."""
-        return f"reward margin {number(finding.value)}: rejected completions preferred; labels swapped?"
-
 
 class ChosenFalls(Detector):
     """D5: the likelihood of the chosen completions falls far below its start.
@@ -199,12 +181,11 @@ class ChosenFalls(Detector):
     0.7 of one record's deviation.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
-        self.first: tuple[float, ...] = ()
-        self.noise = 0.0
-        self.window = Window(_LEVEL)
+    text = "chosen log-probability {baseline} → {value}: likelihood falling for both completions"
+    start = Frozen(skip=0, size=_FEW, minimum=_FEW)
+    first: tuple[float, ...] = ()
+    noise = 0.0
+    window = Window(_LEVEL)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Relative to the start; log-probabilities are negative."""
@@ -223,16 +204,11 @@ class ChosenFalls(Detector):
         line = base * (1.0 + self.thresholds["warn"]) - self.thresholds["sigmas"] * self.noise
         return QUIET if level >= line else Finding(WARN, level, base, line)
 
-    def headline(self, finding: Finding) -> str:
-        """Start and now."""
-        return (
-            f"chosen log-probability {number(finding.baseline or 0)} → {number(finding.value)}: "
-            "likelihood falling for both completions"
-        )
-
 
 class CoinToss(Detector):
     """RM1b: a reward model at chance accuracy for long."""
+
+    text = "reward model accuracy {value:%}: no better than chance"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -256,20 +232,15 @@ class CoinToss(Detector):
             return QUIET
         return Finding(WARN, right, 0.5, self.thresholds["warn"])
 
-    def headline(self, finding: Finding) -> str:
-        """Accuracy."""
-        return f"reward model accuracy {percent(finding.value)}: no better than chance"
-
 
 class MarginGone(Detector):
     """RM2: margin between chosen and rejected near 0, or mostly lost."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.window = Window(_LEVEL)
-        self.margins: deque[float] = deque(maxlen=2 * _SHORT)
-        self.best = 0.0
-        self.settled = AfterWarmUp()
+    text = "reward margin {value} (best {baseline}): chosen and rejected not separated"
+    window = Window(_LEVEL)
+    margins: deque[float] = deque(maxlen=2 * _SHORT)
+    best = 0.0
+    settled = AfterWarmUp()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Once the learning rate has stopped rising."""
@@ -301,15 +272,124 @@ class MarginGone(Detector):
         mean, error = mean_and_error(list(self.margins)[-_SHORT:])
         return mean + _SURE * error < 0.0
 
-    def headline(self, finding: Finding) -> str:
-        """Margin and best."""
-        return (
-            f"reward margin {number(finding.value)} (best {number(finding.baseline or 0)}): chosen and "
-            f"rejected not separated"
+
+_FALLEN = 0.9
+_NOT_BETTER, _RISEN = 2, 1.02
+"""Evaluations without a new best, and how far above the best a loss has risen and not merely wobbled."""
+
+
+class _Best(State):
+    """The newest of some evaluations, the best, and how many came since that; `sign` 1.0 where less is better."""
+
+    newest: float | None = None
+    best: float | None = None
+    since = 0
+
+    def __init__(self, sign: float) -> None:
+        super().__init__()
+        self.sign = sign
+
+    def observe(self, value: float | None) -> None:
+        """Take an evaluation in, if there was one."""
+        if value is None:
+            return
+        self.newest = value
+        self.since += 1
+        if self.best is None or self.sign * value < self.sign * self.best:
+            self.best, self.since = value, 0
+
+
+class LearnedByHeart(Detector):
+    """D2 and RM1: training accuracy near 1, contradicted by an evaluation.
+
+    The sign is a lower evaluation accuracy, or an evaluation loss that rises from its
+    best and is a multiple of the training loss: the ranking of easy pairs outlasts their
+    margin. A much lower accuracy counts before training is perfect. Where nothing is
+    evaluated, several passes over the same pairs are sign enough.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float], *, metric: str, not_better: int) -> None:
+        """Watch one accuracy.
+
+        Args:
+            thresholds: by name.
+            metric: canonical name of the training accuracy.
+            not_better: evaluations since the best one, at least; 0 asks for none.
+        """
+        super().__init__(thresholds)
+        self.metric, self.not_better = metric, not_better
+        self.window = Window(_LEVEL)
+        self.losses = Window(_LEVEL)
+        self.first_loss: float | None = None
+        self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Median of ten records against the newest evaluation."""
+        values = context.values
+        self.accuracy.observe(values.get("val_acc"))
+        self.loss.observe(values.get("val_loss"))
+        loss, value = values.get("loss"), values.get(self.metric)
+        if loss is not None:
+            self.losses.push(loss)
+            if self.first_loss is None:
+                self.first_loss = loss
+        if value is None or values.get("grad_norm") == 0.0:
+            # Where nothing moves nothing is memorised.
+            return None
+        self.window.push(value)
+        if self.window.count < _LEVEL:
+            return QUIET
+        usual = self.window.median
+        if usual < self.thresholds["warn"] and not self._is_far_apart(usual):
+            return QUIET
+        is_known = usual >= self.thresholds["warn"] and (self._is_worse(usual) or self._is_dearer())
+        level = WARN if is_known or self._is_far_apart(usual) or self._is_worn_out(values.get("epoch")) else INFO
+        loss_now = math.nan if self.loss.newest is None else self.loss.newest
+        return Finding(
+            level, usual, self.accuracy.newest, self.thresholds["warn"], (loss_now, values.get("epoch", 0.0))
         )
 
+    def _is_worse(self, accuracy: float) -> bool:
+        newest = self.accuracy.newest
+        return (
+            newest is not None and newest < accuracy - self.thresholds["gap"] and self.accuracy.since >= self.not_better
+        )
 
-_LABELS = ("uninformative labels", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
+    def _is_far_apart(self, accuracy: float) -> bool:
+        """The distance is beyond the noise of an evaluation of fifty pairs (four of its standard errors are 0.28)."""
+        return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.thresholds["apart"]
+
+    def _is_worn_out(self, epoch: float | None) -> bool:
+        is_unchecked = self.accuracy.newest is None and self.loss.newest is None
+        return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"] and self._has_learned()
+
+    def _has_learned(self) -> bool:
+        """The loss has fallen: what was right from the first record on has not been learned here."""
+        return self.first_loss is None or self.losses.median < _FALLEN * self.first_loss
+
+    def _is_dearer(self) -> bool:
+        newest, best = self.loss.newest, self.loss.best
+        if newest is None or best is None or self.losses.count < _LEVEL or self.loss.since < _NOT_BETTER:
+            return False
+        return newest > _RISEN * best and newest > self.thresholds["behind"] * self.losses.median
+
+    def headline(self, finding: Finding) -> str:
+        text = f"training accuracy {percent(finding.value)}"
+        loss = finding.extra[0]
+        if finding.level >= WARN and self._is_dearer():
+            return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
+        if finding.baseline is not None:
+            return f"{text}, evaluation accuracy {percent(finding.baseline)}"
+        if not math.isnan(loss):
+            return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
+        seen = f" after {number(finding.extra[1])} epochs" if finding.level >= WARN else ""
+        return f"{text}{seen}; no evaluation accuracy or loss logged"
+
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        loss = finding.extra[0]
+        return (*names.of(finding), *(() if math.isnan(loss) else (Evidence("evaluation loss", loss),)))
+
+
 _SLOW = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
 
 
@@ -318,140 +398,80 @@ RULES = (
         id="D1",
         title="stuck at ln 2",
         family="preference",
-        group=Group.LEARNING,
         metrics=("loss", "dpo_margin"),
         detector=StuckAtChance,
-        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
-        "and margin within "
-        "`margin` of 0, neither of which (means of 50) has moved by more than two standard errors; "
-        "`sure_wait` records are enough where accuracy and margin are within two standard errors of "
-        "0.5 and 0 and exclude an accuracy of `sure`.",
         thresholds={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
         n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         clear_after=5,
         warm_up=25,
         applies=applicability.is_preference,
-        why="Training starts at this loss; staying there means that no preference is learned.",
-        causes=_LABELS,
-        next=("lr", "grad_norm", "dpo_accuracy", "dpo_margin"),
-        sources="DPO starts at ln 2 by construction; tinker-cookbook README: 0.6907 after 50 steps of a decayed "
-        "rate is fine.",
     ),
     RuleSpec(
         id="D2",
         title="memorisation",
         family="preference",
-        group=Group.LEARNING,
         metrics=("dpo_accuracy",),
         detector=lambda thresholds: LearnedByHeart(thresholds, metric="dpo_accuracy", not_better=2),
-        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
-        "has not improved "
-        "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
-        "loss, or no evaluation in `epochs` epochs: WARN; else INFO. At any training accuracy, an "
-        "evaluation accuracy `apart` below it: WARN.",
         thresholds={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_pairwise,
         evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-        why="Fully separated pairs have no gradient left; only the margin on these pairs still grows.",
-        causes=("too many epochs", "too few pairs", "pairs with only surface differences"),
-        next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
-        sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones. Published "
-        "recipes take one to three passes (Zephyr, Tulu).",
     ),
     RuleSpec(
         id="D5",
         title="chosen likelihood falls",
         family="preference",
-        group=Group.LEARNING,
         metrics=("logps_chosen", "dpo_chosen"),
         detector=ChosenFalls,
-        condition="Log-probability of the chosen completions (median of ten) more than `warn` of the first five "
-        "records, and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both completions "
-        "alone are normal.",
         thresholds={"warn": 0.3, "sigmas": 2.0},
         n_of_m={level: NOfM(5, 8) for level in (INFO, WARN, CRIT)},
         warm_up=_LEVEL,
         applies=applicability.is_preference,
-        why="Likelihood moves to completions that were never ranked (likelihood displacement).",
-        causes=("learning rate too high", "beta too small", "pairs too similar"),
-        next=("dpo_margin", "logps_rejected", "lr", "entropy", "val_loss"),
-        sources="direct-preference-optimization issues 8 and 32: only the margin matters, until likelihood is gone.",
     ),
     RuleSpec(
         id="D6",
         title="inverted",
         family="preference",
-        group=Group.LEARNING,
         metrics=("dpo_margin",),
         detector=Inverted,
-        condition="Margin below `warn`, and the mean of fifteen below it by more than three standard errors, in 10 of "
-        "15 records after the first `wait`.",
         thresholds={"warn": 0.0, "wait": 50},
         n_of_m=_SLOW,
         warm_up=50,
         applies=applicability.is_pairwise,
-        why="The model learns to prefer rejected completions.",
-        causes=("labels swapped", "columns mixed up in the data set"),
-        next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected"),
-        sources="judgement.",
     ),
     RuleSpec(
         id="RM1",
+        part_of="D2",
         title="overfit reward model",
         family="rm",
-        group=Group.LEARNING,
         metrics=("rm_accuracy",),
         detector=lambda thresholds: LearnedByHeart(thresholds, metric="rm_accuracy", not_better=0),
-        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower, or "
-        "evaluation loss 2 % above its best for two evaluations and more than `behind` of the training loss, or "
-        "nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an evaluation "
-        "accuracy `apart` below it: WARN.",
         thresholds={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_reward_model,
         evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-        why="A reward model that has memorised its pairs scores surface features, not quality.",
-        causes=("too many epochs", "too few pairs", "pairs with only surface differences"),
-        next=("val_acc", "val_loss", "rm_margin", "lr"),
-        sources="OpenAssistant reward model card; reward models are trained for one pass because a second one overfits "
-        "(InstructGPT, Llama 2).",
     ),
     RuleSpec(
         id="RM1b",
+        part_of="D1",
         title="no better than chance",
         family="rm",
-        group=Group.LEARNING,
         metrics=("rm_accuracy",),
         detector=CoinToss,
-        condition="Accuracy (mean of `wait` records) at or below `warn` after `wait` records; `sure_wait` records "
-        "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of "
-        "0.5 and 0 and exclude an accuracy of `sure`.",
         thresholds={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         warm_up=25,
         applies=applicability.is_reward_model,
-        why="Rewards from such a model are noise.",
-        causes=_LABELS,
-        next=("rm_margin", "loss", "lr", "grad_norm"),
-        sources="judgement; human pairs give 59 to 72 %.",
     ),
     RuleSpec(
         id="RM2",
+        part_of="D6",
         title="no margin",
         family="rm",
-        group=Group.LEARNING,
         metrics=("rm_margin",),
         detector=MarginGone,
-        condition="Margin within `warn` of 0, or below it with the mean of fifteen by three standard errors, in 10 of "
-        "15 records, from `wait` records after the learning rate's warm-up on, or its median of ten below `lost` of "
-        "the best, if that was seven standard errors above 0.",
         thresholds={"warn": 0.02, "lost": 0.2, "wait": 20},
         n_of_m=_SLOW,
         applies=applicability.is_reward_model,
-        why="Chosen and rejected completions score alike: the model does not discriminate.",
-        causes=_LABELS,
-        next=("rm_accuracy", "loss", "lr", "grad_norm", "val_acc"),
-        sources="judgement; a margin of 0.02 is the noise of an untrained head.",
     ),
 )

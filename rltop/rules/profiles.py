@@ -7,6 +7,7 @@ What a user configured for a rule or a profile wins over it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
                 {
                     "O6": {"warn": 0.3, "crit": 0.3, "alone_warn": 0.6, "alone_crit": 0.8, "rise_floor": 0.3},
                     "O6g": _OFF,
+                    "C1": {"far": -math.inf},
                     "O9": {"warn": 0.025, "often": 3, "wait": 8},
                     "R1": {"warn": 0.3, "lasts": 30, "share": 0.5, "range": 0.15},
                     "E2": {"fast": 0},
@@ -191,11 +193,6 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="The run was detected as a kind with its own thresholds, or the user configured that: a fact, "
-        "logged once. " + " ".join(f"{one.name}: {one.about}" for one in PROFILES.values()),
         is_fact=True,
-        why="Verdicts on such a run use other thresholds than the defaults.",
-        causes=("its algorithm or its keys",),
-        sources="see the rules that a profile changes.",
     ),
 )

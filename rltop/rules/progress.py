@@ -6,12 +6,10 @@ intended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, NOfM, RuleSpec
 from rltop.stats.rolling import median_of
 from rltop.units import number, percent
 
@@ -25,11 +23,11 @@ _STRIDE = 5
 class Plateau(Detector):
     """R3: no new best level for a hundred records or a quarter of the run."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.best = float("-inf")
-        self.since = 0
-        self.is_told = False
+    further = (("records since best", Unit.COUNT),)
+    text = "plateau: best {baseline}, none better in {extra[0]:,.0f} records; now {value}"
+    best = float("-inf")
+    since = 0
+    is_told = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Looks at every fifth reward; silent on a saturated task and at the end of a schedule."""
@@ -54,26 +52,14 @@ class Plateau(Detector):
         self.is_told = True
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
-    def headline(self, finding: Finding) -> str:
-        """Level and how long."""
-        return (
-            f"plateau: best {number(finding.baseline or 0)}, none better in {finding.extra[0]:,.0f} records; "
-            f"now {number(finding.value)}"
-        )
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Level, best, how long."""
-        return (*names.of(finding), Evidence("records since best", finding.extra[0], Unit.COUNT))
-
 
 class Saturated(Detector):
     """R4: the reward is at its top and nearly all groups have zero variance; and what they cost."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.cost = ""
-        self.wasted = self.whole = 0.0
-        self.since: int | None = None
+    further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
+    cost = ""
+    wasted = whole = 0.0
+    since: int | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """What the context knows of the reward."""
@@ -96,7 +82,6 @@ class Saturated(Detector):
         return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent, float(self.since)))
 
     def headline(self, finding: Finding) -> str:
-        """Level, share, since when, and the cost."""
         share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
         reward, spent, since = finding.extra
         return (
@@ -104,24 +89,15 @@ class Saturated(Detector):
             f"{percent(spent)} of the {_COSTS.get(self.cost, 'batches')} so far taught nothing"
         )
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Level, share and cost."""
-        reward, spent, _ = finding.extra
-        return (
-            *names.of(finding),
-            Evidence("reward", reward),
-            Evidence("compute without a learning signal", spent, Unit.FRACTION),
-        )
-
 
 class ScaleJump(Detector):
     """R12: the reward leaves its whole previous range, by several times that range."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.low, self.high = float("inf"), float("-inf")
-        self.known = 0
-        self.outside: tuple[float, ...] = ()
+    further = (("lowest before", Unit.NONE), ("highest before", Unit.NONE))
+    text = "reward {value} (range before: {extra[0]} to {extra[1]}): did the reward function change?"
+    low, high = float("inf"), float("-inf")
+    known = 0
+    outside: tuple[float, ...] = ()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Three records outside in a row, each far out; one is an outlier."""
@@ -153,17 +129,6 @@ class ScaleJump(Detector):
         self.known += len(values)
         self.outside = ()
 
-    def headline(self, finding: Finding) -> str:
-        """The old range and the new level."""
-        low, high = finding.extra
-        before = f"{number(low)} to {number(high)}"
-        return f"reward {number(finding.value)} (range before: {before}): did the reward function change?"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """New level and old range."""
-        low, high = finding.extra
-        return (*names.of(finding), Evidence("lowest before", low), Evidence("highest before", high))
-
 
 _METRICS = ("score_mean", "reward_mean")
 _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
@@ -174,56 +139,36 @@ RULES = (
         id="R3",
         title="plateau",
         family="reward",
-        group=Group.LEARNING,
         metrics=_METRICS,
         detector=Plateau,
-        condition="No new best median of ten in `records` records and in `share` of the run, while the reward stays "
-        "within a tenth of its range of that best: INFO. Silent on a saturated task, on a constant reward and at the "
-        "end of a schedule.",
         thresholds={"records": 100, "share": 0.25},
         warm_up=100,
         applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("reward", "best 10-record average", threshold=""),
-        why="Most runs end on a plateau; further steps cost as much and gain little.",
-        causes=("task learned as far as possible", "no exploration left", "learning rate too low"),
-        next=("val_score", "entropy", "zero_std_frac", "lr", "kl_ref"),
-        sources="judgement; rewards that sum to a constant (win rates) are flat by construction.",
     ),
     RuleSpec(
         id="R4",
+        part_of="G1",
         title="task saturated",
         family="groups",
-        group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std", *_METRICS),
         detector=Saturated,
-        condition="Reward in the top 3 % of its range and more than `info` zero-variance groups, 10 "
-        "records in a row: INFO.",
         thresholds={"info": 0.8},
         n_of_m={INFO: NOfM(10, 10)},
         applies=applicability.compares_groups,
         evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
-        why="A saturated task gives no gradient: stop, or use harder prompts.",
-        causes=("prompts that have become too easy", "a reward with a trivial maximum"),
-        next=("val_score", "zero_std_frac", "entropy", "grad_norm"),
-        sources="a tinker arithmetic run: entropy 0.77 → 9e-5 and mixed groups 0.81 → 0 at reward 1, nothing wrong.",
     ),
     RuleSpec(
         id="R12",
         title="reward rescaled",
         family="facts",
-        group=Group.LEARNING,
         metrics=_METRICS,
         detector=ScaleJump,
-        condition="Three records in a row outside the previous range, by more than `info` times that range: a fact.",
         thresholds={"info": 5.0},
         is_fact=True,
         warm_up=_MIN_RECORDS,
         applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "", threshold=""),
-        why="A reward that moves that far was rescaled or replaced; baselines of other rules on it no longer apply.",
-        causes=("another reward function or weight", "a resume with other settings", "a swapped reward model"),
-        next=("reward_component", "reward_std", "reward_max", "val_score"),
-        sources="judgement.",
     ),
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
 from rltop.model import Algorithm, Level, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 from rltop.units import number
@@ -29,6 +30,8 @@ class ReferenceKlSpike(Detector):
     language is ten nats per token away), and a jump against the 50 records before.
     Summed over the sequence: its own thresholds.
     """
+
+    text = "KL to reference {value} nats ({usual}threshold {threshold})"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -82,20 +85,13 @@ class ReferenceKlSpike(Detector):
             return Finding(WARN, value, None, self.thresholds["sum_warn"])
         return QUIET
 
-    def headline(self, finding: Finding) -> str:
-        """KL, baseline and threshold."""
-        usual = f"baseline {number(finding.baseline)}, " if finding.baseline is not None else ""
-        return f"KL to reference {number(finding.value)} nats ({usual}threshold {number(finding.threshold or 0)})"
-
 
 class ReferenceKlDrift(Detector):
     """O12: KL to reference rises steadily without reward gain."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.base = Frozen(skip=50, size=30, minimum=30)
-        self.trend = BlockTrend()
-        self.reward_then: float | None = None
+    base = Frozen(skip=50, size=30, minimum=30)
+    trend = BlockTrend()
+    reward_then: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Gives a finding once per block of ten records; the baseline is records 50 to 80."""
@@ -127,7 +123,6 @@ class ReferenceKlDrift(Detector):
         return INFO if context.reward.usual > then + 0.02 * reach or context.reward.is_high else WARN
 
     def headline(self, finding: Finding) -> str:
-        """KL, and its ratio to the baseline."""
         factor = finding.value / finding.baseline if finding.baseline else 0.0
         what = "" if finding.level is INFO else "; no reward gain"
         return f"KL to reference {number(finding.value)} nats, {number(factor)}× its baseline of records 50 to 80{what}"
@@ -179,18 +174,16 @@ class FarWithoutReward(Detector):
         return reward.is_high or reward.usual > self.reward_then + 0.05 * (reward.top - reward.bottom)
 
     def headline(self, finding: Finding) -> str:
-        """KL now and early on."""
         start = f" ({number(finding.baseline)} early on)" if finding.baseline is not None else ""
-        return f"KL to reference {number(finding.value)} nats/token{start}"
+        return f"KL to reference {number(finding.value)} {self.nats}{start}"
 
 
 class NegativeKl(Detector):
     """O13: a KL estimate that stays below zero: sampling and scoring differ."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
-        self.window = Window(_WINDOW)
+    text = "KL estimate {value} over five records: log-probabilities from a different distribution"
+    lately: deque[float] = deque(maxlen=_MEDIAN_OF)
+    window = Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Median of the last five records."""
@@ -211,10 +204,6 @@ class NegativeKl(Detector):
             return QUIET
         return Finding(CRIT if median < self.thresholds["crit"] else WARN, median, None, line)
 
-    def headline(self, finding: Finding) -> str:
-        """The estimate and what it means."""
-        return f"KL estimate {number(finding.value)} over five records: log-probabilities from a different distribution"
-
 
 _SETTLED = 20
 
@@ -227,22 +216,24 @@ def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
 class NothingMoves(Detector):
     """O14: KL to reference stays at 0 although the learning rate is not 0."""
 
+    has_moved = False
+
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO; WARN where the reward does not move either."""
+        """INFO; WARN where the reward does not move either, or the policy had left its reference before."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
         line = self.thresholds["info"]
         if abs(value) >= line:
+            self.has_moved = self.has_moved or abs(value) > self.thresholds["moved"]
             return QUIET
         if not context.lr:
             return QUIET
         reward = context.reward
         is_flat = reward.count >= _SETTLED and not (reward.is_improving or reward.is_high or reward.is_constant)
-        return Finding(WARN if is_flat else INFO, value, None, self.thresholds["info"])
+        return Finding(WARN if is_flat or self.has_moved else INFO, value, None, self.thresholds["info"])
 
     def headline(self, finding: Finding) -> str:
-        """The level and what it means."""
         flat = ", and reward is not rising" if finding.level >= WARN else ""
         return f"KL to reference stuck at {number(finding.value)}: weights may not be updating{flat}"
 
@@ -250,11 +241,10 @@ class NothingMoves(Detector):
 class CoefficientRunaway(Detector):
     """O15: the KL controller keeps raising its coefficient."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=0, size=5, minimum=3)
-        self.last = 0.0
-        self.risen = 0
+    text = "KL coefficient {baseline} → {value} and still rising"
+    start = Frozen(skip=0, size=5, minimum=3)
+    last = 0.0
+    risen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Several times run start, without a recent fall."""
@@ -269,23 +259,15 @@ class CoefficientRunaway(Detector):
             return QUIET
         return Finding(INFO, value, base, self.thresholds["info"] * base)
 
-    def headline(self, finding: Finding) -> str:
-        """Start and now."""
-        return f"KL coefficient {number(finding.baseline or 0)} → {number(finding.value)} and still rising"
 
+_row = partial(RuleSpec, family="kl", applies=applicability.has_reference_kl)
 
 RULES = (
-    RuleSpec(
+    _row(
         id="O11",
         title="KL to reference",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=ReferenceKlSpike,
-        condition="Per token: above `absolute` in 2 of 3 records, or above `at_once`: CRIT from the first record on "
-        "(under a generic name only where it is `warn`× the baseline too). After `wait` records: above `warn`× the "
-        "baseline and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 3: CRIT, WARN between "
-        "`young` and `wait` records. Summed over the sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
         thresholds={
             "absolute": 10.0,
             "at_once": 100.0,
@@ -300,122 +282,52 @@ RULES = (
         },
         n_of_m={WARN: NOfM(3, 5)},
         clear_after=5,
-        applies=applicability.has_reference_kl,
         evidence=EvidenceNames("kl_ref", "baseline", Unit.NATS),
-        why="A policy that far from the reference usually generates garbage; and where KL is part of the "
-        "objective, the "
-        "penalty now dominates it.",
-        causes=(
-            "learning rate too high",
-            "wrong template or checkpoint",
-            "no KL term",
-            "reference not loaded",
-        ),
-        next=("lr", "grad_norm", "truncated_frac", "entropy", "off_policy_kl", "reward_mean"),
-        sources="open-r1 issue 257; TRL issues 1098 and 204; TRL's objective/kl is a sum over the sequence "
-        "(9 to 12 on a healthy run).",
     ),
-    RuleSpec(
+    _row(
         id="O12",
         title="KL drift",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=ReferenceKlDrift,
-        condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) to more than `warn`× "
-        "records 50 to 80, and above `floor` per token (`sum_floor` summed): WARN while the reward stays "
-        "flat, INFO while it rises.",
         thresholds={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
         warm_up=100,
-        applies=applicability.has_reference_kl,
         evidence=EvidenceNames("kl_ref", "baseline (records 50 to 80)", Unit.NATS, threshold=""),
-        why="KL is the price of reward; without reward gain it is only drift.",
-        causes=("learning rate too high for the KL coefficient", "reward noise", "no KL term"),
-        next=("reward_mean", "val_score", "entropy", "lr", "response_len_mean"),
-        sources="Gao et al. on reward over-optimisation: gold reward falls past a KL budget.",
     ),
-    RuleSpec(
+    _row(
         id="O17",
+        part_of="O12",
         title="high KL to reference",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=FarWithoutReward,
-        condition="Per token, 5 of 8 records: median of ten above `warn` and above `rise`× records 6 to 15 while the "
-        "reward is no higher than then, and once these are known above `again`× records 21 to 30; or above `high` "
-        "(under a generic name it may be a sum): WARN.",
         thresholds={"warn": 0.3, "rise": 5.0, "again": 2.0, "high": 2.0},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=15,
-        applies=applicability.has_reference_kl,
         evidence=EvidenceNames("kl_ref", "baseline (records 6 to 15)", Unit.NATS),
-        why="KL is the price of reward; without reward gain it is only drift.",
-        causes=("learning rate too high", "no KL term", "reward noise", "wrong template or checkpoint"),
-        next=("reward_mean", "val_score", "lr", "entropy", "truncated_frac"),
-        sources="Gao et al. on reward over-optimisation; healthy group methods stay between 1e-4 and 0.1 per token.",
     ),
-    RuleSpec(
+    _row(
         id="O13",
         title="negative KL",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=NegativeKl,
-        condition="Median of five records below `warn` per token, or below `sum_warn` summed over the sequence: "
-        "WARN; below `crit`: CRIT; and below 0 by `sigmas` times the robust spread of the last 50.",
         thresholds={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0, "sigmas": 2.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
-        applies=applicability.has_reference_kl,
-        why="A KL cannot be negative; its estimate is when the samples come from another policy than the scoring one.",
-        causes=(
-            "top-p or temperature differ between sampling and scoring",
-            "masked tokens in the sum",
-            "wrong padding",
-        ),
-        next=("off_policy_kl", "reward_mean", "truncated_frac"),
-        sources="TRL issues 1098 and 204.",
     ),
-    RuleSpec(
+    _row(
         id="O14",
         title="KL stuck at 0",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=NothingMoves,
-        condition="Below `info` in 50 records in a row at a learning rate above 0, with a reference model: INFO; WARN "
-        "where the reward has not risen either.",
-        thresholds={"info": 1e-6},
+        thresholds={"info": 1e-6, "moved": 1e-3},
         n_of_m={INFO: NOfM(50, 50), WARN: NOfM(50, 50)},
         warm_up=50,
         applies=_has_loaded_reference,
         evidence=EvidenceNames("kl_ref", "", Unit.NATS),
-        why="A learning policy drifts from its reference; one at KL 0 may not be updated at all.",
-        causes=(
-            "learning rate far too low",
-            "frozen parameters or a detached adapter",
-            "zero gradients",
-            "the reference shares the policy's weights",
-        ),
-        next=("grad_norm", "lr", "zero_std_frac", "reward_mean", "clip_frac"),
-        sources="judgement; exactly 0 throughout means that no reference is loaded (OpenRLHF experience_maker.py).",
     ),
-    RuleSpec(
+    _row(
         id="O15",
         title="KL coefficient",
-        family="kl",
-        group=Group.LEARNING,
         metrics=("kl_coef",),
         detector=CoefficientRunaway,
-        condition="Above `info` times run start and never falling for `records` records: INFO.",
         thresholds={"info": 5.0, "records": 10},
-        applies=applicability.has_reference_kl,
-        why="The controller no longer keeps KL on target; soon the penalty dominates the objective.",
-        causes=(
-            "a KL target far below what the task needs",
-            "learning rate too high",
-            "an overly aggressive controller",
-        ),
-        next=("kl_ref", "reward_final", "score_mean", "lr"),
-        sources="judgement; adaptive controllers of veRL and TRL.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Every rule there is, collected from the family files.
+"""Every rule there is, and every part of one, collected from the family files.
 
-A new rule is a row in the `RULES` of its family's file; a new family is a file
-beside this one and its name in `FAMILIES`.
+A new rule is a row in the `RULES` of its family's file and a table in the TOML file
+beside it, and so is a part of one, which names the rule; a new family is two such files and their name in `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ FAMILIES = (
     "facts",
     "profiles",
     "integrity",
-    "vanished",
     "liveness",
     "input_health",
     "schedule",
@@ -35,8 +34,6 @@ FAMILIES = (
     "length",
     "agentic",
     "mismatch",
-    "staleness",
-    "creep",
     "critic",
     "preference",
     "pairs",
@@ -45,20 +42,37 @@ FAMILIES = (
     "stages",
     "straggler",
     "memory",
-    "embodied",
     "guessed",
-    "ranks",
     "collapse",
 )
 """The family files, in the order in which their rules are asked and documented."""
 
-ALL_SPECS: tuple[RuleSpec, ...] = tuple(
-    spec for name in FAMILIES for spec in import_module(f"rltop.rules.{name}").RULES
+_FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
+    (name, spec) for name in FAMILIES for spec in import_module(f"rltop.rules.{name}").RULES
 )
-"""Every rule, in the order of the documentation, those judged elsewhere included."""
 
-BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
+ALL_SPECS: tuple[RuleSpec, ...] = tuple(spec for _, spec in _FOUND)
+"""Every rule and every part, in the order in which they are asked, those judged elsewhere included."""
+
+HOMES: Mapping[str, str] = MappingProxyType({spec.id: name for name, spec in _FOUND})
+"""Id of a rule or a part → its family's file, without suffix: the code is in one, the words in the other."""
+
+NAMED: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
+"""Every rule and every part by its id: whatever somebody may type."""
+
+BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS if not spec.part_of})
 """Every rule by its id."""
 
+PARTS: Mapping[str, tuple[RuleSpec, ...]] = MappingProxyType(
+    {
+        rule: tuple(spec for spec in ALL_SPECS if spec.part_of == rule)
+        for rule in dict.fromkeys(spec.part_of for spec in ALL_SPECS if spec.part_of)
+    }
+)
+"""Id of a rule that has parts → these."""
+
+DOCUMENTED: tuple[RuleSpec, ...] = tuple(one for rule in BY_ID.values() for one in (rule, *PARTS.get(rule.id, ())))
+"""Every rule, and after it its parts."""
+
 SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.detector is not None)
-"""The rules that judge records."""
+"""The rules and parts that judge records."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
-from rltop.model import Evidence
+from rltop.model import Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import is_at_top
 from rltop.rules.context import ILL, RuleContext
 from rltop.rules.evaluations import RETURN
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of
 from rltop.units import number
@@ -42,7 +44,7 @@ _ANOTHER_LENGTH = 0.1
 _SCORES = ("val_score", "val_acc", "val_best", RETURN)
 
 
-class _Evaluation:
+class _Evaluation(State):
     """Evaluations before and after the reward fell.
 
     Attributes:
@@ -50,11 +52,9 @@ class _Evaluation:
         is_fine: the newest one after the onset is no worse than the best before, less its noise.
     """
 
-    def __init__(self) -> None:
-        self.name = ""
-        self.before = Window(_LEVEL)
-        self.length_before, self.length = Window(_LEVEL), Window(_LEVEL)
-        self.is_after = self.is_fine = False
+    name = ""
+    before, length_before, length = Window(_LEVEL), Window(_LEVEL), Window(_LEVEL)
+    is_after = is_fine = False
 
     def observe(self, context: RuleContext) -> None:
         """Look for an evaluation in a record."""
@@ -85,14 +85,6 @@ class _Evaluation:
         before, now = self.length_before.median, self.length.median
         return self.length.count > 0 and abs(now - before) > _ANOTHER_LENGTH * before > 0.0
 
-    def clone(self) -> _Evaluation:
-        """An independent copy."""
-        twin = _Evaluation()
-        twin.name, twin.before = self.name, self.before.clone()
-        twin.length_before, twin.length = self.length_before.clone(), self.length.clone()
-        twin.is_after, twin.is_fine = self.is_after, self.is_fine
-        return twin
-
 
 class RewardCrash(Detector):
     """R1: the reward drops out of the learned range.
@@ -105,6 +97,8 @@ class RewardCrash(Detector):
     that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like, so
     that a batch of eight and a run of thirty records are judged by it too.
     """
+
+    further = (("record noise (σ)", Unit.NONE),)
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -133,7 +127,6 @@ class RewardCrash(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """INFO until it was so in most of `lasts` records, and where an evaluation since then is as good as before."""
         self.evaluation.observe(context)
-        self.is_excused = False
         finding = self._judge(context)
         if finding is None:
             return None
@@ -147,7 +140,7 @@ class RewardCrash(Detector):
             return QUIET
         self.evaluation.is_after = True
         self.is_ill = self.is_ill or not ILL.isdisjoint(context.onsets)
-        if self.evaluation.is_fine and not self.is_ill:
+        if self.evaluation.is_fine and not self.is_ill and not self.is_firing:
             self._begin_anew(context.reward.usual)
             return QUIET
         if not has_lasted:
@@ -167,7 +160,7 @@ class RewardCrash(Detector):
         evaluation, is_success = self.evaluation, self.is_success
         self.__init__(self.thresholds)  # type: ignore[misc]
         evaluation.is_after = evaluation.is_fine = False
-        self.evaluation, self.is_success, self.is_excused = evaluation, is_success, True
+        self.evaluation, self.is_success = evaluation, is_success
         self.initial = level
 
     def _is_out(self, finding: Finding) -> bool:
@@ -291,20 +284,15 @@ class RewardCrash(Detector):
         return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander, self.reach)
 
     def headline(self, finding: Finding) -> str:
-        """Best level and now."""
         what = "success rate" if self.is_success else "reward"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} (vs best 10-record average)"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, threshold, noise."""
-        return (*names.of(finding), Evidence("record noise (σ)", finding.extra[0]))
 
 
 _AGAIN = 2
 """Constant records before the streak: by chance, so batches are small."""
 
 
-class _Sameness:
+class _Sameness(State):
     """How many constant records in a row are beyond chance.
 
     A batch of one hard prompt has equal scores occasionally. The share of such
@@ -312,7 +300,10 @@ class _Sameness:
     to the power of its length is the probability of the streak by chance.
     """
 
+    varied = same = streak = 0
+
     def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__()
         self.chance, self.least, self.most, self.few_most = (
             math.log(thresholds["chance"]),
             int(thresholds["least"]),
@@ -320,7 +311,6 @@ class _Sameness:
             int(thresholds["few_most"]),
         )
         self.seen = DatedNOfMCounter(self.few_most, self.few_most)
-        self.varied = self.same = self.streak = 0
 
     def push(self, is_same: bool, context: RuleContext) -> bool:
         """Take one record in; returns whether the streak is now beyond chance."""
@@ -346,21 +336,23 @@ class _Sameness:
         """(Record, step) of the first of those in a row, as far back as is held."""
         return self.seen.places[-min(self.streak, len(self.seen.places))] if self.streak else None
 
-    def clone(self) -> _Sameness:
-        """An independent copy."""
-        twin = _Sameness.__new__(_Sameness)
-        twin.chance, twin.least, twin.seen = self.chance, self.least, self.seen.clone()
-        twin.most, twin.few_most = self.most, self.few_most
-        twin.varied, twin.same, twin.streak = self.varied, self.same, self.streak
-        return twin
 
-
-class RewardPinned(Detector):
-    """R2: every completion of the batch gets the same reward."""
+class _Same(Detector):
+    """Batches whose completions all get one reward."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.sameness = _Sameness(thresholds)
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the records in a row."""
+        return self.sameness.began
+
+
+class RewardPinned(_Same):
+    """R2: every completion of the batch gets the same reward."""
+
+    text = "all completions score {value}"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Smallest equals largest; muted where it has been so since the start."""
@@ -368,76 +360,81 @@ class RewardPinned(Detector):
         reward = context.reward
         if high is None or low is None or reward.value is None:
             return None
-        if not self.sameness.push(high - low <= self.thresholds["spread"], context):
-            return QUIET
-        if reward.is_high:
+        if not self.sameness.push(high - low <= self.thresholds["spread"], context) or reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
         return Finding(CRIT if fell else WARN, reward.value, reward.best)
 
-    def began(self) -> tuple[int, int] | None:
-        """The first of the records in a row."""
-        return self.sameness.began
 
-    def headline(self, finding: Finding) -> str:
-        """The one value."""
-        return f"all completions score {number(finding.value)}"
-
-
-class RewardWithoutSpread(Detector):
+class RewardWithoutSpread(_Same):
     """R11: zero reward variance although the maximum is not reached."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.sameness = _Sameness(thresholds)
+    text = "zero reward variance (all {extra[0]}): no gradient"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Standard deviation of 0, after it had been above."""
-        std = context.values.get("reward_std")
-        reward = context.reward
-        if std is None or reward.value is None:
+        std, value = context.values.get("reward_std"), context.reward.value
+        if std is None or value is None:
             return None
-        if not self.sameness.push(std < self.thresholds["std"], context):
+        if not self.sameness.push(std < self.thresholds["std"], context) or is_at_top(context):
             return QUIET
-        if reward.is_high or reward.is_solved:
-            return QUIET
-        return Finding(WARN, std, None, self.thresholds["std"], (reward.value,))
-
-    def began(self) -> tuple[int, int] | None:
-        """The first of the records without spread."""
-        return self.sameness.began
-
-    def headline(self, finding: Finding) -> str:
-        """The level at which it sits."""
-        return f"zero reward variance (all {number(finding.extra[0])}): no gradient"
+        return Finding(WARN, std, None, self.thresholds["std"], (value,))
 
 
-_NEXT = (
-    "grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean",
-    "time_weight_sync", "reward_component", "tool_failure_frac",
-)  # fmt: skip
 _METRICS = ("score_mean", "reward_mean")
 
+
+class SuccessCrash(Detector):
+    """B1: success drops out of the learned range.
+
+    Best: largest median of ten. Now: median of the last three. The drop must
+    exceed `share` of the learned range and four deviations of single records.
+    """
+
+    text = "success {baseline:%} → {value:%} (last 3 vs best 10-record average)"
+    window = Window(_LEVEL)
+    recent: deque[float] = deque(maxlen=_RECENT)
+    best = float("-inf")
+    worst = float("inf")
+    noise = 0.0
+    seen = 0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """After the first `wait` records that log it."""
+        value = context.values.get("success_frac")
+        if value is None:
+            return None
+        window = self.window
+        window.push(value)
+        self.recent.append(value)
+        self.seen += 1
+        if self.seen < _LEVEL:
+            return QUIET
+        level = window.median
+        if level > self.best:
+            self.best, self.noise = level, MAD_TO_SIGMA * window.mad
+        self.worst = min(self.worst, level)
+        if self.seen <= self.thresholds["wait"] or value >= self.best:
+            return QUIET
+        latest = median_of(list(self.recent))
+        line = self.best - max(
+            self.thresholds["share"] * (self.best - min(self.worst, self.window.low)),
+            self.thresholds["sigmas"] * self.noise,
+        )
+        if latest >= line or self.best <= 0.0:
+            return QUIET
+        is_gone = latest <= self.thresholds["crit"] * self.best
+        return Finding(CRIT if is_gone else WARN, latest, self.best, line)
+
+
+_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
+
 RULES = (
-    RuleSpec(
+    _row(
         id="R1",
         title="reward crash",
-        family="reward",
-        group=Group.LEARNING,
         metrics=(*_METRICS, "success_frac"),
         detector=RewardCrash,
-        condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
-        "least `share` of its level) and its noise, which is `sigmas` deviations of single records, `wander` of the "
-        "level itself or `range` of what single episodes differ by, 2 of 3 records: WARN; more than `crit` of that "
-        "range and `beyond` times the noise: CRIT. Or "
-        "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
-        "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range, "
-        "`streak_sigmas` of their spread and `range` as above: WARN. Between 10 and 20 records: a loss of `early` of "
-        "the initial level. INFO until three quarters of the last `lasts` records were so (of `out_lasts` where `out` "
-        "times what was learned since the start is lost; where rewards were only 0 or 1, until 30 and three times as "
-        "many as ever before are 0 in a row), and where an evaluation since then (of those that differ) "
-        "is no worse than the best before, less its noise (a return no worse at all, and episodes a tenth longer or "
-        "shorter), with no verdict on entropy, gradient or non-finite values.",
         thresholds={
             "warn": 0.25,
             "crit": 0.5,
@@ -458,60 +455,36 @@ RULES = (
         n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
         clear_after=5,
         warm_up=_EARLY,
-        applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("reward, last 3 records", "best 10-record average"),
-        why="The policy has collapsed, or has left the region where the reward is meaningful.",
-        causes=(
-            "a collapse of the policy (see entropy, gradient, KL)",
-            "a learning-rate change",
-            "a changed reward function or data set",
-            "weights not synced",
-        ),
-        next=_NEXT,
-        sources="drawn from transcribed collapses (chemistry GRPO at step 257, SDPO from step 10); thresholds are "
-        "judgement.",
     ),
-    RuleSpec(
+    _row(
         id="R2",
         title="constant reward",
-        family="reward",
-        group=Group.LEARNING,
         metrics=(*_METRICS, "reward_max", "reward_min"),
         detector=RewardPinned,
-        condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, given "
-        "those before, its probability is below `chance` (`least` at least, `most` at most; its square and "
-        "`few_most` where batches are one or two groups or have been constant before), after they had "
-        "differed, and not at the top: WARN; CRIT where that is far below the best.",
         thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10, "few_most": 60},
         clear_after=5,
-        applies=applicability.has_reward,
-        why="When every completion scores the same, advantages are zero and nothing is learned.",
-        causes=(
-            "identical completions",
-            "a failing reward function that returns a constant",
-            "all completions truncated",
-        ),
-        next=("truncated_frac", "entropy", "zero_std_frac", "grad_norm", "response_len_mean"),
-        sources="Agent-R1 issue 30, RAGEN issue 52 (constant score after NaN).",
     ),
-    RuleSpec(
+    _row(
         id="R11",
+        part_of="R2",
         title="zero reward variance",
-        family="reward",
-        group=Group.LEARNING,
         metrics=("reward_std", *_METRICS),
         detector=RewardWithoutSpread,
-        condition="Standard deviation below `std` in so many records in a row that, given those before, its "
-        "probability is below `chance` (`least` at least, `most` at most; its square and `few_most` where batches are "
-        "one or two groups or have been constant before), after it had been above, with the reward "
-        "not at its top, or at a top reached from one record to the next.",
         thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10, "few_most": 60},
         clear_after=5,
-        applies=applicability.has_reward,
-        why="Without reward differences between completions there is no gradient.",
-        causes=("identical completions", "a reward function that returns a constant", "a task far too hard"),
-        next=("zero_std_frac", "entropy", "reward_mean", "truncated_frac"),
-        sources="TRL: frac_reward_zero_std misses constants of float noise, hence the deviation itself.",
+    ),
+    _row(
+        id="B1",
+        part_of="R1",
+        title="success crash",
+        family="embodied",
+        metrics=("success_frac",),
+        detector=SuccessCrash,
+        thresholds={"wait": 15, "share": 0.25, "sigmas": 4.0, "crit": 0.2},
+        n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(2, 3)},
+        applies=applicability.is_embodied,
+        evidence=EvidenceNames("success, last 3 records", "best 10-record average", Unit.FRACTION),
     ),
 )

@@ -6,13 +6,16 @@ reward component traded for another, entropy spent on one text. Validation decid
 
 from __future__ import annotations
 
+import math
 import re
+from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Label, Unit
+from rltop.model import Label, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.entropy import FALL_CAUSES, HARDLY_BETTER
+from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START
+from rltop.rules.entropy import HARDLY_BETTER
 from rltop.rules.rule import (
     INFO,
     QUIET,
@@ -21,12 +24,12 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    Group,
     NOfM,
     RuleSpec,
+    State,
     Subject,
 )
-from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error
 from rltop.units import number, percent
 
 _LEVEL = 10
@@ -37,6 +40,8 @@ _NO_REWARD = re.compile(
     re.IGNORECASE,
 )
 """Words of quantities that are no reward, or that should fall: which way is good is not known of them."""
+_TASK = re.compile(r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?:[^a-z]|$)", re.IGNORECASE)
+"""Words of a component that is the task itself, not its form."""
 _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
@@ -44,9 +49,8 @@ _MAX_PARTS = 32
 class LengthHack(Detector):
     """R8: reward rises while completions shrink to less than half."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
+    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Length against the first ten records, reward against its run start."""
@@ -67,29 +71,19 @@ class LengthHack(Detector):
         )
 
     def headline(self, finding: Finding) -> str:
-        """Both movements."""
         shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         before, after = finding.extra
         return f"reward {number(before)} → {number(after)} with completions {percent(shorter)} shorter"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Length and reward, before and after."""
-        return (
-            *names.of(finding),
-            Evidence("reward at run start", finding.extra[0]),
-            Evidence("reward now", finding.extra[1]),
-        )
 
 
 class LengthInflation(Detector):
     """R9: reward rises while completions more than double in length, and validation does not follow."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
-        self.best: float | None = None
-        self.flat_for = 0
-        self.evaluations = 0
+    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
+    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    best: float | None = None
+    flat_for = 0
+    evaluations = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """INFO where there is no validation; QUIET where validation rises too."""
@@ -118,51 +112,27 @@ class LengthInflation(Detector):
         return Finding(level, length, start, line, numbers)
 
     def headline(self, finding: Finding) -> str:
-        """Both movements, and what validation says."""
         before, after, flat_for = finding.extra
         factor = number(finding.value / finding.baseline) if finding.baseline else "many"
         told = f"; {flat_for:.0f} evaluations without improvement" if finding.level >= WARN else ""
         return f"reward {number(before)} → {number(after)} with completions {factor}× as long{told}"
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Length and reward, before and after."""
-        return (
-            *names.of(finding),
-            Evidence("reward at run start", finding.extra[0]),
-            Evidence("reward now", finding.extra[1]),
-        )
 
-
-class _Part:
+class _Part(State):
     """One reward component: its best level, and its noise there."""
 
-    __slots__ = ("best", "noise", "reward", "window")
-
-    def __init__(self) -> None:
-        self.window = Window(_LEVEL)
-        self.best = float("-inf")
-        self.noise = 0.0
-        self.reward = 0.0
-
-    def clone(self) -> _Part:
-        """An independent copy."""
-        twin = _Part()
-        twin.window, twin.best, twin.noise, twin.reward = self.window.clone(), self.best, self.noise, self.reward
-        return twin
+    window = Window(_LEVEL)
+    best = float("-inf")
+    noise = reward = 0.0
 
 
 class PartTraded(Detector):
     """R10: one reward component falls far below its best level while the total rises."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.parts: dict[str, _Part] = {}
-
-    def clone(self) -> PartTraded:
-        """An independent copy; the components are objects of their own."""
-        twin = super().clone()
-        twin.parts = {name: part.clone() for name, part in self.parts.items()}
-        return twin
+    further = (("reward", Unit.NONE),)
+    parts: dict[str, _Part] = {}
+    earned: set[str] = set()
+    seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Medians of ten; the deepest relative loss counts."""
@@ -177,9 +147,22 @@ class PartTraded(Detector):
             if lost is not None and (worst is None or lost[0] > worst[0]):
                 worst = lost[0], name, lost[1], lost[2]
         if worst is None:
-            return QUIET
+            return self._never_earned(found, context)
         _, name, level, best = worst
-        return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name,))
+        return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name, ""))
+
+    def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:
+        """A component that has been 0 on all of many records, while another has risen far beyond its noise."""
+        self.seen += 1
+        self.earned.update([name for name, value in found.items() if value != 0.0])
+        if self.seen < self.thresholds["never"] or not context.reward.has_gained:
+            return QUIET
+        dead = next((name for name in found if name not in self.earned and not _NO_REWARD.search(name)), None)
+        if dead is None:
+            return QUIET
+        # A format that is never met may be a wish; the task itself is not.
+        level = WARN if _TASK.search(dead) else INFO
+        return Finding(level, 0.0, None, None, (context.reward.usual,), (dead, "never"))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
         """(share lost, level now, best level) where the component has fallen and the total has risen since its best."""
@@ -205,20 +188,16 @@ class PartTraded(Detector):
         return 1.0 - level / part.best, level, part.best
 
     def subject(self, finding: Finding) -> Subject:
-        """The component that fell."""
         return Subject("reward_component", finding.words[0])
 
     def headline(self, finding: Finding) -> str:
-        """The component, and the total."""
         name = Label.of(finding.words[0]).display
+        if finding.words[1]:
+            return f"reward component {name} has been 0 on every record while total reward rises"
         return (
             f"reward component {name} {number(finding.baseline or 0)} → {number(finding.value)} while total "
             f"reward rises to {number(finding.extra[0])}"
         )
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Component now and at best, threshold, total."""
-        return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
 _METRICS = ("score_mean", "reward_mean")
@@ -288,7 +267,7 @@ class SpentOnHack(Detector):
             return f"completions {number(base)} → {number(length)} tokens"
         spread, usual = _length_spread(values), self.spread.value
         if spread is not None and usual and (length or 0.0) > _LONG and spread < thresholds["spread"] * usual:
-            return "all completions of one length"
+            return f"completion lengths differ by {number(spread)} tokens, not {number(usual)}"
         return ""
 
     def _is_flat(self) -> bool:
@@ -305,10 +284,9 @@ class SpentOnHack(Detector):
         return ""
 
     def headline(self, finding: Finding) -> str:
-        """How much is lost, and what gives it away."""
         before, now = number(finding.baseline or 0), number(finding.value)
         sign = finding.words[0]
-        return f"entropy {before} → {now} nats/token while the reward rose" + (
+        return f"entropy {before} → {now} {self.nats} while the reward rose" + (
             f"; {sign}: reward hack?" if sign else ""
         )
 
@@ -319,81 +297,101 @@ def _length_spread(values: Mapping[str, float]) -> float | None:
     return values.get("response_len_std", None if high is None or low is None else high - low)
 
 
+_SIDE = 10
+"""Records whose mean is compared, at run start and now."""
+
+
+class PenalisedDown(Detector):
+    """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
+
+    further = (("score (run start)", Unit.NONE), ("score", Unit.NONE))
+    text = (
+        "penalised reward {baseline} → {value} while the score rises {extra[0]} → {extra[1]}: the KL penalty costs "
+        "more than is gained"
+    )
+    first_score: list[float] = []
+    first_final: list[float] = []
+    score: deque[float] = deque(maxlen=_SIDE)
+    final: deque[float] = deque(maxlen=_SIDE)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Means of ten against the first ten, beyond `sigmas` standard errors both."""
+        score, final = context.values.get("score_mean"), context.values.get("reward_final")
+        if score is None or final is None:
+            return None
+        if len(self.first_score) < _SIDE:
+            self.first_score.append(score)
+            self.first_final.append(final)
+            return QUIET
+        self.score.append(score)
+        self.final.append(final)
+        if len(self.score) < _SIDE:
+            return QUIET
+        return self._compare()
+
+    def _compare(self) -> Finding:
+        sigmas = self.thresholds["sigmas"] * (0.5 if self.is_firing else 1.0)
+        if sum(self.final) >= sum(self.first_final):
+            return QUIET
+        final, final_error = mean_and_error(self.first_final)
+        final_now, final_now_error = mean_and_error(list(self.final))
+        score, score_error = mean_and_error(self.first_score)
+        score_now, score_now_error = mean_and_error(list(self.score))
+        gained, lost = score_now - score, final - final_now
+        is_gain = gained > sigmas * math.hypot(score_error, score_now_error)
+        is_loss = lost > sigmas * math.hypot(final_error, final_now_error)
+        if not (is_gain and is_loss) or lost <= self.thresholds["share"] * gained:
+            return QUIET
+        return Finding(WARN, final_now, final, None, (score, score_now))
+
+
 RULES = (
     RuleSpec(
         id="R8",
         title="reward up, length down",
         family="length",
-        group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
         detector=LengthHack,
-        condition="Mean length below `length` of the first ten records while the reward has risen by a tenth of "
-        "its range, 10 of 15 records.",
         thresholds={"length": 0.5},
         n_of_m=_TEN,
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
-        why="Reward that rises while completions vanish is usually earned by something other than the task.",
-        causes=("a dominating format or length term", "a reward that short completions satisfy", "a length penalty"),
-        next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
-        sources="open-r1 issue 255: format 0.48 → 0.86, accuracy 0.16 → 0.06, length 388 → 191.",
     ),
     RuleSpec(
         id="R9",
+        part_of="R8",
         title="reward up, length up",
         family="length",
-        group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
         detector=LengthInflation,
-        condition="Mean length above `length` times the first ten records while the reward has risen by a tenth of "
-        "its range, 10 of 15 records: INFO without validation, WARN where `evaluations` evaluations in a row did not "
-        "beat the best before; silent while validation rises.",
         thresholds={"length": 2.0, "evaluations": 3},
         n_of_m=_TEN,
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
-        why="Reasoning makes completions longer and better; a reward for length only makes them longer.",
-        causes=("a reward that long completions satisfy", "a loss that favours length", "repetition"),
-        next=("val_score", "truncated_frac", "reward_component", "entropy", "kl_ref"),
-        sources="judgement; Dr. GRPO on losses that favour length.",
     ),
     RuleSpec(
         id="R10",
         title="component traded off",
         family="reward",
-        group=Group.LEARNING,
         metrics=("reward_component", *_METRICS),
         detector=PartTraded,
-        condition="Median of ten of one reward component below `warn` of its best, lower by more than `sigmas` "
-        "standard deviations of single records, while the total has risen by more than `gain` of itself since that "
-        "best, 5 of 8 records. What is named as a count, an error, a cost or a length is no component.",
-        thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
+        thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05, "never": 50},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("component", "best 10-record average"),
-        why="The policy trades the intended component for an easier one; the total hides it.",
-        causes=("weights favouring the easy component", "a format term earned without the task", "a loophole"),
-        next=("reward_component", "val_score", "response_len_mean", "kl_ref"),
-        sources="open-r1 issue 255: accuracy 0.16 → 0.064 while format went 0.48 → 0.86 and the total rose.",
     ),
     RuleSpec(
         id="E8",
         title="entropy spent on a hack",
         family="entropy",
-        group=Group.LEARNING,
         metrics=("entropy",),
         detector=SpentOnHack,
-        condition="Below `warn` of the first five records (which must be above `floor`) and below `near` nats in 5 of "
-        "8, while the reward rose by a quarter of its range: INFO. WARN with a second sign: repetition above "
-        "`repetition`; the last three of `evaluations` evaluations no better than the first; a reward component that "
-        "was and is below `part` of the reward; and where the task is not saturated completions below `shorter` of "
-        "their length, or the spread of their lengths below `spread` of run start.",
         thresholds={
             "warn": 0.1,
             "near": 0.5,
@@ -408,9 +406,17 @@ RULES = (
         warm_up=5,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
-        why="A policy that found one text that pays repeats it: reward saturates, and nothing is learned any more.",
-        causes=("a reward with a trivial maximum", *FALL_CAUSES[:3]),
-        next=("val_score", "reward_component", "response_len_mean", "zero_std_frac", "kl_ref"),
-        sources="reward hacking and solved tasks lose entropy alike; only the second sign tells them apart. Judgement.",
+    ),
+    RuleSpec(
+        id="R20",
+        title="penalised reward falls",
+        family="reward",
+        metrics=("reward_final", "score_mean"),
+        detector=PenalisedDown,
+        thresholds={"sigmas": 4.0, "share": 0.5},
+        n_of_m=EIGHT_OF_TEN,
+        warm_up=20,
+        applies=applicability.has_reward,
+        evidence=EvidenceNames("penalised reward", RUN_START),
     ),
 )

@@ -1,4 +1,4 @@
-"""What a rule is: its specification (data) and its detector (state).
+"""What a rule is: its specification (data) and its detector (state); its words are in `words`.
 
 Owns `RuleSpec`, `Detector` and the `Finding` that a detector has about a record;
 what becomes of findings is `alert_state`'s business. Knows no metric by name and
@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
+from rltop.units import duration, number, percent
 
 OK = Level.OK
 INFO = Level.INFO
@@ -100,34 +101,117 @@ class Subject(NamedTuple):
     """What a verdict is about.
 
     Attributes:
-        metric: canonical name.
+        metric: canonical name; empty where it is about a key that is none of the catalogue.
         instance: which of its keys, where a run logs it under several.
+        key: the trainer's key that has no canonical name.
     """
 
     metric: str
     instance: str = ""
+    key: str = ""
 
 
 QUIET = Finding(OK)
 """The one finding of a good record; compared by identity on the fast path."""
 
 
-class Detector(ABC):
+_NEVER_CHANGES = frozenset({float, int, bool, str, tuple, type(None), MappingProxyType})
+"""Most of a detector's state: shared by a copy without a look at it."""
+
+
+_CONTAINERS = (list, deque, dict, set)
+
+
+def _is_copied(value: object) -> bool:
+    return isinstance(value, _CONTAINERS) or (hasattr(value, "clone") and not isinstance(value, type))
+
+
+def _copied(value: object) -> object:
+    """A copy of its own of a container, with what it holds where that can change, or of what has `clone`."""
+    if not isinstance(value, _CONTAINERS):
+        clone = getattr(value, "clone", None)
+        return value if clone is None else clone()
+    if type(value) is list and value and hasattr(value[0], "clone"):
+        return [one.clone() for one in value]
+    if type(value) is dict and value and hasattr(next(iter(value.values())), "clone"):
+        return {name: one.clone() for name, one in value.items()}
+    return value.copy()
+
+
+class State:
+    """What an engine and its copies must not share.
+
+    What an instance begins with is declared in the body of its class, as with a dataclass: each gets a copy of its
+    own of every container and of everything that has `clone`. State that depends on a parameter is made by `__init__`.
+    """
+
+    _declared: ClassVar[Mapping[str, object]] = MappingProxyType({})
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if _is_copied(value)}
+        cls._declared = MappingProxyType({**cls._declared, **own})
+
+    def __init__(self) -> None:
+        for name, value in self._declared.items():
+            setattr(self, name, _copied(value))
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        twin = object.__new__(type(self))
+        state = twin.__dict__
+        state.update(self.__dict__)
+        for name, value in self.__dict__.items():
+            if type(value) not in _NEVER_CHANGES:
+                state[name] = _copied(value)
+        return twin
+
+
+class _Shown(float):
+    """A number of a headline: `{value}`, a percentage `{value:%}`, a duration `{value:s}`, or any form of Python's."""
+
+    __slots__ = ()
+
+    def __format__(self, form: str) -> str:
+        written = _FORMS.get(form)
+        return format(float(self), form) if written is None else written(float(self))
+
+
+class _IfKnown:
+    """The baseline of a headline in words, or nothing where there is none."""
+
+    def __init__(self, baseline: float | None, words: str) -> None:
+        self.baseline, self.words = baseline, words
+
+    def __format__(self, form: str) -> str:
+        return "" if self.baseline is None else self.words.format(_FORMS[form](self.baseline))
+
+
+_FORMS: Mapping[str, Callable[[float], str]] = {"": number, "%": percent, "s": duration}
+
+
+class Detector(State, ABC):
     """Looks at records one by one and says how bad each of them is.
 
-    State lives in attributes that are immutable, plain containers, or have
-    `clone`; thresholds come in by name and may be overridden by the user.
+    Thresholds come in by name and may be overridden by the user.
 
     Attributes:
+        text: the headline, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it; {start} is
+            " (0.5 at run start)" and {usual} "baseline 0.5, ", nothing where there is no baseline.
+        further: what the `extra` numbers of its findings are called in the evidence, and their units.
         thresholds: by name.
         holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
+        nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
 
+    text = ""
+    further: tuple[tuple[str, Unit], ...] = ()
     is_excused = False
+    nats = "nats/token"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__()
         self.thresholds = thresholds
         self.holds = OK
 
@@ -149,9 +233,18 @@ class Detector(ABC):
         is wrong.
         """
 
-    @abstractmethod
     def headline(self, finding: Finding) -> str:
         """One line with the numbers and their units."""
+        return self.text.format(
+            value=_Shown(finding.value),
+            baseline=_Shown(finding.baseline or 0.0),
+            threshold=_Shown(finding.threshold or 0.0),
+            start=_IfKnown(finding.baseline, " ({} at run start)"),
+            usual=_IfKnown(finding.baseline, "baseline {}, "),
+            nats=self.nats,
+            extra=[_Shown(one) for one in finding.extra],
+            words=finding.words,
+        )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The numbers behind the headline.
@@ -161,18 +254,10 @@ class Detector(ABC):
             names: what the rule calls value, baseline and threshold.
 
         Returns:
-            These three, as far as there are any; a detector with more to show adds to them.
+            These three, as far as there are any, and what is `further`.
         """
-        return names.of(finding)
-
-    def absolute_level(self, value: float, context: RuleContext) -> Level:
-        """How bad a level is by itself, whatever it was before: what is left of an alert that has settled there.
-
-        Args:
-            value: the level.
-            context: the newest record.
-        """
-        return OK
+        extra = zip(self.further, finding.extra, strict=False)
+        return names.of(finding) + tuple([Evidence(name, number, unit) for (name, unit), number in extra])
 
     def subject(self, finding: Finding) -> Subject | None:
         """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
@@ -182,29 +267,8 @@ class Detector(ABC):
         """(Record, step) at which the verdict began, where the detector dates it better than its findings do."""
         return None
 
-    def take_checkpoints(self, steps: Sequence[int]) -> None:  # noqa: B027 - most detectors have no use for them
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
         """Steps of which a checkpoint is known to exist, in any order."""
-
-    def clone(self) -> Self:
-        """An independent copy of the state."""
-        twin = object.__new__(type(self))
-        state = twin.__dict__
-        state.update(self.__dict__)
-        for name, value in self.__dict__.items():
-            if type(value) not in _NEVER_CHANGES:
-                state[name] = _copied(value)
-        return twin
-
-
-_NEVER_CHANGES = frozenset({float, int, bool, str, tuple, type(None), MappingProxyType})
-"""Most of a detector's state: shared by a copy without a look at it."""
-
-
-def _copied(value: object) -> object:
-    if isinstance(value, list | dict | set | deque):
-        return value.copy()
-    clone = getattr(value, "clone", None)
-    return value if clone is None else clone()
 
 
 def _always(algorithm: Algorithm, traits: Traits) -> bool:
@@ -213,10 +277,14 @@ def _always(algorithm: Algorithm, traits: Traits) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RuleSpec:
-    """A rule as data: everything about it but its state.
+    """A rule as data: all that judging needs but its state. What else there is to say of it, `words` finds by its id.
+
+    A rule may have parts: they judge for themselves, each with its own thresholds and persistence, but what is said
+    is one rule, theirs.
 
     Attributes:
         id: as in docs/rules.md, for example O1.
+        part_of: id of the rule that this is a part of; "" for a rule.
         title: the symptom in two or three words, for a badge.
         family: what kind of symptom (gradient, entropy, straggler, …).
         group: learning or system.
@@ -224,7 +292,6 @@ class RuleSpec:
         measures: what is compared with the thresholds, where it is not the first metric itself.
         detector: makes what looks at the records, from the thresholds; None
             where something else decides (silence needs a clock, restarts a file).
-        condition: what fires, in words, with the names of the thresholds.
         thresholds: by name, overridable as `[rules.<id>] <name> = <number>`.
         n_of_m: how long each level must last.
         clear_after: good records in a row that end a verdict, where more than the m of `n_of_m`.
@@ -237,19 +304,14 @@ class RuleSpec:
         accepts_late: also judges rows that belong to an earlier step (evaluations).
         resets_on_phase: has a baseline that a new phase of the run invalidates; resets with it.
         evidence: what the numbers of its findings are called.
-        why: why it matters.
-        causes: likely causes, likeliest first.
-        next: canonical names of related metrics, in the order to check.
-        sources: where formula and thresholds come from.
     """
 
     id: str
     title: str
     family: str
-    group: Group
     metrics: tuple[str, ...]
     detector: Callable[[Mapping[str, float]], Detector] | None
-    condition: str
+    group: Group = Group.LEARNING
     measures: str = ""
     thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     n_of_m: Mapping[Level, NOfM] = field(default_factory=lambda: MappingProxyType({}))
@@ -263,10 +325,17 @@ class RuleSpec:
     accepts_late: bool = False
     resets_on_phase: bool = False
     evidence: EvidenceNames = VALUE_AND_LINES
-    why: str = ""
-    causes: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
-    sources: str = ""
+    part_of: str = ""
+
+    @property
+    def rule(self) -> str:
+        """Id of the rule that is spoken of."""
+        return self.part_of or self.id
+
+    @property
+    def part(self) -> str:
+        """Its id where it is a part of a rule, else ""."""
+        return self.id if self.part_of else ""
 
     def is_logged(self, identity: Identity) -> bool:
         """Whether a stream has one of the metrics, or for a rule on guesses a key that may be a metric it lacks."""

@@ -93,7 +93,6 @@ class LearningRateChange(Detector):
         return self.place if self.jumped is not None and self.jumped.words else None
 
     def headline(self, finding: Finding) -> str:
-        """From what to what."""
         ratio = finding.extra[0]
         how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(1 / ratio)}× lower"
         unseen = ", highest in this run" if finding.level >= WARN else ""
@@ -105,9 +104,7 @@ class LearningRateChange(Detector):
 class StuckLearningRate(Detector):
     """L9: the learning rate stays 0 while gradients flow, or dropped to 0 off schedule."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.last = 0.0
+    last = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """0 for long is INFO; a sudden drop to 0, or 0 with a NaN gradient, is a fault."""
@@ -125,7 +122,6 @@ class StuckLearningRate(Detector):
         return QUIET if context.record > self.thresholds["until"] else Finding(INFO, 0.0)
 
     def headline(self, finding: Finding) -> str:
-        """What the three cases mean."""
         if finding.level >= CRIT:
             return "learning rate stuck at 0 with NaN/Inf gradients: every update is skipped"
         if finding.level >= WARN:
@@ -141,51 +137,26 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="The trainer logs a step it has already passed, or the file was truncated: a fact; a new "
-        "segment begins and every baseline resets.",
         is_fact=True,
-        why="Baselines from before a restart may not hold after it: caches are cold and the schedule may differ.",
-        causes=("resumed from a checkpoint", "relaunched under the same name"),
-        next=("lr", "time_step", "reward_mean"),
-        sources="veRL opens its JSONL with mode 'wb' (tracking.py): a relaunch truncates in place.",
     ),
     RuleSpec(
         id="L8",
         title="learning-rate change",
         family="lr",
-        group=Group.LEARNING,
         metrics=("lr",),
         detector=LearningRateChange,
-        condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
-        "`shown` records, where it is `warn` times above its previous maximum, after `settled` records in which it "
-        "did not rise: no warm-up or schedule restart does that. Or where a verdict on gradient, loss, KL, clipping, "
-        "ratio or entropy begins within `near` records of a rise.",
         thresholds={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
         n_of_m={},
         is_fact=True,
         evidence=EvidenceNames("lr", "previous lr", threshold=""),
-        why="When loss, KL and gradient jump together, the schedule is the first thing to check.",
-        causes=("scheduler restarted on resume", "end of warm-up", "a wrong value in a phase's config"),
-        next=("kl_ref", "kl_old", "clip_frac", "grad_norm", "entropy"),
-        sources="common practice: check the schedule first; the fivefold threshold is judgement.",
     ),
     RuleSpec(
         id="L9",
         title="learning rate 0",
         family="lr",
-        group=Group.LEARNING,
         metrics=("lr",),
         detector=StuckLearningRate,
-        condition="Exactly 0 in 10 records in a row among the first `until`: INFO; CRIT with a NaN or "
-        "infinite gradient. Exactly 0 in 5 in a row, straight from above `height` of its maximum: WARN.",
         thresholds={"until": 200, "height": 0.3},
         n_of_m={INFO: NOfM(10, 10), WARN: NOfM(5, 5), CRIT: NOfM(3, 3)},
-        why="Nothing is learned while it is 0; a schedule that ends at 0 decays to it.",
-        causes=(
-            "warm-up measured in the wrong unit",
-            "optimiser and scheduler steps skipped on overflow",
-        ),
-        next=("grad_norm", "loss"),
-        sources="stored logs of fp16 runs with learning rate 0 and NaN gradients.",
     ),
 )

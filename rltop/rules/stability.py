@@ -12,10 +12,12 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Level
+from rltop.model import Level, Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.detectors import RUN_START, Creep
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number
@@ -29,7 +31,6 @@ _GROWN_SINCE_START = 2.0
 _ALONE = 30
 """Records after which an awakened gradient has a baseline of its own."""
 _NO_CONTRAST = 0.99
-_NO_GRADIENT = 1e-8
 """As in L3: below this a gradient norm is 0 up to rounding."""
 _ANY_NOISE = 100.0
 """A factor that no noise explains."""
@@ -41,6 +42,8 @@ class GradientSpike(Detector):
     The baseline never falls below a fifth of run start, so that a saturated task,
     whose gradient is near 0, does not turn everything into a spike.
     """
+
+    further = (("factor", Unit.NONE), ("high in last 10", Unit.NONE))
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -140,7 +143,6 @@ class GradientSpike(Detector):
         return abs(loss - median_of(before)) > self.thresholds["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
     def headline(self, finding: Finding) -> str:
-        """Value, factor and how often."""
         ratio, often = finding.extra
         repeated = f", {often:.0f} of the last 10 records" if often >= 2 else ""
         return (
@@ -148,17 +150,12 @@ class GradientSpike(Detector):
             f"{number(finding.baseline or 0)}{repeated}"
         )
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value, baseline, factor."""
-        return (
-            *names.of(finding),
-            Evidence("factor", finding.extra[0]),
-            Evidence("high in last 10", finding.extra[1]),
-        )
-
 
 class GradientDrift(Detector):
     """O2: a steady rise of the gradient norm, judged on medians of ten records."""
+
+    further = (("growth", Unit.NONE),)
+    text = "gradient norm {value}: up {extra[0]}× in 100 records"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -197,24 +194,15 @@ class GradientDrift(Detector):
             return newest < self.thresholds["floor"] > self.thresholds["faint"] * oldest
         return self.flat[0] or has_risen
 
-    def headline(self, finding: Finding) -> str:
-        """How much in how long."""
-        return f"gradient norm {number(finding.value)}: up {number(finding.extra[0])}× in 100 records"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Where it came from and where it is."""
-        return (*names.of(finding), Evidence("growth", finding.extra[0]))
-
 
 class VanishingGradient(Detector):
     """O4: the gradient norm has nearly vanished while there is something left to learn."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
-        self.newest: deque[float] = deque(maxlen=_SETTLING)
-        self.base = 0.0
-        self.loss = Frozen(skip=0, size=5, minimum=1)
+    text = "gradient norm {baseline} → {value} since run start, although the task is not saturated"
+    start = Frozen()
+    newest: deque[float] = deque(maxlen=_SETTLING)
+    base = 0.0
+    loss = Frozen(skip=0, size=5, minimum=1)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Against run start; silent on a saturated task, at the end of a schedule, and where the loss is near 0."""
@@ -236,22 +224,11 @@ class VanishingGradient(Detector):
         if value >= line:
             return QUIET
         reward = context.reward
-        if context.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
+        if context.is_ending or is_at_top(context) or (reward.zero_share or 0.0) >= 1.0:
             return QUIET
         if reward.count == 0 and loss is not None and loss < self.thresholds["learned"] * (self.loss.value or 0.0):
             return QUIET
         return Finding(WARN, value, self.base, line)
-
-    def absolute_level(self, value: float, context: RuleContext) -> Level:
-        """No gradient at all, and the task not solved: the run no longer learns."""
-        return WARN if value < _NO_GRADIENT and not (context.reward.is_solved or context.reward.is_high) else OK
-
-    def headline(self, finding: Finding) -> str:
-        """Before and now."""
-        return (
-            f"gradient norm {number(finding.baseline or 0)} → {number(finding.value)} since run start, although the "
-            f"task is not saturated"
-        )
 
 
 class AbsurdGradient(Detector):
@@ -269,13 +246,14 @@ class AbsurdGradient(Detector):
         return Finding(level, value, None, thresholds["crit" if level is CRIT else "info"])
 
     def headline(self, finding: Finding) -> str:
-        """Norm and threshold."""
         what = "no update survives this" if finding.level is CRIT else "before clipping?"
         return f"gradient norm {number(finding.value)} (threshold {number(finding.threshold or 0)}): {what}"
 
 
 class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
+
+    text = "loss {value} (baseline {baseline})"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -353,19 +331,14 @@ class LossJump(Detector):
             return False
         return 0.0 < self.thresholds["alone"] * largest < value and median > 0.0
 
-    def headline(self, finding: Finding) -> str:
-        """Now and baseline."""
-        return f"loss {number(finding.value)} (baseline {number(finding.baseline or 0)})"
-
 
 class LossDiverging(Detector):
     """O16: a loss to minimise is well above both its best level and its start."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.level = Window(10)
-        self.start = Frozen(skip=0, size=20, minimum=5)
-        self.best = float("inf")
+    text = "loss {value} (best 10-record average {baseline})"
+    level = Window(10)
+    start = Frozen(skip=0, size=20, minimum=5)
+    best = float("inf")
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Medians of ten against the best of them; only for objectives that should fall."""
@@ -393,9 +366,43 @@ class LossDiverging(Detector):
         if level.count == level.size:
             self.best = min(self.best, level.median)
 
-    def headline(self, finding: Finding) -> str:
-        """Best level and now."""
-        return f"loss {number(finding.value)} (best 10-record average {number(finding.baseline or 0)})"
+
+class LossGrowth(Creep):
+    """C7: the loss is orders of magnitude above run start: values chase their own targets (DQN and its like)."""
+
+    text = "loss {baseline} → {value} since run start: diverging"
+    name = ""
+
+    def read(self, context: RuleContext) -> float | None:
+        """The size of the critic's loss, else of the only one that is logged."""
+        values = context.values
+        if not self.name:
+            self.name = next((name for name in _LOSSES if name in values), "")
+        value = values.get(self.name)
+        return None if value is None else abs(value)
+
+    def is_explained(self, context: RuleContext, factor: float) -> bool:
+        """A squared error grows with the square of the returns."""
+        reward = context.reward
+        if not reward.count:
+            return False
+        before = max(abs(reward.start), 1.0)
+        grown = max(abs(reward.usual), before) / before
+        return factor <= self.thresholds["warn"] * grown * grown
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Orders of magnitude more: CRIT."""
+        finding = super().detect(context)
+        if finding is None or finding is QUIET:
+            return finding
+        is_lost = (finding.baseline or 0.0) > 0.0 and finding.value > self.thresholds["crit"] * (finding.baseline or 0)
+        return finding._replace(level=CRIT if is_lost else WARN)
+
+    def subject(self, finding: Finding) -> Subject:
+        return Subject(self.name)
+
+
+_LOSSES = ("value_loss", "loss")
 
 
 RULES = (
@@ -403,17 +410,8 @@ RULES = (
         id="O1",
         title="gradient spike",
         family="gradient",
-        group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=GradientSpike,
-        condition="Against the median of the 50 records before: one record above `info`×: INFO, and WARN where "
-        "the loss of the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above "
-        "`crit`× (after five records) and above `crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the "
-        "learning rate warms up. A factor counts once its logarithm is `sigmas` times the robust deviation of these 50 "
-        "(or it is 100), on a record above `above`× what nine tenths of them are below. A first rise within 50 records "
-        "after most groups had no variance (`dead` of them; to less than `info`), or to less than `crit_floor` from a "
-        "`crit`th of that, is a gradient that comes to life: INFO, and for 30 records its largest value is the "
-        "baseline.",
         thresholds={
             "info": 10.0,
             "warn": 5.0,
@@ -427,97 +425,46 @@ RULES = (
         clear_after=10,
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("grad_norm", "baseline", threshold=""),
-        why="Spikes precede divergence when they repeat or are huge; a lone one of ten to thirty times the "
-        "baseline is "
-        "routine on runs that end well.",
-        causes=(
-            "a bad or very long batch",
-            "learning rate too high",
-            "the ratio blowing up on rare tokens",
-            "no gradient clipping",
-            "rollout/train mismatch",
-        ),
-        next=("off_policy_kl", "response_len_max", "clip_frac", "lr", "entropy", "reward_mean"),
-        sources="Measured on published veRL PPO runs: lone spikes of 18× and 31× without harm; ocamler-grpo: 111, then "
-        "5.5e7 one record later. 1.0 is the usual norm to clip at (veRL, TRL): what is below it was never too large.",
     ),
     RuleSpec(
         id="O2",
         title="gradient norm rising",
         family="gradient",
-        group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=GradientDrift,
-        condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) by more than "
-        "`warn`× over 100 "
-        "records, to at least twice run start, after the learning rate's warm-up: WARN. INFO where `dead` of the "
-        "groups had zero variance at the beginning of these records, or the reward has risen meanwhile by `gain` of "
-        "its range; without a reward, where it is still below `floor`, and was a `faint`th of that 100 records ago.",
         thresholds={"warn": 3.0, "monotony": 0.55, "dead": 0.8, "gain": 0.1, "floor": 1.0, "faint": 50.0},
         clear_after=3,
         warm_up=100,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("grad_norm", "100 records ago", threshold=""),
-        why="A steady rise without spikes is the sign of a growing rollout/train mismatch.",
-        causes=("rollout/train mismatch", "rising entropy", "a harder curriculum"),
-        next=("off_policy_kl", "rollout_prob_diff_mean", "entropy", "clip_frac", "response_len_mean"),
-        sources="prime-rl docs/training.md; veRL FAQ (rising gradient norm: look at rollout_probs_diff_mean).",
     ),
     RuleSpec(
         id="O18",
+        part_of="O1",
         title="absurd gradient",
         family="gradient",
-        group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=AbsurdGradient,
-        condition="Gradient norm of at least `crit` in 2 of 3 records, from the first record on: CRIT. At least `info` "
-        "in 5 of 10: INFO.",
         thresholds={"info": 1e6, "crit": 1e8},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
         evidence=EvidenceNames("grad_norm", ""),
-        why="Even clipped, a gradient of this size has lost its direction to rounding.",
-        causes=(
-            "half-precision overflow",
-            "a loss that is summed, not averaged",
-            "the ratio or KL blowing up",
-            "a wrong checkpoint or template",
-        ),
-        next=("loss", "kl_ref", "ratio_mean", "lr", "entropy"),
-        sources="healthy logs reach 1.3e5 (tinker: summed over the tokens of a batch); ocamler-grpo: 111, then 5.5e7.",
     ),
     RuleSpec(
         id="O4",
         title="vanishing gradient",
         family="gradient",
-        group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=VanishingGradient,
-        condition="Below `warn` of run start in 10 of 15 records while the reward is not at its top, groups still have "
-        "variance and the learning rate is above a twentieth of its maximum; without a reward, while the loss is "
-        "above `learned` of its first five records. Run start is the median of records 4 to 33, or of the last ten "
-        "of them where that is less, but at least `settled` of it.",
         thresholds={"warn": 0.05, "learned": 0.3, "settled": 0.1},
         n_of_m={WARN: NOfM(10, 15), INFO: NOfM(10, 15)},
         warm_up=33,
-        why="Learning has stopped although the task is not saturated.",
-        causes=("end of the learning-rate schedule", "zero-variance groups", "entropy near 0"),
-        next=("lr", "zero_std_frac", "entropy", "reward_mean"),
-        sources="judgement, on the ranges of published runs.",
     ),
     RuleSpec(
         id="O5",
         title="loss blow-up",
         family="loss",
-        group=Group.LEARNING,
         metrics=("loss", "policy_loss"),
         detector=LossJump,
-        condition="Farther than `warn` × max(1.4826 MAD, `floor`) from the median of the 50 records before, and "
-        "larger, in 3 "
-        "of 5 records: WARN. More than `crit`× its baseline in 3 of 5: CRIT. INFO only while the learning rate "
-        "warms up. A policy-gradient loss must also exceed `largest`× the largest of the segment, and the gradient "
-        "norm or KL of the same record `company`× its median (KL at least `kl`), where either is logged; a positive "
-        "one with a value loss in it that grew by a `company`th of that at most needs neither, nor one that is "
-        "`alone`× the largest so far without a value loss, where the reward has moved for ten records.",
         thresholds={
             "warn": 10.0,
             "floor": 0.02,
@@ -530,28 +477,29 @@ RULES = (
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("loss", "baseline"),
-        why="A loss that leaves its range and stays there is a sign of a bad update; its level alone means little.",
-        causes=("learning rate too high", "a diverging KL term", "a change of data"),
-        next=("grad_norm", "kl_ref", "lr", "entropy", "reward_mean"),
-        sources="judgement; TRL issue 2703 and open-r1 issue 239 on losses that rise while the policy learns.",
     ),
     RuleSpec(
         id="O16",
         title="loss diverging",
         family="loss",
-        group=Group.LEARNING,
         metrics=("loss",),
         detector=LossDiverging,
-        condition="Losses to minimise: median of ten above `warn` times run start, above its best by as much again "
-        "(at least `floor`), and `sigmas` robust deviations away from run start, in 3 of 5 records: WARN.",
         thresholds={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
         warm_up=10,
         applies=applicability.has_loss_to_minimise,
         evidence=EvidenceNames("loss", "best 10-record average"),
-        why="A supervised loss above its start means that the model is worse than before training.",
-        causes=("learning rate too high", "a change of data", "half-precision overflow"),
-        next=("grad_norm", "lr", "val_loss", "token_accuracy"),
-        sources="judgement; never for policy gradients, whose surrogate means nothing by its level.",
+    ),
+    RuleSpec(
+        id="C7",
+        part_of="O5",
+        title="loss diverges",
+        family="loss",
+        metrics=_LOSSES,
+        detector=LossGrowth,
+        thresholds={"warn": 1e4, "crit": 1e6, "floor": 1e3, "sigmas": 4.0},
+        n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10), CRIT: NOfM(8, 10)},
+        applies=applicability.has_rollouts,
+        evidence=EvidenceNames("loss", RUN_START),
     ),
 )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
-from rltop.model import Evidence, Unit
+from rltop.model import Algorithm, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Above
+from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Grown
 from rltop.rules.performance import own_time
 from rltop.rules.rule import (
     CRIT,
@@ -29,7 +30,7 @@ from rltop.rules.rule import (
     Subject,
 )
 from rltop.stats.rolling import Frozen, Window
-from rltop.units import duration, number, percent
+from rltop.units import duration, percent
 
 _MIN_SAMPLES = 10
 _KNOWN_RECORDS = 64
@@ -77,29 +78,33 @@ class IdleShare(Detector):
         return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
 
     def headline(self, finding: Finding) -> str:
-        """Share, baseline, and the bottleneck."""
         start = f" ({percent(finding.baseline)} at run start)" if finding.baseline is not None else ""
         return f"{self.who} {percent(finding.value)} of step time{start}: {self.bound}"
+
+
+_SYNCS = ("time_weight_sync", "time_weight_sync_infer")
 
 
 class WeightSync(Detector):
     """P11: syncing new weights to the samplers."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
-        self.seconds = Window(50)
+    further = (("seconds", Unit.SECONDS),)
+    start = Frozen()
+    seconds = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """As a share of the step against run start, and in seconds against the baseline."""
-        seconds, step = context.values.get("time_weight_sync"), context.values.get("time_step")
-        if seconds is None or not step or seconds < 0.0:
+        values = context.values
+        seconds = max((values[name] for name in _SYNCS if name in values), default=-1.0)
+        step = values.get("time_step")
+        if not step or seconds < 0.0:
             return None
         thresholds, start, window = self.thresholds, self.start, self.seconds
         share, base = seconds / step, start.value
         start.push(share)
         usual, known = window.median, window.count
-        window.push(seconds)
+        if not self.is_firing:
+            window.push(seconds)
         if known >= _MIN_SAMPLES and seconds > max(thresholds["floor_s"], thresholds["jump"] * usual):
             return Finding(WARN, share, base, thresholds["share"], (seconds, usual))
         if share <= thresholds["share"] * (RELEASE if self.is_firing else 1.0):
@@ -108,27 +113,16 @@ class WeightSync(Detector):
         return Finding(WARN if has_risen else INFO, share, base, thresholds["share"], (seconds, window.median))
 
     def headline(self, finding: Finding) -> str:
-        """Seconds, baseline seconds, share."""
         seconds, usual = finding.extra
-        return f"weight sync {duration(seconds)} (baseline {duration(usual)}): {percent(finding.value)} of step time"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, baseline, threshold, seconds."""
-        return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
+        before = f" (baseline {duration(usual)})" if duration(usual) != duration(seconds) else ""
+        return f"weight sync {duration(seconds)}{before}: {percent(finding.value)} of step time"
 
 
 class AuxiliaryStage(Detector):
     """P12: a stage other than generation and update takes too much of the step."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start: dict[str, Frozen] = {}
-
-    def clone(self) -> AuxiliaryStage:
-        """An independent copy."""
-        twin = super().clone()
-        twin.start = {name: start if start.is_final else start.clone() for name, start in self.start.items()}
-        return twin
+    further = (("seconds", Unit.SECONDS),)
+    start: dict[str, Frozen] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The worst of the stages that are logged."""
@@ -164,22 +158,18 @@ class AuxiliaryStage(Detector):
         return worst
 
     def subject(self, finding: Finding) -> Subject:
-        """The stage."""
         return Subject(f"time_{finding.words[0]}")
 
     def headline(self, finding: Finding) -> str:
-        """Which stage, its time, its share of the step."""
         seconds, base = finding.extra
         start = f" ({duration(base)} at run start)" if base else ""
         return f"{finding.words[0]}: {percent(finding.value)} of step time, {duration(seconds)}{start}"
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, threshold, seconds."""
-        return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
-
 
 class Unexplained(Detector):
     """P14: step time that no logged stage accounts for."""
+
+    text = "{value:%} of step time unaccounted for ({extra[0]:s})"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Only where stages follow one another: where they overlap, their sum says nothing."""
@@ -197,145 +187,123 @@ class Unexplained(Detector):
             return QUIET
         return Finding(INFO, missing, None, self.thresholds["info"], (missing * seconds,))
 
-    def headline(self, finding: Finding) -> str:
-        """How much."""
-        return f"{percent(finding.value)} of step time unaccounted for ({duration(finding.extra[0])})"
-
-
-def _preemptions(thresholds: Mapping[str, float]) -> Above:
-    return Above(
-        thresholds,
-        metric="preempted_mean",
-        text=f"{{value}} preemptions per rollout on average (threshold {number(thresholds['warn'])}): KV cache full",
-    )
-
 
 _WAITING = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
 
+
+class ReaderCreep(Creep):
+    """P18: waiting for or loading the batch takes a multiple of run start, and much of the step."""
+
+    text = "batch reading {baseline:s} → {value:s} since run start"
+    length = Grown("response_len_mean")
+    name = ""
+
+    def read(self, context: RuleContext) -> float | None:
+        """Seconds of the stage that is logged."""
+        values = context.values
+        self.length.note(values)
+        if not self.name:
+            self.name = next((name for name in _READING if name in values), "")
+        return values.get(self.name)
+
+    def is_explained(self, context: RuleContext, factor: float) -> bool:
+        """Little of the step, or completions that are as much longer."""
+        values = context.values
+        step = values.get("time_step", 0.0)
+        if step > 0.0 and values[self.name] < self.thresholds["share"] * step:
+            return True
+        grown = self.length.factor(values)
+        return grown is not None and grown > 0.5 * factor
+
+    def subject(self, finding: Finding) -> Subject:
+        return Subject(self.name)
+
+
+_READING = ("time_load_data", "time_wait_data")
+
+
+def _reads_in_step(algorithm: Algorithm, traits: Traits) -> bool:
+    """Where one part may wait for the other it is P9's."""
+    return not applicability.is_disaggregated(algorithm, traits)
+
+
+_row = partial(RuleSpec, family="performance", group=Group.SYSTEM)
+
 RULES = (
-    RuleSpec(
+    _row(
         id="P9",
         title="trainer idle",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("trainer_idle_frac", "time_wait_data"),
         detector=lambda thresholds: IdleShare(
             thresholds, share="trainer_idle_frac", seconds="time_wait_data", who="trainer idle",
             bound="generation is the bottleneck",
         ),
-        condition="Where generation and training are disaggregated: idle above `info` of the step in 10 of 15 records: "
-        "INFO; and above `rise`× run start: WARN; likewise above `crit`: CRIT.",
         thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
         evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
-        why="The training GPUs idle while the samplers work.",
-        causes=("too few samplers", "growing completions", "a few very long rollouts", "a lost sampler"),
-        next=("time_gen", "queue_size", "response_len_mean", "time_gen_sample_max", "preempted_max"),
-        sources="veRL docs/advance/fully_async.md: 0.15 to 0.22 in practice; when colocated it is no signal.",
     ),
-    RuleSpec(
+    _row(
         id="P10",
+        part_of="P9",
         title="samplers idle",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("rollouter_idle_frac", "time_wait_policy"),
         detector=lambda thresholds: IdleShare(
             thresholds, share="rollouter_idle_frac", seconds="time_wait_policy",
             who="samplers idle", bound="training is the bottleneck",
         ),
-        condition="Idle above `info` of the step in 10 of 15 records: INFO; and above `rise`× run start: "
-        "WARN; likewise above `crit`: CRIT.",
         thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
         evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
-        why="The sampler GPUs idle while the trainer works.",
-        causes=("too few training GPUs", "slow weight sync", "a slow update"),
-        next=("time_update_actor", "time_weight_sync", "queue_size", "staleness_mean", "mfu"),
-        sources="the mirror of P9.",
     ),
-    RuleSpec(
+    _row(
         id="P11",
+        part_of="P12",
         title="weight sync",
-        family="performance",
-        group=Group.SYSTEM,
-        metrics=("time_weight_sync",),
+        metrics=_SYNCS,
         measures="share of step time",
         detector=WeightSync,
-        condition="Above `share` of the step in 5 of 10 records: INFO; and above `rise`× its share at run start and "
-        "`floor_s` seconds, or above `jump`× the median of 50 records and `floor_s` seconds: WARN.",
         thresholds={"share": 0.15, "rise": 1.5, "jump": 3.0, "floor_s": 5.0},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
-        why="Samplers and trainer idle during the sync, and a failed sync leaves the samplers on old weights.",
-        causes=("a slow or shared network", "weights sent through a file system", "a restarting sampler"),
-        next=("time_step", "off_policy_kl", "staleness_mean", "time_gen"),
-        sources="judgement.",
     ),
-    RuleSpec(
+    _row(
         id="P12",
         title="non-core stage slow",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=_REPORTED,
         measures="share of step time",
         detector=AuxiliaryStage,
-        condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
-        "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
-        "than `rise`× since run start, and more than exp(`sigmas` × the noise there), or a light stage above "
-        "`absurd`: WARN.",
         thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "sigmas": 3.0, "absurd": 0.5},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
-        why="A stage that should be cheap holds up generation and update.",
-        causes=(
-            "an overloaded judge, sandbox or reward server",
-            "a computation on the wrong device",
-            "slow shared storage",
-        ),
-        next=("time_reward", "time_adv", "time_old_log_prob", "tool_failure_frac", "time_step"),
-        sources="veRL issue 336 (advantages took 10,752 s); thresholds are judgement.",
     ),
-    RuleSpec(
-        id="P13",
-        title="preemption",
-        family="performance",
-        group=Group.SYSTEM,
-        metrics=("preempted_mean",),
-        detector=_preemptions,
-        condition="Mean number of preemptions per rollout above `warn` in 5 of 10 records; -1 means unknown.",
-        thresholds={"warn": 0.1},
-        n_of_m=_FIVE_OF_TEN,
-        applies=applicability.has_rollouts,
-        why="A preempted rollout recomputes its KV cache, and the step waits for it.",
-        causes=("KV cache too small", "too many concurrent sequences", "growing completions"),
-        next=("preempted_max", "response_len_max", "time_gen", "mem_reserved_gb"),
-        sources="veRL agent_loop.py (num_preempted); the threshold is judgement.",
-    ),
-    RuleSpec(
+    _row(
         id="P14",
         title="unaccounted step time",
-        family="performance",
-        group=Group.SYSTEM,
         metrics=("time_step",),
         measures="unaccounted share of step time",
         detector=Unexplained,
-        condition="Stages account for less than 1 - `info` of the step, checkpoint and validation apart, in 5 of 8 "
-        "records, of which every fourth is looked at: INFO. Not where stages overlap.",
         thresholds={"info": 0.2},
         n_of_m={INFO: NOfM(5, 8)},
         evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
-        why="Time that is not measured cannot be attributed to a stage.",
-        causes=("an untimed stage", "data loading", "garbage collection or logging"),
-        next=("time_step", "time_gen", "time_load_data", "time_dump"),
-        sources="veRL's reference log: stages account for 99.8 % of the step.",
+    ),
+    _row(
+        id="P18",
+        part_of="P12",
+        title="slow batch reading",
+        metrics=_READING,
+        detector=ReaderCreep,
+        thresholds={"warn": 5.0, "floor": 30.0, "sigmas": 4.0, "share": 0.25},
+        n_of_m=EIGHT_OF_TEN,
+        applies=_reads_in_step,
+        evidence=EvidenceNames("batch reading", RUN_START, Unit.SECONDS),
     ),
 )  # fmt: skip

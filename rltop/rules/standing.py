@@ -1,30 +1,38 @@
 """What an alert remembers of the time before it, and where its metric stands now.
 
-Owns the frozen level, the noise bands of reward and evaluation, and the level at
-which a metric has settled; when an alert ends is `alert_state`'s business.
+Owns the frozen level, the loads of a step before, and the level at which a metric
+has settled; when an alert ends is `alert_state`'s business.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import islice
+
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Level, Observation, Settled, Unit
+from rltop.model import Observation, Settled, Unit
 from rltop.rules.baseline import (
     LEVEL_RECORDS,
-    NO_GOALS,
-    Goals,
+    LOADS,
     Home,
     Judged,
     freeze,
-    goals_before,
     healthy,
     is_absolute,
     judged_in,
+    loads_before,
 )
 from rltop.rules.context import RuleContext
 from rltop.rules.departure import Departure
-from rltop.rules.rule import INFO, WARN, Detector, Finding, RuleSpec
+from rltop.rules.rule import WARN, Detector, Finding, RuleSpec
 from rltop.stats.persistence import NOfMCounter
+from rltop.stats.rolling import median_of
 from rltop.units import measure, measure_like
+
+_NEWEST = 10
+_MOST_OF_IT = 2 / 3
+"""Part of the way, in logs, that a load must have grown by to be the cause of it."""
 
 
 class Standing:
@@ -37,14 +45,14 @@ class Standing:
         settled: the levels, while the alert is settled.
     """
 
-    __slots__ = ("_departure", "_goals", "_leaving", "_left", "judged", "settled", "side", "usual")
+    __slots__ = ("_departure", "_leaving", "_left", "_loads", "judged", "settled", "side", "usual")
 
     def __init__(
         self,
         leaving: NOfMCounter,
         judged: Judged | None = None,
         departure: Departure | None = None,
-        goals: Goals = NO_GOALS,
+        loads: tuple[tuple[str, float], ...] = (),
         usual: float | None = None,
     ) -> None:
         """Begin at the record at which an alert is raised.
@@ -53,7 +61,7 @@ class Standing:
             leaving: how long a metric must have left the level at which it had settled.
             judged: the number that the alert is about.
             departure: from the level before, where one is known.
-            goals: the noise bands of reward and evaluation before.
+            loads: what a step had to do before, by canonical name.
             usual: the baseline that may be quoted beside an absolute line.
         """
         self.judged = judged
@@ -62,7 +70,7 @@ class Standing:
         self._left = 0.0
         self.settled: Settled | None = None
         self._departure = departure
-        self._goals = goals
+        self._loads = loads
         self._leaving = leaving
 
     def observe(self, context: RuleContext) -> None:
@@ -74,6 +82,10 @@ class Standing:
         known = context.homes.get(departure.judged)
         before, trigger = (departure.before, departure.trigger) if known is None else (known.before, known.trigger)
         context.homes[departure.judged] = Home(before, trigger, context.record)
+
+    def is_within(self, finding: Finding) -> bool:
+        """Whether a finding is inside the absolute line that was crossed, and only held by hysteresis."""
+        return finding.threshold is not None and self.side * (finding.value - finding.threshold) < 0.0
 
     @property
     def has_level(self) -> bool:
@@ -116,19 +128,21 @@ class Standing:
         if abs(level - before) < abs(self._left - before):
             self._left = level
 
-    def remaining(self, detector: Detector, context: RuleContext) -> Level:
-        """What is left of a settled alert: an absolute line, or a reward or an evaluation below what it was.
+    def load_words(self, recent: Sequence[Observation]) -> str:
+        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has.
 
         Args:
-            detector: of the rule: says how bad the level is by itself.
-            context: the newest record.
-
-        Returns:
-            INFO at least; WARN at least where the reward or an evaluation is below what it was.
+            recent: the records so far, oldest first.
         """
         departure = self._departure
-        found = INFO if departure is None else max(INFO, detector.absolute_level(departure.level, context))
-        return max(found, WARN) if self._goals.is_missed(context.recent) else found
+        if departure is None or not departure.before.is_positive or departure.level <= 0.0:
+            return ""
+        way = abs(math.log(departure.level / departure.before.value))
+        for name, before in self._loads:
+            now = [one.values[name] for one in islice(reversed(recent), _NEWEST) if name in one.values]
+            if now and before > 0.0 and median_of(now) >= before * math.exp(_MOST_OF_IT * way):
+                return f"; {LOADS[name]} {median_of(now) / before:.3g}×"
+        return ""
 
     def leaves(self) -> bool:
         """Take note of the newest value; whether the metric has left the level at which it had settled."""
@@ -169,9 +183,8 @@ class Standing:
         return measure_like(value, Unit.NONE if self.judged is None else _unit(self.judged), told)
 
     def clone(self) -> Standing:
-        """An independent copy."""
         twin = Standing.__new__(Standing)
-        twin.judged, twin.settled, twin._goals = self.judged, self.settled, self._goals
+        twin.judged, twin.settled, twin._loads = self.judged, self.settled, self._loads
         twin.usual, twin.side, twin._left = self.usual, self.side, self._left
         twin._leaving = self._leaving.clone()
         twin._departure = None if self._departure is None else self._departure.clone()
@@ -202,9 +215,7 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
         if finding.threshold is not None and is_absolute(detector, finding):
             known.side = (finding.value > finding.threshold) - (finding.value < finding.threshold)
         return known
-    goals = goals_before(recent, since)
-    context.goals = goals if context.goals is None or not context.onsets else context.goals.at_least(goals)
-    return Standing(leaving, judged, Departure(judged, before, finding), context.goals, usual)
+    return Standing(leaving, judged, Departure(judged, before, finding), loads_before(recent, since), usual)
 
 
 def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:

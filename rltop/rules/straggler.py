@@ -7,14 +7,16 @@ tokens the ranks really got, after balancing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from functools import partial
 
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence, Level, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
+from rltop.stats.ranks import Lag, compare
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
 
@@ -26,11 +28,9 @@ class GroupStraggler(Detector):
     whichever is more; where run start is itself beyond what is typical, that alone.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
-        self.lasting = DatedNOfMCounter(5, 10)
-        self.strong = DatedNOfMCounter(3, 5)
+    start = Frozen()
+    lasting = DatedNOfMCounter(5, 10)
+    strong = DatedNOfMCounter(3, 5)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 at twice the threshold."""
@@ -58,7 +58,6 @@ class GroupStraggler(Detector):
         return self.thresholds["warn"] if group_size is None else expected_ratio(group_size).one_group
 
     def headline(self, finding: Finding) -> str:
-        """Ratio, baseline and threshold."""
         size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""
         start = f"; {number(finding.baseline)} at run start" if finding.baseline is not None else ""
         return (
@@ -68,11 +67,10 @@ class GroupStraggler(Detector):
 
 
 class GroupInequality(Detector):
-    """P7: Gini coefficient of the lengths within a group: INFO, beside P5."""
+    """P7: Gini coefficient of the lengths within a group."""
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
+    text = "length Gini within groups {value}{start}"
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """An absolute threshold, and a distance from run start."""
@@ -81,14 +79,10 @@ class GroupInequality(Detector):
             return None
         base = self.start.push(value)
         line = self.thresholds["info"] if base is None else min(self.thresholds["info"], base + self.thresholds["rise"])
-        if value > line:
-            return Finding(INFO, value, base, line)
-        return QUIET
-
-    def headline(self, finding: Finding) -> str:
-        """Coefficient now and at run start."""
-        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
-        return f"length Gini within groups {number(finding.value)}{start}"
+        if value <= line:
+            return QUIET
+        is_far = base is not None and value > max(self.thresholds["warn"], base + 2.0 * self.thresholds["rise"])
+        return Finding(WARN if is_far else INFO, value, base, line)
 
 
 class BatchTail(Detector):
@@ -98,9 +92,7 @@ class BatchTail(Detector):
     are logged; the largest of each part alone need not belong to the same one.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
@@ -121,13 +113,11 @@ class BatchTail(Detector):
         return Finding(WARN, ratio, base, line, (slowest, mean, tool))
 
     def headline(self, finding: Finding) -> str:
-        """Slowest, mean, and how much of it went into tools."""
         slowest, mean, tool = finding.extra
         tools = f", {percent(tool / slowest)} of it in tool calls" if tool > 0.1 * slowest else ""
         return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{tools}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Slowest, mean, ratio, threshold."""
         slowest, mean, _ = finding.extra
         return (
             Evidence("slowest", slowest, Unit.SECONDS),
@@ -145,9 +135,8 @@ class LengthTail(Detector):
     run, so this never warns.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen()
+    text = "longest completion {value}× the batch mean ({baseline} at run start)"
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Silent where completions are truncated, or where a better signal is logged."""
@@ -164,19 +153,15 @@ class LengthTail(Detector):
         line = max(self.thresholds["info"], self.thresholds["rise"] * base)
         return Finding(INFO, ratio, base, line) if ratio > line else QUIET
 
-    def headline(self, finding: Finding) -> str:
-        """Ratio now and at run start."""
-        return (
-            f"longest completion {number(finding.value)}× the batch mean ({number(finding.baseline or 0)} at run start)"
-        )
-
 
 class SequenceImbalance(Detector):
     """P8: tokens of the heaviest rank against the lightest, after balancing.
 
-    `minmax_diff` is the spread before balancing and is only INFO; a balanced
-    spread that equals the raw one means that balancing is off.
+    `minmax_diff` is the spread before balancing and is only INFO until it is a multiple of run start; a
+    balanced spread that equals the raw one means that balancing is off.
     """
+
+    raw = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Spread over mean."""
@@ -185,131 +170,169 @@ class SequenceImbalance(Detector):
         if mean is None or mean <= 0.0:
             return None
         low, high = values.get("seqlen_balanced_min"), values.get("seqlen_balanced_max")
-        if low is None or high is None:
-            raw = values.get("seqlen_minmax_diff")
-            return None if raw is None else self._against(raw / mean, self.thresholds["raw"], is_raw=True)
+        raw = self._before_balancing(values.get("seqlen_minmax_diff"), mean)
+        if low is None or high is None or (raw is not None and raw.level is WARN):
+            return raw
         is_off = high == values.get("seqlen_max") and low == values.get("seqlen_min") and high > low
-        return self._against((high - low) / mean, self.thresholds["raw" if is_off else "warn"], is_raw=False)
+        return self._against((high - low) / mean, self.thresholds["raw" if is_off else "warn"], WARN, "across ranks")
 
-    def _against(self, spread: float, line: float, *, is_raw: bool) -> Finding:
+    def _before_balancing(self, difference: float | None, mean: float) -> Finding | None:
+        if difference is None:
+            return None
+        spread = difference / mean
+        base = self.raw.push(spread)
+        line = self.thresholds["raw"]
+        has_grown = base is not None and spread > max(line, self.thresholds["grown"] * base)
+        return self._against(spread, line, WARN if has_grown else INFO, "before balancing")
+
+    def _against(self, spread: float, line: float, level: Level, what: str) -> Finding:
         if spread <= line * (RELEASE if self.is_firing else 1.0):
             return QUIET
-        return Finding(INFO if is_raw else WARN, spread, None, line)
+        return Finding(level, spread, None, line, words=(what,))
 
     def headline(self, finding: Finding) -> str:
-        """Spread relative to the mean."""
-        what = "before balancing" if finding.level is INFO else "across ranks"
+        (what,) = finding.words
         limit = percent(finding.threshold or 0)
         return f"sequence-length imbalance {what} {percent(finding.value)} of the mean (threshold {limit})"
 
 
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
-_NEXT = (
-    "time_gen",
-    "response_len_max",
-    "truncated_frac",
-    "slowest_tool",
-    "num_turns_max",
-    "preempted_max",
-    "time_step",
-)
+
+
+_BEHIND, _OF = 5, 10
+_MASK = (1 << _OF) - 1
+
+
+class RankStraggler(Detector):
+    """P15: the same rank behind the median of its group in the same stage.
+
+    Counts n of m itself, for each rank and stage that was recently behind.
+    """
+
+    behind: dict[tuple[str, str], int] = {}
+    newest: deque[tuple[int, int]] = deque(maxlen=_OF)
+    since: tuple[int, int] | None = None
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """The rank that is furthest behind of those that have been for 5 of 10 steps."""
+        times = context.observation.ranks
+        if not times:
+            return None
+        self.newest.append((context.observation.record, context.observation.step))
+        lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
+        is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}
+        for place in is_behind | self.behind.keys():
+            self.behind[place] = (self.behind.get(place, 0) << 1 | (place in is_behind)) & _MASK
+        self.behind = {place: bits for place, bits in self.behind.items() if bits}
+        lasting = [
+            lags[place] for place, bits in self.behind.items() if place in is_behind and bits.bit_count() >= _BEHIND
+        ]
+        if not lasting:
+            return QUIET
+        worst = max(lasting, key=lambda lag: (lag.behind_s, lag.stage, lag.rank))
+        self.since = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
+        extra = (worst.seconds, float(worst.ranks), worst.step_s)
+        return Finding(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the steps in which the rank was behind."""
+        return self.since
+
+    def _line(self, lag: Lag) -> float:
+        """Seconds behind from which a rank is a straggler: each of three reasons must hold."""
+        thresholds = self.thresholds
+        line = max(
+            thresholds["rise"] * lag.usual_s, thresholds["sigmas"] * lag.sigma_s, thresholds["share"] * lag.step_s
+        )
+        return line * (RELEASE if self.is_firing else 1.0)
+
+    def headline(self, finding: Finding) -> str:
+        rank, stage = finding.words
+        seconds, ranks, step_s = finding.extra
+        usual = finding.baseline or 0.0
+        others = "the other rank" if ranks == 2 else f"the other {ranks - 1:.0f} ranks"
+        part = f"; {percent(finding.value / step_s)} of step time" if step_s > 0.0 else ""
+        return (
+            f"{rank} {duration(finding.value)} behind {others} in {stage}: {duration(seconds)} "
+            f"vs median {duration(usual)}{part}"
+        )
+
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        return (
+            Evidence("behind", finding.value, Unit.SECONDS),
+            Evidence("slowest rank", finding.extra[0], Unit.SECONDS),
+            Evidence("median", finding.baseline or 0.0, Unit.SECONDS),
+            Evidence("ranks", finding.extra[1], Unit.COUNT),
+            Evidence("threshold", finding.threshold or 0.0, Unit.SECONDS),
+        )
+
+
+_row = partial(RuleSpec, family="straggler", group=Group.SYSTEM)
 
 RULES = (
-    RuleSpec(
+    _row(
         id="P5",
         title="stragglers",
-        family="straggler",
-        group=Group.SYSTEM,
         metrics=("group_len_ratio",),
         detector=GroupStraggler,
-        condition="Longest over median length within a group, mean over groups, above what is typical for the "
-        "group size (`warn` "
-        "at most, and where the size is unknown) and above `rise`× run start: 5 of 10 records, or 3 of 5 "
-        "at twice "
-        "that threshold. A run start beyond what is typical is no baseline.",
         thresholds={"warn": 4.0, "rise": 2.0},
         clear_after=10,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("longest / median", "baseline (run start)"),
-        why="A synchronous step waits for its longest completion; the other GPUs idle.",
-        causes=("completions looping to the cap", "a few much harder prompts", "hanging tool calls"),
-        next=_NEXT,
-        sources="log-normal lengths: typical ratio by group size and spread (see rltop/stats/groups.py).",
     ),
-    RuleSpec(
+    _row(
         id="P6",
         title="long-tail rollouts",
-        family="straggler",
-        group=Group.SYSTEM,
         metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
         measures="slowest rollout over the mean",
         detector=BatchTail,
-        condition="Slowest rollout over the mean above `warn` and above `rise`× run start, while "
-        "generation is at least "
-        "`share` of the step, in 5 of 10 records.",
         thresholds={"warn": 3.0, "rise": 1.5, "share": 0.4},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        why="The whole batch waits for its slowest rollout.",
-        causes=("a hanging tool call or sandbox", "completions running to the cap", "an overloaded inference server"),
-        next=_NEXT,
-        sources="veRL agent loop statistics; tails of 2 to 4 are natural for reasoning, hence the run-start baseline.",
     ),
-    RuleSpec(
+    _row(
         id="P6b",
+        part_of="P6",
         title="long-tail lengths",
-        family="straggler",
-        group=Group.SYSTEM,
         metrics=("response_len_max", "response_len_mean"),
         measures="longest completion over the mean",
         detector=LengthTail,
-        condition="Longest completion over the mean above `info` and above `rise`× run start in 5 of 10 records: INFO.",
         thresholds={"info": 3.0, "rise": 2.0},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        why="A hint of stragglers where nothing better is logged.",
-        causes=("looping completions", "prompts of very different difficulty"),
-        next=_NEXT,
-        sources="veRL: the longest completion equals the cap on 99 % of healthy steps, hence never a warning.",
     ),
-    RuleSpec(
+    _row(
         id="P7",
+        part_of="P5",
         title="uneven group lengths",
-        family="straggler",
-        group=Group.SYSTEM,
         metrics=("group_len_gini",),
         detector=GroupInequality,
-        condition="Gini coefficient of the lengths within groups above `info`, or `rise` above run start, in 5 "
-        "of 10 records: INFO.",
-        thresholds={"info": 0.4, "rise": 0.15},
+        thresholds={"info": 0.4, "rise": 0.15, "warn": 0.5},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
-        why="A few completions hold most of the tokens: the others wait for them.",
-        causes=("completions looping to the cap", "prompts of very different difficulty"),
-        next=_NEXT,
-        sources="judgement.",
     ),
-    RuleSpec(
+    _row(
         id="P8",
         title="seq-length imbalance",
         family="balance",
-        group=Group.SYSTEM,
         metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
         measures="token spread across ranks over the mean",
         detector=SequenceImbalance,
-        condition="Token spread across ranks after balancing above `warn` of the mean in 5 of 10 records: "
-        "WARN. Where "
-        "balancing is off: above `raw`. Where only the spread before balancing is logged: above `raw`, INFO.",
-        thresholds={"warn": 0.1, "raw": 0.3},
+        thresholds={"warn": 0.1, "raw": 0.3, "grown": 5.0},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("spread / mean", "", Unit.FRACTION),
-        why="The update waits for the rank with the most tokens.",
-        causes=("sequence balancing off", "a few very long sequences", "batches too small to balance"),
-        next=("seqlen_balanced_max", "seqlen_mean", "response_len_max", "time_update_actor"),
-        sources="veRL seqlen_balancing.py: minmax_diff is the spread before balancing; issue 7412: 17 % before, "
-        "15 tokens after.",
+    ),
+    _row(
+        id="P15",
+        title="rank straggler",
+        metrics=(),
+        detector=RankStraggler,
+        thresholds={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
+        clear_after=10,
+        runs_always=True,
+        needs_ranks=True,
     ),
 )

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 from rltop.model import Algorithm, Unit
 from rltop.rules import applicability
-from rltop.rules.clip import UPDATE_CAUSES
+from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
 from rltop.stats.persistence import NOfMCounter
-from rltop.stats.rolling import Frozen, median_of
+from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import number
 
 _MEDIAN_OF = 5
@@ -35,7 +35,6 @@ class StepKl(Detector):
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
         self.small = 0
         self.often = NOfMCounter(int(thresholds["often"]), _LATELY)
-        self.per = "token"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """INFO until enough of the last eight records were too large."""
@@ -43,8 +42,6 @@ class StepKl(Detector):
         if finding is None:
             return None
         thresholds = self.thresholds
-        if not applicability.OF_ACTIONS.isdisjoint(context.values) or context.algorithm is Algorithm.EMBODIED:
-            self.per = "action"
         is_often = self.often.push(finding.level >= WARN)
         is_far = finding.value > thresholds["far"] * (finding.threshold or math.inf)
         if finding is QUIET or ((is_often or is_far) and context.record > thresholds["wait"]):
@@ -79,8 +76,7 @@ class StepKl(Detector):
         return Finding(WARN, value, None, warn) if value > warn * self.held_part(WARN) else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Step KL and threshold."""
-        return f"step KL {number(finding.value)} nats/{self.per} (threshold {number(finding.threshold or 0)})"
+        return f"step KL {number(finding.value)} {self.nats} (threshold {number(finding.threshold or 0)})"
 
 
 class ImportanceRatio(Detector):
@@ -122,7 +118,6 @@ class ImportanceRatio(Detector):
         return base > 0.0 and not 1.0 / crit <= value / base <= crit
 
     def headline(self, finding: Finding) -> str:
-        """Ratio now and at run start, or the bound."""
         if finding.baseline is None:
             line = number(finding.threshold or 0)
             return f"importance ratio {number(finding.value)}, expected near 1 (threshold {line})"
@@ -135,20 +130,38 @@ def _has_update(context: RuleContext) -> bool:
     return context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
 
 
+class TimidUpdates(Detector):
+    """B3: updates so small that success no longer moves."""
+
+    text = "success flat at {extra[1]:%}; step KL {value} nats and clip fraction {extra[0]:%}: updates too small?"
+    success = Window(50)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Step KL and clip fraction near 0, on a plateau below the top."""
+        values, thresholds = context.values, self.thresholds
+        success = values.get("success_frac")
+        if success is not None:
+            self.success.push(success)
+        step_kl, clipped = values.get("kl_old"), values.get("clip_frac")
+        if step_kl is None or clipped is None or self.success.count < self.success.size:
+            return None
+        if abs(step_kl) > thresholds["step_kl"] or clipped > thresholds["clipped"] or is_paused(context):
+            return QUIET
+        held = self.success.values
+        half = len(held) // 2
+        before, after = median_of(held[:half]), median_of(held[half:])
+        if abs(after - before) > thresholds["moves"] or after > thresholds["top"]:
+            return QUIET
+        return Finding(INFO, step_kl, None, thresholds["step_kl"], (clipped, after))
+
+
 RULES = (
     RuleSpec(
         id="O9",
         title="step KL",
         family="kl",
-        group=Group.LEARNING,
         metrics=("kl_old",),
         detector=StepKl,
-        condition="2 of 5 records. Estimates that cannot be negative: above `warn`; signed estimates: median of "
-        "five above "
-        "`signed_warn` in size; both: CRIT above `crit`. Asynchronous training, where it is measured against the "
-        "rollout "
-        "policy: thresholds × `async_factor`. INFO in the first `wait` records, and unless "
-        "`often` of the last eight were above or this one `far`× above.",
         thresholds={
             "warn": 0.02,
             "signed_warn": 0.03,
@@ -161,29 +174,29 @@ RULES = (
         n_of_m={INFO: NOfM(2, 5), WARN: NOfM(2, 5), CRIT: NOfM(2, 5)},
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("kl_old", "", Unit.NATS),
-        why="The policy moved too far within one batch: its samples are no longer on-policy.",
-        causes=(*UPDATE_CAUSES, "dropout left on", "log-probabilities recomputed in another precision"),
-        next=("clip_frac", "ratio_mean", "grad_norm", "lr", "entropy"),
-        sources="spinningup ppo.py stops at 1.5 × 0.01; Stable-Baselines3 ppo.py likewise; TRL PPO docs.",
     ),
     RuleSpec(
         id="O10",
+        part_of="O7",
         title="importance ratio",
         family="ratio",
-        group=Group.LEARNING,
         metrics=("ratio_mean",),
         detector=ImportanceRatio,
-        condition="Farther than `warn` (relative) from run start in 3 of 5 records: WARN; beyond a "
-        "factor of `crit`: "
-        "CRIT. From the first record on: above `high` or below `low`: WARN; above `extreme`: CRIT.",
         thresholds={"warn": 0.1, "crit": 2.0, "high": 2.0, "low": 0.1, "extreme": 1000.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("ratio_mean"),
-        why="The mean ratio stays near its run-start value as long as new and old policy agree on the samples.",
-        causes=UPDATE_CAUSES,
-        next=("clip_frac", "kl_old", "lr", "off_policy_kl"),
-        sources="TRL issues 454 and 1857, and its PPO docs (2.0, 1000.0 or 0.1 is bad); the "
-        " baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",
+    ),
+    RuleSpec(
+        id="B3",
+        part_of="O14",
+        title="small updates",
+        family="embodied",
+        metrics=("kl_old", "clip_frac"),
+        detector=TimidUpdates,
+        thresholds={"step_kl": 0.0015, "clipped": 0.004, "moves": 0.02, "top": 0.95},
+        n_of_m={INFO: NOfM(10, 15)},
+        warm_up=50,
+        applies=applicability.is_embodied,
     ),
 )

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Self
 
 from rltop.model import Algorithm, Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.evaluations import METRIC, OTHERS, RETURN, metric_of
+from rltop.rules.evaluations import HELD, METRIC, OF_LEVEL, OTHERS, RETURN, History, metric_of, noise_of
 from rltop.rules.rule import (
     AT_ONCE,
     CRIT,
@@ -33,16 +32,10 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, median_of
 from rltop.units import number
 
 _MIN_EVALUATIONS = 4
-_HELD = 12
-_LEVEL = 3
 _YOUNG_FELL, _YOUNG_SHARE = 0.1, 0.25
 """How much lower the second and the third evaluation of all must be than the first: by so much, and by this part."""
 _MIN_RETURNS, _RETURN_SIGMAS, _RETURN_SHARE = 8, 4.0, 0.25
 """Returns before the three that are judged and these, and how far below: so many deviations, and this part."""
-_MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
-"""Mean absolute deviation of a normal distribution to its standard deviation."""
-_UNCERTAIN = 1.0
-"""A noise from n second differences counts for 1 + 1/n times as much: it is uncertain."""
 _CHANCE, _QUESTIONS = 2.0, 100
 """Standard errors of a difference of two accuracies, measured on so many questions, that are chance."""
 _FEW = 5
@@ -52,74 +45,37 @@ _NEAR_LN2 = 0.1
 _ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
 
 
-def _noise(held: Window) -> float:
-    """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
-
-    Differences take the trend of learning out: the deviation of a difference is
-    sqrt(2) times that of one evaluation. Estimated when a best is reached, so
-    that the fall after it does not count as noise.
-    """
-    return _noise_of(held.values)
-
-
-def _noise_of(values: Sequence[float]) -> float:
-    moves = [after - before for before, after in pairwise(values)]
-    return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
-
-
-def _noise_before(values: Sequence[float]) -> float:
-    """The same from all evaluations but the last two, which may be the fall.
-
-    Three or four moves lie close together by chance: their mean second difference counts, which is 0
-    for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
-    """
-    bends = [abs(one - 2.0 * two + three) for one, two, three in zip(values, values[1:], values[2:-2], strict=False)]
-    if not bends:
-        return 0.0
-    return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
-
-
 class _Source:
-    """One data set: evaluations so far, the best median of three of them, and how bad the last two were.
+    """One data set as one rule sees it: the best median of three evaluations, and how bad the last two were.
 
     Attributes:
-        held: the last evaluations.
-        first, best, top: the first, the best median of three, the best single one.
-        noise: standard deviation of one evaluation, as of the best one.
+        all: its evaluations.
+        best: the best median.
         reward_at_best: training reward when the best median was reached.
         low: the finding on the last evaluation if it was low, else None.
         since: (record, step) of the first of those in a row that were low.
     """
 
-    __slots__ = ("best", "first", "held", "low", "noise", "reward_at_best", "seen", "since", "top")
+    __slots__ = ("all", "best", "low", "reward_at_best", "since")
 
-    def __init__(self) -> None:
-        self.held = Window(_HELD)
-        self.best = self.top = float("-inf")
-        self.noise = self.reward_at_best = 0.0
-        self.first: float | None = None
-        self.seen = 0
+    def __init__(self, history: History) -> None:
+        self.all = history
+        self.best = float("-inf")
+        self.reward_at_best = 0.0
         self.low: Finding | None = None
         self.since: tuple[int, int] | None = None
 
-    def push(self, value: float, reward: float) -> None:
-        """Take an evaluation in."""
-        held = self.held
-        held.push(value)
-        self.seen += 1
-        if self.first is None:
-            self.first = value
-        level = held.last(_LEVEL)
-        if level > self.best:
+    def push(self, history: History, reward: float) -> None:
+        """Take in that there is another evaluation."""
+        self.all = history
+        if history.level > self.best:
             # A median, because the single best of many evaluations is luck.
-            self.best, self.reward_at_best = level, reward
-        if value > self.top:
-            self.top, self.noise = value, _noise(held)
+            self.best, self.reward_at_best = history.level, reward
 
     def settle(self) -> None:
         """Forget a first evaluation that was only lucky: the best is a median of three from here on."""
-        values = self.held.values
-        self.best = max(median_of(values[i : i + _LEVEL]) for i in range(len(values) - _LEVEL + 1))
+        values = self.all.held
+        self.best = max(median_of([*values[i : i + OF_LEVEL]]) for i in range(len(values) - OF_LEVEL + 1))
 
     def note(self, low: Finding | None, context: RuleContext) -> Finding | None:
         """The finding on this evaluation, no worse than that on the one before; None unless both were low."""
@@ -132,10 +88,8 @@ class _Source:
 
     def clone(self) -> _Source:
         """An independent copy."""
-        twin = _Source.__new__(_Source)
-        for name in _Source.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.held = self.held.clone()
+        twin = _Source(self.all)
+        twin.best, twin.reward_at_best, twin.low, twin.since = self.best, self.reward_at_best, self.low, self.since
         return twin
 
 
@@ -156,9 +110,13 @@ class _Held(Detector):
         found = context.evaluations
         if not found:
             return None
+        histories = context.histories
         for name, value in found.items():
-            source = self.sources.setdefault(name, _Source())
-            source.push(value, context.reward.usual)
+            history = histories[name]
+            source = self.sources.get(name)
+            if source is None:
+                source = self.sources[name] = _Source(history)
+            source.push(history, context.reward.usual)
             low = self._judge(source, value, context) if name != RETURN else self._judge_return(source, value, context)
             if low is None:
                 self.low.pop(name, None)
@@ -170,17 +128,17 @@ class _Held(Detector):
         return self.low[worst]._replace(words=(worst, *others))
 
     def _judge(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
-        reward, thresholds = context.reward, self.thresholds
+        reward, thresholds, history = context.reward, self.thresholds, source.all
         is_gaming = reward.count > 0 and reward.usual >= source.reward_at_best
         extra = (float(is_gaming), reward.usual)
-        if source.seen < _MIN_EVALUATIONS:
+        if history.seen < _MIN_EVALUATIONS:
             return self._judge_young(source, value, extra, context)
-        if source.seen == _MIN_EVALUATIONS and source.low is None:
+        if history.seen == _MIN_EVALUATIONS and source.low is None:
             source.settle()
-        noise = max(source.noise, _noise_before(source.held.values))
-        line = source.best - max(
-            thresholds["sigmas"] * noise, thresholds["floor"], thresholds["warn"] * abs(source.best)
-        )
+        reach = max(thresholds["floor"], thresholds["warn"] * abs(source.best))
+        if value >= source.best - reach:
+            return source.note(None, context)
+        line = source.best - max(thresholds["sigmas"] * max(history.noise, history.noise_before), reach)
         level = Level.NO_DATA if value >= line else self._level(source, value, is_gaming)
         return source.note(Finding(level, value, source.best, line, extra) if level else None, context)
 
@@ -188,11 +146,11 @@ class _Held(Detector):
         self, source: _Source, value: float, extra: tuple[float, ...], context: RuleContext
     ) -> Finding | None:
         """The second evaluation of all if it has halved, the third if it stays low: never more than WARN."""
-        first = source.first or 0.0
+        first = source.all.first
         chance = _CHANCE * math.sqrt(2.0 * first * (1.0 - first) / _QUESTIONS) if 0.0 <= first <= 1.0 else 0.0
         line = first - max(_YOUNG_FELL, _YOUNG_SHARE * abs(first), chance)
         # Of a score below 0 neither a quarter nor the noise is known: its own noise is, from the fourth on.
-        is_low = first > 0.0 and source.seen > 1 and value < line
+        is_low = first > 0.0 and source.all.seen > 1 and value < line
         is_low = is_low and bool(self._level(source, value, bool(extra[0])))
         low = Finding(WARN, value, first, line, extra) if is_low and self.is_for_young else None
         lasting = source.note(low, context)
@@ -200,17 +158,17 @@ class _Held(Detector):
 
     def _judge_return(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
         """Of a few episodes in the unit of the environment: three below all seen before; R6 alone, WARN."""
-        held = source.held.values
-        if source.seen <= _MIN_RETURNS:
+        held = source.all.held
+        if source.all.seen <= _MIN_RETURNS:
             return source.note(None, context)
-        before = sorted(held[:-_LEVEL])
-        usual, noise = median_of(before), max(_noise_of(held[:-_LEVEL]), MAD_TO_SIGMA * mad_of(before))
+        before = sorted(held[:-OF_LEVEL])
+        usual, noise = median_of(before), max(noise_of(held[:-OF_LEVEL]), MAD_TO_SIGMA * mad_of(before))
         reach = max(_RETURN_SIGMAS * noise, before[-1] - before[0], _RETURN_SHARE * abs(usual))
         is_low = value < usual - reach and self.is_for_young and bool(self._level(source, value, is_gaming=False))
         finding = Finding(WARN, value, usual, usual - reach, (0.0, context.reward.usual)) if is_low else None
         before_last = source.low
         lasting = source.note(finding, context)
-        return lasting if before_last is not None and held[-_LEVEL] < usual - reach else None
+        return lasting if before_last is not None and held[-OF_LEVEL] < usual - reach else None
 
     is_for_young = True
     """Whether the rule judges the first evaluations of all."""
@@ -254,8 +212,8 @@ class ValidationAgainstReward(_Held):
         if not is_gaming:
             return Level.NO_DATA
         # As far below the first as below the best: a lucky first evaluation is no level to fall below.
-        reach = max(self.thresholds["floor"], self.thresholds["sigmas"] * source.noise)
-        return CRIT if source.first is not None and value < source.first - reach else WARN
+        reach = max(self.thresholds["floor"], self.thresholds["sigmas"] * source.all.noise)
+        return CRIT if value < source.all.first - reach else WARN
 
 
 class ValidationDrop(_Held):
@@ -272,7 +230,7 @@ class ValidationCollapse(_Held):
 
     def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
         is_worth_losing = source.best > self.thresholds["worth"] * max(
-            self.thresholds["floor"], self.thresholds["sigmas"] * source.noise
+            self.thresholds["floor"], self.thresholds["sigmas"] * source.all.noise
         )
         return CRIT if is_worth_losing and value <= self.thresholds["crit"] * source.best else Level.NO_DATA
 
@@ -288,7 +246,7 @@ class EvaluationLossUp(Detector):
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.held = Window(_HELD)
+        self.held = Window(HELD)
         self.best = float("inf")
         self.noise = 0.0
         self.train = Window(20)
@@ -312,7 +270,7 @@ class EvaluationLossUp(Detector):
             self.since = self.since or (context.observation.record, context.observation.step)
             return Finding(WARN, value, LN2, thresholds["chance"] * LN2, (self.train.last(_FEW),))
         if value < self.best:
-            self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
+            self.best, self.train_at_best, self.noise = value, self.train.median, noise_of(held.values)
             self.since = None
             return QUIET
         line = self.best + max(
@@ -361,17 +319,7 @@ class EvaluationLossUp(Detector):
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
 
 
-_BELOW = (
-    "Two evaluations in a row of one data set (its mean at the largest k) below the best median of three by more than "
-    "`sigmas` of their noise, `floor` and `warn` of the best, with four evaluations or more,"
-)
-_YOUNG = (
-    "With fewer evaluations: WARN at the third where both that followed the first are lower by a quarter, 0.1 and the "
-    "noise of a hundred questions; at the second where it has halved as well. Not where the first is 0 or less."
-)
 _LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
-_NEXT = ("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux")
-_SOURCES = "Gao et al. on reward over-optimisation; noise of accuracy: sqrt(p(1-p)/N)."
 
 RULES = (
     RuleSpec(
@@ -381,56 +329,36 @@ RULES = (
         group=Group.LEARNING,
         metrics=(METRIC, *OTHERS),
         detector=ValidationAgainstReward,
-        condition=f"{_BELOW} while the training reward is no lower than it was at the best: WARN; below the first "
-        f"evaluation: CRIT. {_YOUNG}",
         thresholds=_LINES,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="Validation that falls while training reward holds is overfitting or reward hacking.",
-        causes=("reward hacking", "overfitting to the prompts", "KL budget exceeded"),
-        next=_NEXT,
-        sources=_SOURCES,
     ),
     RuleSpec(
         id="R6",
+        part_of="R5",
         title="validation drop",
         family="validation",
         group=Group.LEARNING,
         metrics=(METRIC, *OTHERS),
         detector=ValidationDrop,
-        condition=f"{_BELOW} while the training reward is lower as well: WARN. {_YOUNG} Returns of an environment: "
-        "three in a row below all of the (up to nine) before them, by four deviations, their range and a quarter: "
-        "WARN, whatever the training reward does.",
         thresholds=_LINES,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="The objective of the run gets worse, beyond evaluation noise.",
-        causes=("a collapse", "overfitting to the prompts", "learning rate too high"),
-        next=_NEXT,
-        sources=_SOURCES,
     ),
     RuleSpec(
         id="R7",
+        part_of="R5",
         title="validation collapse",
         family="validation",
         group=Group.LEARNING,
         metrics=(METRIC, *OTHERS),
         detector=ValidationCollapse,
-        condition=f"{_BELOW}, and not above `crit` of the best, which must have been above `worth` times that: CRIT.",
         thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="The policy has lost its learned skill.",
-        causes=(
-            "a collapse of the policy (see entropy, gradient, KL)",
-            "all completions truncated",
-            "reward hacking",
-        ),
-        next=("entropy", "truncated_frac", *_NEXT),
-        sources=_SOURCES,
     ),
     RuleSpec(
         id="D3",
@@ -439,19 +367,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=("val_loss", "loss"),
         detector=EvaluationLossUp,
-        condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
-        "`warn` of the best, "
-        "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
-        "five) is at most `behind` of it. On pairs, whose loss starts at ln 2: one above `chance` times that, while "
-        "the training loss (medians of 5 and 20) is below `learned` times that.",
         thresholds={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
         n_of_m={INFO: NOfM(2, 2), WARN: AT_ONCE},
         applies=applicability.has_loss_to_minimise,
         accepts_late=True,
         evidence=EvidenceNames("val_loss", "best"),
-        why="From here on the model memorises its training data.",
-        causes=("too many epochs", "too few pairs", "learning rate too high"),
-        next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),
-        sources="judgement; the shape is that of any overfit. ln 2 is the loss of a margin of 0 (Bradley-Terry).",
     ),
 )

@@ -1,4 +1,4 @@
-"""Ranges of metrics and steps of checkpoints, from the files beside a run.
+"""Ranges of metrics, steps of checkpoints and console logs, from the files beside a run.
 
 Three files declare ranges: `ranges.json`, a file for this alone; the settings that W&B
 keeps as `config.yaml`, of which only the list of environments is read; and W&B's
@@ -8,12 +8,15 @@ keeps as `config.yaml`, of which only the list of environments is read; and W&B'
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
 from rltop.files import names_in
+from rltop.model.table_rows import split_member
 from rltop.run.found import LOG_FOLDERS
 
 SIDECAR = "ranges.json"
@@ -144,3 +147,45 @@ def _steps_in(folder: Path) -> list[int]:
     return [
         int(match[1]) for name in names_in(folder) if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))
     ]
+
+
+MOST_LOGS = 8
+_LOG = re.compile(
+    r"(?:.*\.(?:log|out|err)|(?:.*[-_.])?(?:log|output|console|train|stdout|stderr)\.txt|stdout|stderr)", re.IGNORECASE
+)
+_NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
+"""What W&B writes for itself, and event files of TensorBoard."""
+_INNER = ("files", "logs", "log")
+
+
+def logs_beside(path: str) -> list[str]:
+    """Files beside a run that look like its console log, the likeliest first; only regular files.
+
+    The run's own file, if it is one; then a file of its name; then the newest. At most `MOST_LOGS`.
+    """
+    member = split_member(path)
+    own = Path(path if member is None else member[0]).absolute()
+    home = own if own.is_dir() else own.parent
+    folders = [home, *(home / name for name in _INNER)]
+    if home.name.lower() in LOG_FOLDERS:
+        folders.append(home.parent)
+    elif home.parent.name.lower() in LOG_FOLDERS:
+        folders.append(home.parent.parent)
+    found = {str(file): seen for folder in folders for file, seen in _candidates(folder)}
+    stem = own.name.split(".")[0]
+
+    def unlikely(file: str) -> tuple[bool, bool, int]:
+        return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
+
+    return sorted(found, key=unlikely)[:MOST_LOGS]
+
+
+def _candidates(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
+    for name in names_in(folder):
+        if _LOG.fullmatch(name) and not _NO_LOG.fullmatch(name):
+            try:
+                seen = (folder / name).stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(seen.st_mode) and seen.st_size:
+                yield folder / name, seen

@@ -10,16 +10,16 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
-from rltop.errors import reason_of
-from rltop.files import names_in
+from rltop.errors import SourceError, reason_of
+from rltop.files import open_regular
 from rltop.formats.console.failures import read_error
-from rltop.model.table_rows import split_member
-from rltop.run.found import LOG_FOLDERS
+from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
+from rltop.model import Label
+from rltop.run.beside import logs_beside
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
 from rltop.sources.tail import Tail
@@ -29,7 +29,6 @@ HELD_BYTES = 8 * 1024 * 1024
 HELD_LINES = 50_000
 LINE_CHARS = 4_000
 """A longer line is cut; how much of it is missing is said."""
-MOST_LOGS = 8
 POLL_S, POLL_NETWORK_S = 0.5, 1.0
 LOOK_S = 2.0
 """How often the folder is looked through where there is none yet."""
@@ -40,12 +39,6 @@ YIELD_S = 0.002
 _PIECE = 256 * 1024
 """So much of the end is there at once; what stands before it comes after it."""
 _LONGEST = 4 * LINE_CHARS
-_LOG = re.compile(
-    r"(?:.*\.(?:log|out|err)|(?:.*[-_.])?(?:log|output|console|train|stdout|stderr)\.txt|stdout|stderr)", re.IGNORECASE
-)
-_NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
-"""What W&B writes for itself, and event files of TensorBoard."""
-_INNER = ("files", "logs", "log")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -106,37 +99,15 @@ def read_line(raw: bytes, left_out: int = 0) -> LogLine:
     return LogLine(text.rstrip(), step, is_error, _TRACEBACK in text, whole - len(text) + left_out)
 
 
-def logs_beside(path: str) -> list[str]:
-    """Files beside a run that look like its console log, the likeliest first; only regular files.
-
-    The run's own file, if it is one; then a file of its name; then the newest. At most `MOST_LOGS`.
-    """
-    member = split_member(path)
-    own = Path(path if member is None else member[0]).absolute()
-    home = own if own.is_dir() else own.parent
-    folders = [home, *(home / name for name in _INNER)]
-    if home.name.lower() in LOG_FOLDERS:
-        folders.append(home.parent)
-    elif home.parent.name.lower() in LOG_FOLDERS:
-        folders.append(home.parent.parent)
-    found = {str(file): seen for folder in folders for file, seen in _candidates(folder)}
-    stem = own.name.split(".")[0]
-
-    def unlikely(file: str) -> tuple[bool, bool, int]:
-        return file != str(own), Path(file).name.split(".")[0] != stem, -found[file].st_mtime_ns
-
-    return sorted(found, key=unlikely)[:MOST_LOGS]
-
-
-def _candidates(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
-    for name in names_in(folder):
-        if _LOG.fullmatch(name) and not _NO_LOG.fullmatch(name):
-            try:
-                seen = (folder / name).stat()
-            except OSError:
-                continue
-            if stat.S_ISREG(seen.st_mode) and seen.st_size:
-                yield folder / name, seen
+def why_no_log(path: str) -> SourceError | None:
+    """Why a file that was named cannot be shown as a console log; None where it can."""
+    shown = Label.of(path).display
+    try:
+        with open_regular(path) as file:
+            is_text = not is_noise(file.read(HEAD_BYTES) or b"")
+    except (OSError, ValueError) as error:
+        return SourceError(f"--log {shown}: {reason_of(error)}", "name the file that the run prints to")
+    return None if is_text else SourceError(f"--log {shown}: {BINARY}", "name the file that the run prints to")
 
 
 class LogState(NamedTuple):
@@ -170,6 +141,7 @@ class ConsoleLog:
         on_news: called from the thread whenever there is something new.
         fs: where it is.
         clock: for the time between two looks.
+        likely: the one to begin with, where the file that was found first need not be it.
 
     Attributes:
         state: what is known of it.
@@ -184,6 +156,7 @@ class ConsoleLog:
         on_news: Callable[[], None],
         fs: FileSystem | None = None,
         clock: Clock | None = None,
+        likely: str = "",
     ) -> None:
         self._path, self._given, self._on_news = path, given, on_news
         self._fs, self._clock = fs or LocalFileSystem(), clock or SystemClock()
@@ -194,7 +167,7 @@ class ConsoleLog:
         self._tail: Tail | None = None
         self._poll_s = POLL_S
         self._before = 0, 0
-        self._wanted = given
+        self._wanted = given or likely
         self._asked_at = float("-inf")
         self._is_closed = False
         self.state, self.version, self.first = LogState(), 0, 0
@@ -307,12 +280,13 @@ class ConsoleLog:
         parts = data[begin:].split(b"\n")[:-1]
         held = parts[-HELD_LINES // 2 :]
         older = [read_line(part) for part in held]
+        begins_at = stop - sum(len(part) + 1 for part in held) if len(held) < len(parts) else start
         with self._bell:
             self._lines[:0] = older
             self._bytes += sum(len(line.text) for line in older)
+            self.state = self.state._replace(begins_at=begins_at)
             self.first -= len(older)
-        begins_at = stop - sum(len(part) + 1 for part in held) if len(held) < len(parts) else start
-        self._tell(self.state._replace(begins_at=begins_at), has_news=True)
+        self._tell(self.state, has_news=True)
 
     def _open(self, path: str, paths: Sequence[str]) -> None:
         if self._tail is not None:

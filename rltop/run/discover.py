@@ -13,25 +13,29 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
-from rltop.formats.kinds import SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
+from rltop.files import open_regular
+from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
-from rltop.model.table_rows import member_path, split_member
+from rltop.model.table_rows import LOG_SUFFIXES, may_be_database, member_path, split_member
 from rltop.run.beside import read_ranges
-from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
-from rltop.run.sniff import SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, why_refused
+from rltop.run.found import WANDB_PARTS, Found, name_of, titled, told_apart, whole_path
+from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tables import is_metric_folder
 from rltop.structs import Struct, field
+
+if TYPE_CHECKING:
+    from rltop.run.copies import Numbers
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
 _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
-    {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv", ".trash"}
+    {"rollouts", "completions", "traces", "samples", "generations", "media", ".git", "node_modules", ".venv", ".trash"}
 )
 _TITLED = (WANDB, SWANLAB)
 _FILES = LocalFileSystem()
@@ -48,6 +52,7 @@ class Judged(NamedTuple):
         reason: why it is no metric stream; empty if it is one.
         title: what it calls its run.
         is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
+        numbers: its first and last rows, where they have been asked for.
     """
 
     size: int
@@ -55,6 +60,7 @@ class Judged(NamedTuple):
     reason: str
     title: str = ""
     is_unreadable: bool = False
+    numbers: Numbers | None = None
 
 
 Seen = dict[str, Judged]
@@ -80,6 +86,17 @@ class Discovery(Struct, frozen=False):
     seen: Seen = field(default_factory=dict)
     names: int = 0
     opened: int = 0
+
+    def numbers_of(self, run: Found) -> Numbers:
+        """The first and last rows of a run, from an earlier look where it has not grown since."""
+        from rltop.run.copies import read_numbers  # noqa: PLC0415 - most folders have files of one kind
+
+        known = self.seen.get(run.path, Judged(run.size, run.kind, ""))
+        if known.numbers is None or not known.numbers.is_of(run):
+            self.opened += 1
+            known = self.seen[run.path] = known._replace(numbers=read_numbers(run, known.numbers))
+        assert known.numbers is not None
+        return known.numbers
 
     def leave_out(self, path: str, reason: str) -> None:
         """Note what cannot be read, and why.
@@ -118,8 +135,12 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
     if result.failed and not result.found:
         raise result.failed[0]
     result.left_out += [(error.message, "") for error in result.failed]
-    found = {found.path: found for found in result.found}.values()
-    result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(list(found))]
+    found = list({found.path: found for found in result.found}.values())
+    if len({each.kind for each in found}) > 1 or any(each.kind is TABLES for each in found):
+        from rltop.run.copies import without_copies  # noqa: PLC0415 - most folders have files of one kind
+
+        found = without_copies(found, result.numbers_of, lambda *why: result.passed_over.append(why), named=paths)
+    result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(found)]
     return result
 
 
@@ -194,13 +215,18 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
     """
     member = split_member(path)
     if member is not None and not Path(path).exists():
-        result.found.append(_member(*member))
+        if not _size_of(member[0]):
+            result.missing.append(path)
+            result.may_grow = True
+        else:
+            result.found.append(_member(*member))
         return
     try:
         info = Path(path).stat()
     except FileNotFoundError:
         result.missing.append(path)
-        if path.endswith("/"):
+        if path.endswith("/") or may_be_database(path):
+            # A database is read run by run: there is nothing to follow before it has one.
             result.may_grow = True
         else:
             result.found.append(Found(path, name_of(path)))
@@ -210,16 +236,44 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
         result.may_grow = True
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
-        kind, reason = sniff(path, is_hurried=is_only)
-        if kind is TABLES and not reason:
-            result.may_grow = True
-            result.found.extend(_members(path, info))
-            return
-        if kind is None or reason in SAMPLES:
-            _refuse(path, reason)
-        result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))
+        _look_at_file(path, info, result, is_only=is_only)
     else:
         raise SourceError(f"{path} is not a regular file", "pass the file that the trainer writes")
+
+
+def _look_at_file(path: str, info: os.stat_result, result: Discovery, *, is_only: bool) -> None:
+    """Look at a file that was named, or that a pattern means; raises as `_look_at` does."""
+    if whose := tracker_of(path):
+        hint = f"pass the folder of the run; to read this one anyway: rltop - < {path}"
+        raise SourceError(f"{path} is written by {whose} for itself, not a run", hint)
+    kind, reason = sniff(path, is_hurried=is_only)
+    if kind is TABLES:
+        result.may_grow = True
+        if reason:
+            result.passed_over.append((path, reason))
+        else:
+            result.found.extend(_members(path, info))
+        return
+    if kind is None or reason in SAMPLES:
+        _refuse(path, reason)
+    writers = _writers(path, info) if kind is CONSOLE else []
+    result.may_grow = result.may_grow or bool(writers)
+    result.found += writers or [Found(path, named(path, kind), info.st_size, info.st_mtime, kind)]
+
+
+def _writers(path: str, info: os.stat_result) -> list[Found]:
+    """The runs of a console log in which a launcher has marked those of several; else none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not path.lower().endswith(LOG_SUFFIXES):
+        return []
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+
+    with open_regular(path) as file:
+        writers = writers_in(file)
+    return [Found(member_path(path, each), Label.of(each), info.st_size, info.st_mtime, CONSOLE) for each in writers]
 
 
 def _members(path: str, info: os.stat_result) -> list[Found]:
@@ -234,21 +288,30 @@ def _members(path: str, info: os.stat_result) -> list[Found]:
         run = run_in_folder(path)
         tracked = [(path, run)] if run is not None else []
     else:
-        tracked = [(member_path(path, run.member), run) for run in runs_in(path)]
+        tracked = [(member_path(path, run.member), run) for run in runs_in(path) or ()]
     return [
-        Found(each, Label.of(run.name), max(1, info.st_size), run.modified_s or info.st_mtime, TABLES)
+        Found(each, titled(run.name, each), max(1, info.st_size), run.modified_s or info.st_mtime, TABLES)
         for each, run in tracked
     ]
 
 
+def _size_of(path: str) -> int:
+    """Bytes of a file; 0 where there is none. What SQLite has written may stand in the file beside the database."""
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _member(path: str, member: str) -> Found:
-    """One run of a database, by its identifier or by its name; of several of one name the newest.
+    """One run of a database or a console log, by its identifier or by its name; of several of one name the newest.
 
     Raises:
         SourceError: the database has no such run.
         OSError, DecodeError: it cannot be read.
     """
-    found = _members(path, Path(path).stat())
+    info = Path(path).stat()
+    found = _writers(path, info) or ([] if path.lower().endswith(LOG_SUFFIXES) else _members(path, info))
     named = [each for each in found if split_member(each.path) == (path, member)]
     named = named or [each for each in found if each.name.raw == member]
     if not named:
@@ -267,6 +330,8 @@ def _refuse(path: str, reason: str) -> None:
     if reason in SAMPLES:
         hint = f"pass the metrics file instead; to read this one anyway: rltop - < {path}"
         raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
+    if reason == BINARY:
+        raise SourceError(f"{path} is {BINARY}", "pass the file that the trainer logs to")
     with Path(path).open("rb") as file:
         what, remedy = why_refused(file.read(16))
     if what:
@@ -275,26 +340,30 @@ def _refuse(path: str, reason: str) -> None:
 
 def _search(folder: str, result: Discovery) -> list[Found]:
     """Runs below a directory, newest first."""
-    files, titles = [], {}
+    files, died, titles = [], [], {}
     for path, info in _walk(folder, result):
-        if info.st_size == 0:
+        size = info.st_size + (_size_of(f"{path}-wal") if may_be_database(path) else 0)
+        if size == 0:
             result.passed_over.append((path, "empty"))
             continue
-        judged = _judged(path, info.st_size, result.seen)
+        judged = _judged(path, size, result.seen)
         result.opened += 1
         if judged.is_unreadable:
             result.leave_out(path, judged.reason)
+        elif judged.reason == DIED:
+            died.append(Found(path, name_of(path), info.st_size, info.st_mtime, judged.kind))
         elif judged.reason:
             result.passed_over.append((path, judged.reason))
         elif judged.kind is TABLES:
             files += _listed_members(path, info, result)
         else:
             titles[path] = judged.title
-            name = Label.of(judged.title) if judged.title else name_of(path)
-            files.append(Found(path, name, info.st_size, info.st_mtime, judged.kind))
+            writers = _listed_writers(path, info, result) if judged.kind is CONSOLE else []
+            name = titled(judged.title, path)
+            files += writers or [Found(path, name, info.st_size, info.st_mtime, judged.kind)]
     from rltop.run.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
-    grouped = group(files, titles)
+    grouped = group(files, titles, died)
     result.passed_over += grouped.repeated
     return grouped.runs
 
@@ -303,6 +372,14 @@ def _listed_members(path: str, info: os.stat_result, result: Discovery) -> list[
     """The runs of a tracker; what cannot be read is left out."""
     try:
         return _members(path, info)
+    except _UNREADABLE as error:
+        result.leave_out(path, reason_of(error))
+        return []
+
+
+def _listed_writers(path: str, info: os.stat_result, result: Discovery) -> list[Found]:
+    try:
+        return _writers(path, info)
     except _UNREADABLE as error:
         result.leave_out(path, reason_of(error))
         return []
@@ -341,8 +418,7 @@ def named(path: str, kind: Kind | None) -> Label:
         path: of the file.
         kind: of the file, None where it is not known; files of W&B and SwanLab may hold a name.
     """
-    title = _title(path, kind)
-    return Label.of(title) if title else name_of(path)
+    return titled(_title(path, kind), path)
 
 
 def _title(path: str, kind: Kind | None) -> str:
@@ -399,14 +475,25 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 if entry.is_dir(follow_symlinks=False):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
-                elif may_hold_metrics(entry.name):
+                elif _is_worth_a_look(entry, result):
                     info = entry.stat()
                     if stat.S_ISREG(info.st_mode):
                         yield entry.path, info
-                elif name_refused(entry.name):
-                    result.passed_over.append((entry.path, name_refused(entry.name)))
             except OSError as error:
                 _note(entry.path, error, result, is_link=entry.is_symlink())
+
+
+def _is_worth_a_look(entry: os.DirEntry[str], result: Discovery) -> bool:
+    """May a file hold the metrics of a run, by its name and place? What might be taken for one is noted."""
+    if not may_hold_metrics(entry.name):
+        reason = name_refused(entry.name)
+    elif whose := tracker_of(entry.path):
+        reason = f"written by {whose} for itself"
+    else:
+        return True
+    if reason:
+        result.passed_over.append((entry.path, reason))
+    return False
 
 
 def _listed(folder: str, result: Discovery) -> list[os.DirEntry[str]]:
@@ -449,8 +536,7 @@ def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
         discovery: what the look at them has shown.
     """
     path = next(iter(paths), ".")
-    where = Label.of(Path(path).absolute().name or path)
-    return Found(path, where, awaits=_words(paths or ["."], discovery))
+    return Found(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
 
 
 def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
@@ -462,7 +548,7 @@ def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0
         silent_s: for how long the file system has owed it an answer.
     """
     path = next(iter(paths), ".")
-    return Found(path, Label.of(Path(path).absolute().name or path), awaits=progress_words(paths, so_far, silent_s))
+    return Found(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
 
 
 def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:

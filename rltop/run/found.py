@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.kinds import TABLES, TENSORBOARD, Kind, bare_name
 from rltop.model import Label
+from rltop.model.table_rows import split_member
 
 
 class Found(NamedTuple):
@@ -28,6 +30,7 @@ class Found(NamedTuple):
         ranges: what values its metrics were declared to have.
         beside: the other streams of the same run, each with a step axis of its own.
         awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.
+        copies: other records of the same run, which are not followed.
     """
 
     path: str
@@ -41,6 +44,7 @@ class Found(NamedTuple):
     beside: tuple[Found, ...] = ()
     ranges: Ranges = NONE
     awaits: str = ""
+    copies: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -59,16 +63,26 @@ _DATED = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 
 def name_of(path: str) -> Label:
     """What a run is called: its file, or its folder where every run's file has that name."""
-    where = Path(path)
+    where = whole_path(path)
     stem = Path(bare_name(where.name)).stem
-    if stem.lower() not in _COMMON_NAMES and "tfevents" not in where.name:
+    if stem.strip(".") and stem.lower() not in _COMMON_NAMES and "tfevents" not in where.name:
         return Label.of(stem)
-    folder = where.absolute().parent
+    folder = where.parent
     while _says_nothing(folder):
         if not folder.parent.name:
             break
         folder = folder.parent
     return Label.of(folder.name or stem)
+
+
+def titled(title: str, path: str) -> Label:
+    """What a run calls itself; what its path calls it where that is nothing, or only a place, such as `.`."""
+    return Label.of(title) if title.strip("./ ") else name_of(path)
+
+
+def whole_path(path: str | Path) -> Path:
+    """An absolute path without `.` and `..`, in which every folder has its name; links stay as they are named."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`
 
 
 def _says_nothing(folder: Path) -> bool:
@@ -95,13 +109,13 @@ def told_apart(found: Sequence[Found]) -> list[Found]:
 
 def _parts(path: str) -> Iterable[str]:
     """Folders from the inside out, then the file."""
-    where = Path(path).absolute()
+    where = whole_path(path)
     return *(folder.name for folder in where.parents), where.name
 
 
 def _with(name: str, part: str, path: str) -> str:
     """A name and a part of its path, in the order in which they stand there."""
-    parts = Path(path).absolute().parts
+    parts = whole_path(path).parts
     is_inside = name in parts and part in parts and parts.index(part) > parts.index(name)
     return f"{name}/{part}" if is_inside else f"{part}/{name}"
 
@@ -175,7 +189,7 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, S
             parts.setdefault(guess.home, set()).add(guess.role)
     placed = []
     for each, sure, guess in spots:
-        if each.kind is TABLES:
+        if each.kind is TABLES or split_member(each.path) is not None:
             # A tracker keeps the runs of many trainers: each is one of its own, whatever stands beside it.
             placed.append((each, Spot(Path(each.path))))
         elif sure is not None:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 from rltop.formats.kinds import KINDS, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label
-from rltop.run.found import MAIN_ROLES, Found, Spot, name_of, place, titled_part
+from rltop.model.table_rows import split_member
+from rltop.run.found import MAIN_ROLES, Found, Spot, home_of, name_of, place, titled, titled_part, whole_path
+from rltop.run.sniff import DIED
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
@@ -31,12 +33,13 @@ class Grouped:
     repeated: list[tuple[str, str]] = field(default_factory=list)
 
 
-def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Grouped:
+def group(files: Iterable[Found], titles: Mapping[str, str] | None = None, died: Sequence[Found] = ()) -> Grouped:
     """Make runs of the metric files below one directory.
 
     Args:
         files: one entry per file.
         titles: path → what the run calls itself in the file, where it does.
+        died: console logs without a row, each a run where its folder has no metrics.
     """
     grouped = Grouped()
     by_home: dict[Path, list[tuple[Found, Spot]]] = {}
@@ -48,6 +51,11 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Gr
     for home, streams in by_home.items():
         _add_home(grouped, home, streams)
         _put_beside(grouped, traces.get(home), streams)
+    for each in died:
+        if home_of(Path(each.path).parent) in by_home:
+            grouped.repeated.append((each.path, DIED))
+        else:
+            grouped.runs.append(each)
     grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
     return grouped
 
@@ -140,8 +148,8 @@ def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[F
 
 def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
     """One run of several streams, named by its folder."""
-    name = Label.of(home.name) if home.name else main.name
-    return main._replace(name=name, beside=tuple(beside[: MAX_STREAMS - 1]))
+    name = whole_path(home).name
+    return main._replace(name=Label.of(name) if name else main.name, beside=tuple(beside[: MAX_STREAMS - 1]))
 
 
 def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
@@ -151,9 +159,14 @@ def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Fou
     best = min(_rank(each) for each, _ in streams)
     kept = [one for one in streams if _rank(one[0]) == best]
     if best == KINDS.index(WHOLE_JSON):
-        kept = [max(kept, key=lambda one: (one[0].modified_s or 0.0, one[0].path))]
+        states = [one for one in kept if Path(one[0].path).name == "trainer_state.json"]
+        newest = max(states, key=lambda one: (one[0].modified_s or 0.0, one[0].path), default=None)
+        kept = [one for one in kept if one not in states or one is newest]
     same = f"the same run as {kept[0][0].path}"
-    grouped.repeated += [(each.path, same) for each, spot in streams if (each, spot) not in kept]
+    copies = [each for each, spot in streams if (each, spot) not in kept]
+    grouped.repeated += [(each.path, same) for each in copies]
+    first, spot = kept[0]
+    kept[0] = first._replace(copies=tuple(path for each in copies for path in each.paths)), spot
     return kept
 
 
@@ -188,7 +201,13 @@ def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]
         if each.kind is TELESCOPE:
             archives.setdefault(path.parent.parent, []).append(each)
             continue
-        name = "tfevents" if each.kind is TENSORBOARD else path.name if each.kind is TABLES else bare_name(path.name)
+        name = (
+            "tfevents"
+            if each.kind is TENSORBOARD
+            else path.name
+            if split_member(each.path) or each.kind is TABLES
+            else bare_name(path.name)
+        )
         folder = path.parent
         if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
             folder = folder.parent
@@ -205,7 +224,7 @@ def _folder(folder: Path, files: list[Found], title: str) -> Found:
     """The folder above archives that are written anew: it is followed as one stream, called as its W&B run is."""
     size = sum(each.size for each in files)
     modified_s = max((each.modified_s or 0.0 for each in files), default=None)
-    name = Label.of(title) if title else name_of(str(folder / "metrics"))
+    name = titled(title, str(folder / "metrics"))
     return Found(str(folder), name, size, modified_s, TELESCOPE)
 
 

@@ -10,12 +10,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from rltop.catalog.guesses import said_meaning
 from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
 from rltop.resources import is_file, keep, read_toml, state_folder
 from rltop.run.found import home_of
+from rltop.settings import METRICS_TABLE, ROWS_TABLE
 
 FILE_NAME = "metrics.toml"
 ROWS_FILE = "rows.toml"
@@ -80,19 +82,35 @@ def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> 
                     f"`metrics.{project}.{key}` is {name}: no such metric",
                     "docs/metrics.md has the canonical names; `success_frac / 100` is a key that is logged in percent",
                 )
-    file = state_folder(environment) / FILE_NAME
-    if not is_file(file):
-        return configured or NONE
-    try:
-        told = read_toml(file)
-    except ConfigError:
+    told = _told(FILE_NAME, METRICS_TABLE, environment)
+    if not told:
         return configured or NONE
     found = {project: dict(keys) for project, keys in configured.items()}
     for project, keys in told.items():
-        if isinstance(keys, dict):
-            known = {key: name for key, name in keys.items() if name == NO_METRIC or said_meaning(name) is not None}
-            found.setdefault(project, {}).update(known)
+        texts = {key: name for key, name in keys.items() if isinstance(name, str)}
+        known = {key: name for key, name in texts.items() if name == NO_METRIC or said_meaning(name) is not None}
+        found.setdefault(project, {}).update(known)
     return found
+
+
+def _told(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
+    """The tables of a state file, project by project; none of a file that cannot be read, or is none.
+
+    A person may have written it with the heads of the config file, where all of them are in one table.
+    """
+    file = state_folder(environment) / name
+    if not is_file(file):
+        return {}
+    try:
+        told = read_toml(file)
+    except ConfigError:
+        return {}
+    below = told.pop(table, {})
+    return {
+        key: value
+        for key, value in (told | (below if isinstance(below, dict) else {})).items()
+        if isinstance(value, dict)
+    }
 
 
 def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> Meanings:
@@ -208,13 +226,7 @@ def load_rows(
                 'for example pinned = ["reward", "grad_norm"]',
             )
         found[project] = said
-    file = state_folder(environment) / ROWS_FILE
-    if not is_file(file):
-        return found
-    try:
-        told = read_toml(file)
-    except ConfigError:
-        return found
+    told = _told(ROWS_FILE, ROWS_TABLE, environment)
     return found | {project: said for project, table in told.items() if (said := arrangement_of(table)) is not None}
 
 

@@ -11,8 +11,10 @@ from math import isnan
 from operator import itemgetter
 from typing import TypeAlias, cast
 
+from rltop.catalog.aliases import spelling_of
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import is_loss_like, is_of_a_part
+from rltop.catalog.patterns import PatternSet
 from rltop.model import NonFinite, Observation
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream
@@ -193,6 +195,12 @@ class Observer:
             and column not in self._names
         ])  # fmt: skip
 
+        hidden, spelling = PatternSet(identity.dialect.hidden), spelling_of(identity.dialect)
+        self._bookkeeping = frozenset(
+            column
+            for column, key in enumerate(self._stream.keys)
+            if column not in self._names and (key in hidden or spelling.plain(key) in hidden)
+        )
         self._guessed = _Columns([
             (name, column, 1.0, 0.0)
             for name, keys in guessed.items()
@@ -230,5 +238,7 @@ class Observer:
             return {}
         keys = self._stream.keys
         return {
-            self._names.get(column, keys[column]): kind for column, kind in raw.marks if only is None or column in only
+            self._names.get(column, keys[column]): kind
+            for column, kind in raw.marks
+            if (only is None or column in only) and column not in self._bookkeeping
         }

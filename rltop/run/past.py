@@ -45,7 +45,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
     Args:
         events: the log, in the order of the file; events of other streams are passed over.
         step: the trainer's.
-        muted: ids of rules that are left out.
+        muted: ids of rules, and of parts of rules, that are left out.
         identity: names the metric of a rule whose event does not.
     """
     standing: dict[str, _Past] = {}
@@ -56,7 +56,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         if event.rule == RESTART_RULE:
             # What began on a step that is made anew is no longer the past of what is shown.
             standing = {rule: past for rule, past in standing.items() if _since(past.event) < event.step}
-        if event.state is EventState.FACT or event.rule in muted:
+        if event.state is EventState.FACT or event.is_of(muted):
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)
@@ -97,9 +97,9 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
     from rltop.rules.advice import advise  # noqa: PLC0415 - likewise
 
     event = past.event
-    spec = registry.BY_ID.get(event.rule)
+    spec = registry.NAMED.get(event.said_by)
     metric, key = event.metric, event.key
-    if not metric and spec is not None and identity is not None:
+    if not (metric or key) and spec is not None and identity is not None:
         metric, key = identity.subject(spec.metrics)
     # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
     told = "" if event.step == step else f", as of step {units.step(event.step)}"
@@ -115,11 +115,9 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
         since_step=_since(event),
         since_record=event.record,
         headline=f"{event.message.rstrip('.')}{told}",
-        why=spec.why if spec else "",
-        causes=spec.causes if spec else (),
-        next=spec.next if spec else (),
         worst=past.worst,
         incident=incidents.get(past.incident),
+        part=event.part,
     )
     return advise(found)
 

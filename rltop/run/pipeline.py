@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.catalog.dialect import Identity
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, HasGroupSize, Headed, Piecemeal, SpanSource
+from rltop.formats.decoder import Decoder, HasGroupSize, Headed, Piecemeal, SpanSource, Withholding
 from rltop.model import Record, TimedSpan
 from rltop.run.margins import Margins
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
@@ -62,6 +63,13 @@ class Sink(Protocol):
             arrived_s: when the rows were seen to arrive, seconds since the epoch; None for history.
         """
 
+    sees_open_row: bool
+    """Does whoever asks it look at the open row too?"""
+
+    def twin(self, stream: Stream) -> Sink:
+        """An independent copy, for a twin of the stream."""
+        ...
+
 
 class Pipeline:
     """Decoder, stream and identity of one file.
@@ -80,6 +88,7 @@ class Pipeline:
         offset, generation: up to where the file has been decoded.
         spans: true spans of the newest steps, where the file holds any.
         span_sink: what compares the ranks by their spans, where there are any.
+        last_spans: those that it had still to be given when it was ended, see `at_end`.
         arrived_s: when the bytes being decoded were seen to arrive; None for history.
     """
 
@@ -100,6 +109,7 @@ class Pipeline:
         self.arrived_s: float | None = None
         self.spans: SpanBook | None = None
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
+        self.last_spans: list[TimedSpan] = []
         # Asked once, and the usual class first: what a protocol asks of an object takes as long as a rule.
         self._span_source = decoder if isinstance(decoder, (AutoDecoder, SpanSource)) else None
         self._piecemeal = decoder if isinstance(decoder, (AutoDecoder, Piecemeal)) else None
@@ -218,7 +228,30 @@ class Pipeline:
 
     def finish(self) -> None:
         """Nothing more will come: settle, close the open step, hand on the rest."""
-        for record in self.decoder.finish():
+        self._end_with(self.decoder.finish())
+
+    def at_end(self) -> Pipeline | None:
+        """A copy as it would be if nothing more came; None where that only closes an open row that is seen anyway."""
+        decoder, sink, records = self.decoder, self.sink, list[Record]()
+        if isinstance(decoder, (AutoDecoder, Withholding)) and decoder.holds_back:
+            decoder = deepcopy(decoder)
+            records = decoder.finish()
+        elif (sink is None or sink.sees_open_row) and (
+            self.identity is None or len(self.stream.keys) == self._known_keys
+        ):
+            return None
+        twin = copy(self)
+        twin.decoder, twin.stream = decoder, self.stream.twin({record.step for record in records})
+        twin.sink = None if sink is None else sink.twin(twin.stream)
+        twin.spans, twin.last_spans = deepcopy(self.spans), []
+        twin.span_sink = twin.last_spans.extend
+        twin._span_source = decoder if isinstance(decoder, SpanSource) else None
+        twin._margins, twin._piecemeal, twin._waiting = deepcopy(self._margins), None, deque()
+        twin._end_with(records)
+        return twin
+
+    def _end_with(self, records: Sequence[Record]) -> None:
+        for record in records:
             self._add(record)
         self._take_spans()
         self.stream.finish()

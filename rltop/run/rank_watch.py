@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
@@ -15,7 +16,7 @@ from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
-from rltop.rules.ranks import RULES
+from rltop.rules.straggler import RULES
 from rltop.stats.ranks import RankHistory
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import Stream
@@ -45,6 +46,8 @@ class RankTap:
         has_caught_up: whether all that its file holds has been read.
         is_gone: the others have gone on without it.
     """
+
+    sees_open_row = False
 
     def __init__(self, watch: RankWatch, rank: str) -> None:
         self.rank = rank
@@ -80,6 +83,13 @@ class RankTap:
             if stages:
                 self.waiting.append((row.segment, row.step, raw.time_s, stages))
         del arrived_s
+
+    def twin(self, stream: Stream) -> RankTap:
+        """A copy that takes rows of its own, for `RankWatch.at_end`."""
+        del stream
+        twin = copy(self)
+        twin.waiting = self.waiting.copy()
+        return twin
 
     def _look_up(self, stream: Stream, identity: Identity) -> None:
         self._columns = []
@@ -142,7 +152,7 @@ class RankWatch:
         return [
             AlertState(spec, options.thresholds(spec.id))
             for spec in RULES
-            if options.rules.get(spec.id, {}).get("enabled", True)
+            if spec.needs_ranks and options.rules.get(spec.id, {}).get("enabled", True)
         ]
 
     def tap(self, rank: str) -> RankTap:
@@ -150,6 +160,21 @@ class RankWatch:
         tap = RankTap(self, rank)
         self._taps.append(tap)
         return tap
+
+    def at_end(self, taps: Sequence[RankTap], spans: Sequence[TimedSpan]) -> RankWatch:
+        """A copy as it would be if nothing more came.
+
+        Args:
+            taps: twins of those of all ranks.
+            spans: the last ones.
+        """
+        twin = copy(self)
+        twin._taps, twin.history = list(taps), deepcopy(self.history)
+        twin.events, twin.event_times = self.events.copy(), self.event_times.copy()
+        twin._now, twin._rules = self._now.clone(), [rule.clone() for rule in self._rules]
+        twin.take_spans(spans)
+        twin.advance(is_end=True)
+        return twin
 
     def take_spans(self, spans: Sequence[TimedSpan]) -> None:
         """Judge the steps of measured spans; each step comes whole, and by their order."""

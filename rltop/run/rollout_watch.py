@@ -24,40 +24,72 @@ class RolloutWatch:
     """P5 over the steps of a dump.
 
     Attributes:
-        events, event_times: as of a `RuleRunner`; a dump says no times.
-        records: steps judged so far.
+        records: steps judged so far that are written to their end.
     """
 
     def __init__(self, options: EngineOptions) -> None:
-        self.events: list[Event] = []
-        self.event_times: list[float | None] = []
         self.records = 0
         self._options = options
+        self._events: list[Event] = []
         self._last: int | None = None
+        self._unit = ""
         self._now = RuleContext(Algorithm.UNKNOWN, Traits(), None)
         self._state = AlertState(BY_ID[_RULE], options.thresholds(_RULE))
+        self._newest: StepSummary | None = None
+        self._ahead = self
 
-    def take(self, summaries: Sequence[StepSummary]) -> None:
+    def take(self, summaries: Sequence[StepSummary], newest: StepSummary | None) -> None:
         """Judge every step behind the last one that was judged.
 
         Args:
             summaries: of steps that are written to their end, in ascending order.
+            newest: of the step after these, which may change: what comes of it is provisional.
         """
         if not self._options.is_enabled(_RULE):
             return
+        records = self.records
         for one in summaries:
-            if one.ratio_mean is None or (self._last is not None and one.step <= self._last):
-                continue
-            self._last = one.step
-            self.records += 1
-            self._now.group_size = self._options.group_size or one.group_size
-            self._now.advance(Observation(self.records, one.step, 0, None, {METRIC: one.ratio_mean}, {}, {}, {}))
-            event = self._state.observe(self._now)
-            if event is not None:
-                self.events.append(event)
-                self.event_times.append(None)
+            self._judge(one)
+        if newest is not self._newest or records != self.records:
+            self._newest, self._ahead = newest, self
+            if newest is not None:
+                self._ahead = self._clone()
+                self._ahead._judge(newest, is_provisional=True)
+
+    def _judge(self, one: StepSummary, *, is_provisional: bool = False) -> None:
+        if one.ratio_mean is None or (self._last is not None and one.step <= self._last):
+            return
+        self._last = one.step
+        self._unit = "" if one.has_tokens else "; lengths in characters"
+        self.records += 1
+        self._now.group_size = self._options.group_size or one.group_size
+        self._now.advance(Observation(self.records, one.step, 0, None, {METRIC: one.ratio_mean}, {}, {}, {}))
+        event = self._state.observe(self._now)
+        if event is not None:
+            message = event.message + self._unit
+            self._events.append(event._replace(message=message, is_provisional=is_provisional))
+
+    def _clone(self) -> RolloutWatch:
+        twin = RolloutWatch(self._options)
+        twin.records, twin._last, twin._events = self.records, self._last, self._events.copy()
+        twin._now, twin._state = self._now.clone(), self._state.clone()
+        return twin
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Its transitions, that of the newest step included."""
+        return self._ahead._events
+
+    @property
+    def event_times(self) -> Sequence[float | None]:
+        """Nones: a dump says no times."""
+        return [None] * len(self.events)
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
         """What fires, or recovered lately."""
-        return [advise(verdict_of(self._state, METRIC, "", self._now))] if self._state.is_shown(self.records) else []
+        one = self._ahead
+        if not one._state.is_shown(one.records):
+            return []
+        verdict = verdict_of(one._state, METRIC, "", one._now)
+        return [advise(verdict._replace(headline=verdict.headline + one._unit))]

@@ -1,8 +1,8 @@
 """The rollouts of a run: where they lie, and a thread that reads the steps that are asked for.
 
-They lie beside its metrics, or where its settings say. A bounded look: the run's folder
-and those above it that only hold logs, by the names that trainers and people give to such
-files. Nothing is indexed here.
+They lie beside its metrics, or where its settings say. A bounded look: the run's folder,
+those above it that only hold logs, and the folders inside where a trainer may have put its
+output, by the names that trainers and people give to such files. Nothing is indexed here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
 from rltop.files import names_in, open_regular
-from rltop.formats.rollouts.kinds import dumps_in, holds_answers
 from rltop.model.completions import (
     MAX_COMPLETIONS,
     Completion,
@@ -30,6 +29,8 @@ from rltop.model.completions import (
     joined,
     step_of,
 )
+from rltop.model.table_rows import split_member
+from rltop.run.found import INNER_PATTERN, LOG_FOLDERS
 from rltop.stats.rollouts import StepSummary, summarise
 
 MAX_DUMPS = 64
@@ -46,8 +47,15 @@ _FOLDERS = (
     "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
     "generations", "buffer",
 )  # fmt: skip
-_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "monitor", "explorer", "trainer", "files"})
+_LOG_FOLDERS = LOG_FOLDERS | {"monitor", "explorer", "trainer", "files", "wandb", "trackio"}
 """Folders that a run keeps its logs in, with what else it writes one level up."""
+_OUTPUT, _OUTPUT_LEVELS, _MOST_OUTPUTS = "completions", 2, 64
+"""What TRL has in its `output_dir`; how far below the folder of a run that is looked for, and in how many folders."""
+_OWN_METRICS = re.compile(r"(?:logs?|metrics)$|.*\.(?:jsonl|ndjson|csv)$|.*tfevents")
+"""A folder with metrics of its own is that of another run; `runs` and checkpoints are the trainer's."""
+_INNER = re.compile(rf"checkpoint-|run-|{INNER_PATTERN.pattern}")
+_SAME_TRAINING_S = 24 * 3600.0
+"""Completions in a folder of their own that are older or newer than the metrics by more are of another training."""
 _SETTINGS = (".hydra/config.yaml", "config.yaml")
 _SAID = re.compile(rb"rollout_data_dir['\"]?\s*[:=]\s*['\"]?([^'\",\s}\]]+)")
 _NOTHING = frozenset({"null", "none", ""})
@@ -55,6 +63,8 @@ _NOTHING = frozenset({"null", "none", ""})
 
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
+    from rltop.formats.rollouts.kinds import dumps_in  # noqa: PLC0415 - as below
+
     if len(pattern) > MOST_PATH_CHARS:
         return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
     path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
@@ -83,16 +93,58 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     """
     if path == "-":
         return []
-    said = _said_by(Path(path))
-    candidates = [*([said] if said is not None else []), *_candidates(Path(path).absolute())]
-    for each in candidates:
-        try:
-            found = dumps_in(str(each)) if _is_folder(each) or holds_answers(each) else []
-        except (OSError, SourceError):
-            continue
-        if found:
+    member = split_member(path)
+    where = Path(path if member is None else member[0])
+    said = _said_by(where)
+    for each in (*([said] if said is not None else []), *_candidates(where.absolute())):
+        if found := _dumps_at(each):
             return found
-    return []
+    return _dumps_of_output(where.absolute())
+
+
+def _dumps_at(place: Path) -> list[RolloutSource]:
+    from rltop.formats.rollouts.kinds import dumps_in, holds_answers  # noqa: PLC0415 - few runs have any
+
+    try:
+        return dumps_in(str(place)) if _is_folder(place) or holds_answers(place) else []
+    except (OSError, SourceError):
+        return []
+
+
+def _dumps_of_output(path: Path) -> list[RolloutSource]:
+    """The dumps in a trainer's own output, beside the folder of the metrics: those of its name, or of a lone run."""
+    home = list(_homes(path))[-1]
+    found: list[tuple[Path, list[RolloutSource]]] = []
+    level = [home]
+    for _ in range(_OUTPUT_LEVELS):
+        level = [folder for above in level for folder in _folders_in(above)][:_MOST_OUTPUTS]
+        for folder in level:
+            names = names_in(folder)
+            if _OUTPUT not in names or any(_OWN_METRICS.match(name) for name in names):
+                continue
+            dumps = _dumps_at(folder / _OUTPUT) if _is_of_same_time(folder / _OUTPUT, path) else []
+            if dumps:
+                found.append((folder, dumps))
+    named = [one for one in found if one[0].name in (path.stem, path.parent.name)]
+    is_lone = "tfevents" in path.name or [name for name in names_in(path.parent) if name.endswith(path.suffix)] == [
+        path.name
+    ]
+    told = named or (found if is_lone else [])
+    return told[0][1] if len(told) == 1 else []
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return [
+        folder / name for name in sorted(names_in(folder)) if not name.startswith(".") and _is_folder(folder / name)
+    ]
+
+
+def _is_of_same_time(dump: Path, metrics: Path) -> bool:
+    """Were both written to at about the same time?"""
+    try:
+        return abs(dump.stat().st_mtime - metrics.stat().st_mtime) < _SAME_TRAINING_S
+    except OSError:
+        return False
 
 
 def _is_folder(path: Path) -> bool:
@@ -105,7 +157,7 @@ def _homes(path: Path) -> Iterator[Path]:
     home = path if _is_folder(path) else path.parent
     for _ in range(_MOST_UP):
         yield home
-        if home.name.lower() not in _LOG_FOLDERS and not home.name.startswith(("checkpoint-", "run-")):
+        if home.name.lower() not in _LOG_FOLDERS and not _INNER.match(home.name):
             return
         home = home.parent
 
@@ -185,7 +237,9 @@ class ShelvedStep(NamedTuple):
 
 
 _JUDGED_STEPS = 60
-"""Older steps of a dump are not read to judge a run that is watched."""
+"""Older steps of a dump that nobody has named are not read to judge a run."""
+_FEWEST_LOOKS = 32
+"""Where there is no dump and nobody asks for one, it is looked for at the 1st, 2nd, 4th … look, then at each such."""
 
 
 class RolloutShelf:
@@ -195,6 +249,7 @@ class RolloutShelf:
         state: what is known of the dumps.
         version: moves with everything that a view may show.
         summaries: of steps written to their end, ascending, for whoever judges them.
+        newest: of the newest step, which may still be written; None before it has been still for a while.
         is_judged: whether anybody does; asked by the thread.
 
     Args:
@@ -218,6 +273,9 @@ class RolloutShelf:
         self.state = ShelfState(is_given=bool(given))
         self.version = 0
         self.summaries: list[StepSummary] = []
+        self.newest: StepSummary | None = None
+        self._newest_stamp: Hashable = None
+        self._quiet_looks = 0
         self.is_judged: Callable[[], bool] = bool
         self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
 
@@ -277,13 +335,28 @@ class RolloutShelf:
             self._refresh()  # what could not be read of the step is said as well
         return None if near is None else self.known(near)
 
-    def summarise_all(self) -> Sequence[StepSummary]:
-        """Look through everything and sum up every step at once, the newest one included."""
+    def sum_up(self) -> None:
+        """Look through everything and sum up what is judged at once, the newest step included."""
         self._find()
         while self._refresh():
             pass
-        self.summaries = [self._read(step).summary for step in self.state.steps]
-        return self.summaries
+        while self._sum_up_next():
+            pass
+        if self.state.steps:
+            self.newest = self._read(self.state.steps[-1]).summary
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Has everything been read that is judged?"""
+        state = self.state
+        if state.has_failed or not state.steps:
+            return state.has_failed or not state.is_looking
+        return state.progress is None and (not self.is_judged() or self.newest_step == state.steps[-1])
+
+    @property
+    def newest_step(self) -> int | None:
+        """The step of `newest`."""
+        return None if self.newest is None else self.newest.step
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -327,7 +400,7 @@ class RolloutShelf:
     def _refresh(self) -> bool:
         if not self._sources:
             # What a run has not written yet may come: a dump begins with its first step.
-            if self._given or self._is_quiet():
+            if self._given or self._may_wait():
                 return False
             self._find()
             return bool(self._sources)
@@ -344,9 +417,13 @@ class RolloutShelf:
         )
         return has_more
 
-    def _is_quiet(self) -> bool:
+    def _may_wait(self) -> bool:
         """Nobody has asked for anything: there is no hurry to look for what is not there."""
-        return self._wanted_step is None and self._wanted_text is None
+        if self._wanted_step is not None or self._wanted_text is not None:
+            return False
+        self._quiet_looks += 1
+        looks = self._quiet_looks % _FEWEST_LOOKS
+        return not self.is_judged() or bool(looks & (looks - 1))
 
     def _merged(self) -> tuple[int, ...]:
         if len(self._sources) == 1:
@@ -393,17 +470,30 @@ class RolloutShelf:
         return True
 
     def _sum_up_next(self) -> bool:
-        """Sum up one more step for whoever judges them: never the newest, which may still be written."""
+        """Sum up one more step for whoever judges them; the newest, which may still be written, once it is still."""
         if not self.is_judged():
             return False
         steps = self.state.steps[:-1]
         after = self.summaries[-1].step if self.summaries else None
-        begin = max(0, len(steps) - _JUDGED_STEPS) if after is None else bisect_right(steps, after)
+        first = 0 if self._given else max(0, len(self.state.steps) - _JUDGED_STEPS)
+        begin = first if after is None else bisect_right(steps, after)
         if begin >= len(steps):
-            return False
+            return self._sum_up_newest()
         self.summaries.append(self._read(steps[begin]).summary)
         self._changed()
         return True
+
+    def _sum_up_newest(self) -> bool:
+        if not self.state.steps:
+            return False
+        step = self.state.steps[-1]
+        before, self._newest_stamp = self._newest_stamp, (step, self._stamp(step))
+        if before != self._newest_stamp:
+            self.newest = None
+        elif self.newest is None:
+            self.newest = self._read(step).summary
+            self._changed()
+        return False
 
     def _read(self, step: int) -> ShelvedStep:
         completions: list[Completion] = []

@@ -8,6 +8,7 @@ rules are the largest part of the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
@@ -25,7 +26,7 @@ from rltop.rules.input_health import (
 from rltop.rules.liveness import Liveness, Silence
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
-from rltop.rules.registry import BY_ID
+from rltop.rules.registry import NAMED
 from rltop.run.observe import Observer
 from rltop.run.past import LIVENESS_RULE
 from rltop.store.stream import ClosedRow, Stream
@@ -42,12 +43,16 @@ class Peek(NamedTuple):
         events: what closing it now would add to the events, marked as provisional.
         event_times: of these, as those of a `RuleRunner`.
         muted: verdicts that are left out because their rule is muted.
+        profiles: names of those whose thresholds hold.
+        warm_up: (records seen, records wanted) while rules warm up; None when they have.
     """
 
     verdicts: Sequence[Verdict]
     events: Sequence[Event] = ()
     event_times: Sequence[float | None] = ()
     muted: Sequence[Verdict] = ()
+    profiles: Sequence[str] = ()
+    warm_up: tuple[int, int] | None = None
 
 
 class RuleRunner:
@@ -61,6 +66,8 @@ class RuleRunner:
         event_times: when the row behind each event was written, seconds since the epoch,
             or None where it does not say.
     """
+
+    sees_open_row = True
 
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
@@ -105,6 +112,17 @@ class RuleRunner:
             self._last_time_s = observation.time_s
             self._date_events(observation.time_s)
 
+    def twin(self, stream: Stream) -> RuleRunner:
+        """An independent copy, for a twin of the stream; the events that it adds are provisional."""
+        twin = copy(self)
+        twin.liveness, twin._muted = self.liveness.clone(), self._muted.copy()
+        twin.event_times = self.event_times.copy()
+        if self._engine is not None:
+            twin._engine = self._engine.clone()
+            twin._engine.events = self._engine.events.copy()
+            twin._observer = Observer(stream, self._engine.rules.identity)
+        return twin
+
     def _new_engine(self, identity: Identity) -> Engine:
         engine = Engine(identity, self.options)
         for rule in self._muted:
@@ -142,13 +160,13 @@ class RuleRunner:
         """Take a rule's verdicts out of what is shown, or put them back.
 
         Args:
-            rule: its id.
+            rule: its id, which stands for all of its parts, or that of a part.
             is_muted: True takes them out, False puts them back.
 
         Raises:
             KeyError: there is no such rule.
         """
-        if rule not in BY_ID:
+        if rule not in NAMED:
             raise KeyError(rule)
         if self._engine is not None:
             self._engine.mute(rule, is_muted)
@@ -166,8 +184,9 @@ class RuleRunner:
         return frozenset(self._muted)
 
     def is_silent(self, rule: str) -> bool:
-        """Is a rule muted, from the screen or by the settings?"""
-        return rule in self._muted or not self.options.is_enabled(rule, self._names())
+        """Is a rule, or a part of one, muted, from the screen or by the settings?"""
+        is_muted = rule in self._muted or NAMED[rule].rule in self._muted
+        return is_muted or not self.options.is_enabled(rule, self._names())
 
     def limits(self, rule: str) -> Mapping[str, float]:
         """Thresholds of a rule by name, as they hold in this run."""
@@ -212,10 +231,10 @@ class RuleRunner:
             found = unreadable(counts, steps, self.limits(UNREADABLE)) or two_writers(
                 counts, self.limits(TWO_WRITERS), len(steps), overwritten
             )
-        return None if found is None or self.is_silent(found.rule) else advise(found)
+        return None if found is None or self.is_silent(found.said_by) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
-        """(records seen, records wanted) while rules warm up; None when they have."""
+        """As `Peek.warm_up`, of closed rows only."""
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Peek:
@@ -230,11 +249,10 @@ class RuleRunner:
         open_row = stream.open_row()
         raw = None if open_row is None else stream.raw_row(open_row)
         if open_row is None or raw is None:
-            return Peek(self._engine.verdicts, muted=self._engine.muted_verdicts)
+            return _seen(self._engine, [], [])
         observation = self._observer.observation(open_row, raw, self.records + raw.is_training)
         after = self._engine.after(observation)
-        times = [observation.time_s] * len(after.events)
-        return Peek(after.verdicts, _provisional(after.events), times, after.muted_verdicts)
+        return _seen(after, after.events, [observation.time_s] * len(after.events))
 
     def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
         """Judge the few rows that there are with rules that are thrown away."""
@@ -248,8 +266,10 @@ class RuleRunner:
                 observation = observer.observation(row, raw, records)
                 engine.observe(observation)
                 times += [observation.time_s] * (len(engine.events) - len(times))
-        return Peek(engine.verdicts, _provisional(engine.events), times, engine.muted_verdicts)
+        return _seen(engine, engine.events, times)
 
 
-def _provisional(events: Sequence[Event]) -> list[Event]:
-    return [event._replace(is_provisional=True) for event in events]
+def _seen(engine: Engine, events: Sequence[Event], times: Sequence[float | None]) -> Peek:
+    provisional = [event._replace(is_provisional=True) for event in events]
+    names = [profile.name for profile in engine.rules.profiles]
+    return Peek(engine.verdicts, provisional, times, engine.muted_verdicts, names, engine.warm_up)

@@ -8,11 +8,12 @@ each saying whose steps it counts in, and the ranks, which are compared.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
+from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
@@ -20,14 +21,15 @@ from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.run.console_end import Ending
     from rltop.run.console_log import ConsoleLog
-    from rltop.run.rank_watch import RankWatch
+    from rltop.run.rank_watch import RankTap, RankWatch
     from rltop.run.rollout_watch import RolloutWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run_settings import RunSettings
     from rltop.stats.ranks import RankHistory
 
-_OVER = (RunState.FINISHED, RunState.DIED)
+_OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
 
@@ -58,6 +60,7 @@ class Run:
         name, path, main: as given.
         beside: the others, each with a step axis of its own.
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
+        ending: how the console log beside it ends, where that is a failure; None before it was looked at, and else.
         settings: what it was started with; likewise.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
@@ -80,10 +83,12 @@ class Run:
         self.arrangement = AS_FOUND
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None
+        self.ending: Ending | None = None
         self.settings: RunSettings | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
+        self._rested: tuple[list[int], RankWatch | None] = ([], None)
         self._judged = [each for each in self.beside if not each.is_rank]
         self._merged: tuple[Hashable, list[Event]] = (None, [])
 
@@ -96,8 +101,23 @@ class Run:
     def _watches(self) -> list[RankWatch | RolloutWatch]:
         """What judges the run besides its streams."""
         if self.rollout_watch is not None and self.rollouts is not None:
-            self.rollout_watch.take(self.rollouts.summaries)
-        return [one for one in (self._rank_watch, self.rollout_watch) if one is not None]
+            self.rollout_watch.take(self.rollouts.summaries, self.rollouts.newest)
+        return [one for one in (self._known_ranks, self.rollout_watch) if one is not None]
+
+    @property
+    def _known_ranks(self) -> RankWatch | None:
+        """What compares the ranks; while all of them rest, as if nothing more came."""
+        watch = self._rank_watch
+        ended = [each for each in self.streams if each.reader.is_at_rest]
+        if watch is None or not ended or any(each.is_rank and each not in ended for each in self.beside):
+            return watch
+        rests = [each.reader.rests for each in ended]
+        if self._rested[0] != rests:
+            pipelines = [each.reader.known.pipeline for each in ended]
+            taps = [each.sink for each in pipelines if each.sink is not None and not each.sink.sees_open_row]
+            spans = [span for each in pipelines for span in each.last_spans]
+            self._rested = rests, watch.at_end(cast("list[RankTap]", taps), spans)
+        return self._rested[1]
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -167,7 +187,7 @@ class Run:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
-        return (*beside, id(self.settings), self.arrangement, *(each.version for each in self.streams))
+        return (*beside, id(self.settings), self.ending, self.arrangement, *(each.version for each in self.streams))
 
     @property
     def loading(self) -> float | None:
@@ -190,7 +210,8 @@ class Run:
     @property
     def ranks(self) -> RankHistory | None:
         """What the ranks did in the newest steps; None where no rank says."""
-        return self.main.ranks if self._rank_watch is None else self._rank_watch.history
+        watch = self._known_ranks
+        return self.main.ranks if watch is None else watch.history
 
     # -- now ---------------------------------------------------------------------------------------------------------
 
@@ -211,9 +232,21 @@ class Run:
 
     @property
     def failure(self) -> Label:
-        """What the writer of any stream says that it died of; empty where none says anything."""
+        """What the writer of any stream says that it died of, else the console log beside the run; may be empty."""
         said = [each.failure for each in self.streams]
-        return next((one for one in said if one.raw), said[0])
+        own = next((one for one in said if one.raw), said[0])
+        if self.ending is None or not self.failure_log:
+            return own
+        return Label.of(self.ending.text)
+
+    @property
+    def failure_log(self) -> str:
+        """The console log beside the run that `failure` is from; empty where it is from the run itself."""
+        ending = self.ending
+        if ending is None or ending.rows != self.stream.rows:
+            return ""
+        said = (each.failure.raw for each in self.streams)
+        return "" if any(one and not one.startswith(BARE_FAILURES) for one in said) else ending.path
 
     @property
     def behind_bytes(self) -> int:
@@ -252,7 +285,7 @@ class Run:
         if not self.beside and not self._watches:
             return _advised(own, self.state)
         found = list(own)
-        found += [one for watch in self._watches for one in watch.verdicts if one.rule not in self.muted]
+        found += [one for watch in self._watches for one in watch.verdicts if not one.is_of(self.muted)]
         for each in self._judged:
             found += of_stream(each.verdicts, each.role)
         return _advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)), self.state)

@@ -11,6 +11,7 @@ from rltop.formats.auto import AutoDecoder
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
+from rltop.model.table_rows import log_of
 from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
@@ -21,6 +22,7 @@ from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
 from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 CROWD_PREVIEW_FROM_BYTES = 64 * 1024
 """Of many runs a smaller file is read whole before a second reader of its last rows would pay."""
+_PREVIEW_PART = 8
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before so many rows would pay."""
 
@@ -94,7 +97,9 @@ class RunBuilder:
         tap = watch.tap(found.role)
         pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share), tap)
         whole = ReadPath(self._feed(found), pipeline)
-        rank = RunStream(Label.of(found.path), whole, self._clock, role=found.role, is_rank=True)
+        rank = RunStream(
+            Label.of(found.path), whole, self._clock, role=found.role, is_rank=True, modified_s=found.modified_s
+        )
         tap.has_caught_up = partial(_has_caught_up, rank)
         return rank
 
@@ -109,10 +114,10 @@ class RunBuilder:
         for rows in (FIRST_ROWS, PREVIEW_ROWS) if found.size >= PREVIEW_FROM_BYTES else (FIRST_ROWS,):
             last = last_rows(shown_kind, rows)
             if last is not None and may_show:
-                decoding = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
-                shown = self._judged(found, shown_kind.make(decoding), Stream("", self.options.store))
+                decoding = self._decoding(found)._replace(may_count_rows=False)
+                shown = self._judged(found, shown_kind.make(decoding), Stream("", self._of_preview))
                 previews.append(shown(self._open_feed(found.path, last)))
-        whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share))
+        whole = self._judged(found, AutoDecoder(found.path, self._decoding(found)), Stream(found.role, self.share))
         return RunStream(
             Label.of(found.path),
             whole(self._feed(found)),
@@ -123,6 +128,14 @@ class RunBuilder:
             recaller=Recaller(found.path, self.options.decoder, self._notifier.notify) if is_jsonl else None,
             ranges=found.ranges,
         )
+
+    def _decoding(self, found: Found) -> DecoderOptions:
+        return self.options.decoder._replace(writer=log_of(found.path)[1])
+
+    @property
+    def _of_preview(self) -> StoreOptions:
+        """A part of the stream's memory: while a long history is read, a preview takes in all rows that come."""
+        return self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
 
     def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, but for the feed that brings its bytes."""

@@ -15,7 +15,7 @@ from rltop.run.pipeline import Budget
 from rltop.run.recall import Recaller
 from rltop.run.stream_reader import ReadPath, StreamReader
 from rltop.run.stream_status import StreamStatus
-from rltop.run.stream_verdicts import CheckpointFinder, StreamVerdicts
+from rltop.run.stream_verdicts import CheckpointFinder, Judged, StreamVerdicts
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RunStream:
         self.role = role
         self.is_rank = is_rank
         self.ranges = ranges
-        self.reader = StreamReader(whole, clock, previews, recaller)
+        self.reader = StreamReader(whole, clock, previews, recaller, modified_s)
         self.status = StreamStatus(self.reader, clock, modified_s)
         self.rules = StreamVerdicts(self.reader, self.status)
         self._checkpoints = CheckpointFinder(path.raw, is_network=whole.feed.is_network)
@@ -86,7 +86,7 @@ class RunStream:
 
     def _note_collapse(self) -> None:
         """A collapse names the last checkpoint before it: see which there are."""
-        rules = self.reader.whole.rules
+        rules = self.reader.known.rules
         if rules is not None and self._checkpoints.look_for(rules):
             self.rules.changes += 1
 
@@ -138,7 +138,7 @@ class RunStream:
     @property
     def spans(self) -> SpanBook | None:
         """True spans of the newest steps; None where the file holds none."""
-        return self.reader.whole.pipeline.spans
+        return self.reader.known.pipeline.spans
 
     @property
     def ranks(self) -> RankHistory | None:
@@ -156,7 +156,9 @@ class RunStream:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         stream, reader = self.stream, self.reader
-        return (id(stream), stream.version, reader.is_finished, reader.has_caught_up, self.rules.changes)
+        said = self.status.failure.raw, 0 if stream.rows else self.counts.lines
+        read = reader.rests, reader.is_finished, reader.has_caught_up
+        return (id(stream), stream.version, *read, self.rules.changes, said)
 
     # -- now ---------------------------------------------------------------------------------------------------------
 
@@ -173,12 +175,12 @@ class RunStream:
     @property
     def kind_note(self) -> str:
         """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self.reader.whole.pipeline.kind_note
+        return self.reader.known.pipeline.kind_note
 
     @property
     def kind_title(self) -> str:
         """As what the file is read; empty while that is not known."""
-        return self.reader.whole.pipeline.kind_title
+        return self.reader.known.pipeline.kind_title
 
     @property
     def age_s(self) -> float | None:
@@ -189,6 +191,11 @@ class RunStream:
     def failure(self) -> Label:
         """What the writer says that it died of; empty where it says nothing."""
         return self.status.failure
+
+    @property
+    def failure_log(self) -> str:
+        """A stream speaks for itself: the log beside it is the run's."""
+        return ""
 
     @property
     def behind_bytes(self) -> int:
@@ -218,14 +225,18 @@ class RunStream:
         return self.rules.is_judged(self.version, is_loading=self.loading is not None)
 
     @property
+    def _judged(self) -> Judged:
+        return self.rules.judged(self.version, is_loading=self.loading is not None)
+
+    @property
     def events(self) -> Sequence[Event]:
         """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
-        return self.rules.judged(self.version, is_loading=self.loading is not None).events
+        return self._judged.events
 
     @property
     def event_times(self) -> Sequence[float | None]:
         """When the row behind each event was written, as far as it says."""
-        return self.rules.judged(self.version, is_loading=self.loading is not None).event_times
+        return self._judged.event_times
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
@@ -241,10 +252,10 @@ class RunStream:
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
         """What `verdicts_at` leaves out because its rule is muted."""
         if step is None:
-            return tuple(self.rules.judged(self.version, is_loading=self.loading is not None).muted)
+            return tuple(self._judged.muted)
         if not self.muted:
             return ()
-        return worst_first(one for one in standing_at(self.events, step, (), self.identity) if one.rule in self.muted)
+        return worst_first(one for one in standing_at(self.events, step, (), self.identity) if one.is_of(self.muted))
 
     @property
     def muted(self) -> frozenset[str]:
@@ -254,14 +265,15 @@ class RunStream:
     @property
     def silenced(self) -> frozenset[str]:
         """Ids of the rules that the settings switch off."""
-        return self.rules.silenced
+        rules = self.rules.rules
+        return frozenset() if rules is None else rules.options.silenced(self.profiles)
 
     @property
     def profiles(self) -> Sequence[str]:
         """Names of the profiles whose thresholds hold; the event log says why."""
-        return self.rules.profiles
+        return self._judged.profiles
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
-        return self.rules.warm_up
+        return self._judged.warm_up

@@ -18,6 +18,7 @@ from rltop.run.run import Run, is_judged
 from rltop.run.run_builder import CROWD_PREVIEW_FROM_BYTES, RunBuilder
 
 if TYPE_CHECKING:
+    from rltop.run.console_end import EndReader
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run_settings import SettingsReader
 
@@ -27,6 +28,8 @@ CROWD_ASK_S = 0.05
 """So long those of a crowd that were found to have something to do are all that is worked on."""
 ASK_S, CROWD_REST_S = 1.0, 5.0
 """Runs that all rest are asked so often whether they still do, whether or not there was news."""
+ENDINGS_S = 2.0
+"""How long whoever prints and leaves waits for the ends of console logs."""
 WATCHED_MS = 100.0
 """What is read in between where somebody wants to know how far it has come."""
 
@@ -41,9 +44,9 @@ def _nothing_left_out() -> Sequence[tuple[str, str]]:
 
 
 def _is_same(known: Found, now: Found) -> bool:
-    """Are the two one run: do they share a file?"""
-    paths = {path for each in (known, *known.beside) for path in each.paths}
-    return any(path in paths for each in (now, *now.beside) for path in each.paths)
+    """Are the two one run: do they share a file, or is one another record of the other?"""
+    paths = {path for each in (known, *known.beside) for path in (*each.paths, *each.copies)}
+    return any(path in paths for each in (now, *now.beside) for path in (*each.paths, *each.copies))
 
 
 class _SliceBudget:
@@ -97,6 +100,7 @@ class Session:
         self._heard, self._asks_at_s = -1, 0.0
         self._active: Sequence[Run] = ()
         self._settings: SettingsReader | None = None
+        self._endings: EndReader | None = None
         self.runs: list[Run] = []
         self._share_memory()
         if len(found) > CROWD:
@@ -131,7 +135,8 @@ class Session:
         pointed elsewhere, and where one was awaited, the new one takes its place.
         """
         for each in found:
-            at = next((i for i, known in enumerate(self._found) if _is_same(known, each)), None)
+            same = [i for i, known in enumerate(self._found) if _is_same(known, each)]
+            at = next((i for i in same if self._found[i].path in each.paths), same[0] if same else None)
             if at is None and len(self._found) == 1 and (self._found[0].awaits or len(found) == 1):
                 at = 0
             if at is None:
@@ -147,6 +152,7 @@ class Session:
                 self._drop_parts(at)
             else:
                 self._found[at] = each
+                self._drop_parts(at)
 
     def may_mean(self, run: Run) -> bool:
         """Whether what a key means can still be said: the run must be one that can be read again."""
@@ -182,21 +188,25 @@ class Session:
         Raises:
             OSError: it cannot be kept; nothing has changed then.
         """
-        project = meanings.project_of(run.path.raw)
-        meanings.save_rows({**meanings.load_rows({}), project: arrangement})
+        project, told = meanings.project_of(run.path.raw), meanings.load_rows({})
+        if project in told:
+            # Another session may have arranged some as well since this one was begun.
+            arrangement = arrangement.merged(run.arrangement, told[project])
+        meanings.save_rows({**told, project: arrangement})
         self._builder.options = self.options._replace(rows={**self.options.rows, project: arrangement})
         for each in self.runs:
             each.arrangement = meanings.rows_of_path(each.path.raw, self.options.rows)
 
     def _drop_parts(self, at: int) -> None:
-        """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""
+        """Let go of runs that have turned out to be streams of another, or other records of it."""
         whole, known = self.runs[at], self._found[at]
-        for i in reversed(range(len(self._found))):
-            if i != at and _is_same(self._found[i], known):
-                self.runs[i].close()
-                self.runs[i].replaced_by = whole
-                del self.runs[i], self._found[i]
-        self._share_memory()
+        parts = [i for i in range(len(self._found)) if i != at and _is_same(self._found[i], known)]
+        for i in reversed(parts):
+            self.runs[i].close()
+            self.runs[i].replaced_by = whole
+            del self.runs[i], self._found[i]
+        if parts:
+            self._share_memory()
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""
@@ -264,8 +274,23 @@ class Session:
         if run.console is None:
             from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
 
-            run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify)
+            likely = "" if run.ending is None else run.ending.path
+            run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify, likely=likely)
             run.console.start()
+
+    def look_for_endings(self) -> None:
+        """Have the console logs looked at of runs that have fallen silent, in a thread; `run.ending` tells."""
+        if self._endings is None:
+            from rltop.run.console_end import EndReader  # noqa: PLC0415 - not before the first frame
+
+            self._endings = EndReader(self.options.log, self.notifier.notify, self._clock)
+        self._endings.ask(self.runs)
+
+    def read_endings(self) -> None:
+        """Look at the console logs of runs that have been read to their end, for what is printed and left."""
+        self.look_for_endings()
+        if self._endings is not None:
+            self._endings.join(ENDINGS_S)
 
     def look_for_settings(self) -> None:
         """Begin to look for what every run was started with, in a thread; `run.settings` tells."""
@@ -281,14 +306,13 @@ class Session:
             self._settings.join(timeout_s)
 
     def read_rollouts(self) -> None:
-        """Read the completions of every run's newest step at once, for what is printed and left."""
+        """Read and judge the completions of every run at once, for what is printed and left; the newest step stays."""
         for run in self.runs:
-            self._shelve(run).settle(run.stream.last_step)
-
-    def judge_rollouts(self) -> None:
-        """Read the completions of every step of every run, and judge their group ratios where none are logged."""
-        for run in self.runs:
-            self._shelve(run, is_judged=True).summarise_all()
+            shelf = self._shelve(run, is_judged=True)
+            if run.rollout_watch is not None:
+                shelf.is_judged = lambda: True
+                shelf.sum_up()
+            shelf.settle(run.stream.last_step)
 
     def _shelve(self, run: Run, *, is_judged: bool = False) -> RolloutShelf:
         """Give a run a shelf for its completions, and rules for them where the trainer logs no group ratio."""
@@ -307,7 +331,8 @@ class Session:
         left_out = self.left_out()
         gaps = len(left_out), left_out[0] if left_out else None
         if self.is_crowd:
-            return self._wakings, 0 if self._settings is None else self._settings.count, gaps
+            counts = [0 if each is None else each.count for each in (self._settings, self._endings)]
+            return self._wakings, *counts, gaps
         return tuple(run.version for run in self.runs), gaps
 
     def close(self) -> None:

@@ -252,6 +252,11 @@ class Now:
         return self._source.failure
 
     @property
+    def failure_log(self) -> str:
+        """The console log beside the run that `failure` is from; empty where it is from the run itself."""
+        return self._source.failure_log
+
+    @property
     def kind_note(self) -> str:
         """What a person should know about how fresh the rows of such a file are; empty if they are."""
         return self._part.kind_note

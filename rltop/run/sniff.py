@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple
@@ -10,8 +11,9 @@ from typing import BinaryIO, NamedTuple
 from rltop.errors import DecodeError
 from rltop.files import open_regular
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import DecoderOptions
+from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import (
+    BINARY,
     CONSOLE,
     JSONL,
     SWANLAB,
@@ -24,9 +26,11 @@ from rltop.formats.kinds import (
     Kind,
     bare_name,
     codec_of,
+    is_noise,
     kind_of,
 )
-from rltop.model import Record
+from rltop.model import Label, Record
+from rltop.model.table_rows import may_be_database
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 
 SNIFF_BYTES = 256 * 1024
@@ -49,7 +53,22 @@ SAMPLES = (
     "a completion on each line and no step: samples?",
 )
 """Why a file of JSON lines is taken for samples rather than metrics."""
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+_CLOSING = {ord("["): ord("]"), ord("{"): ord("}")}
+_TEXTS = re.compile(
+    rb'"(?:prompt|completion|response|question|answer|text|messages|instruction|content|query|chosen|rejected)"'
+    rb'\s*:\s*["\[{]'
+)
+"""What a dataset has in each row; where such rows have no step they are no history."""
+_TRAINING = re.compile(
+    rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
+    re.IGNORECASE,
+)
+"""What a log says that is of a training, and not of another program that failed."""
+DIED = "a console log that ends in an error before the first row"
+"""Why a log has no row: it is the run, where there is no other file of it."""
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
+NO_RUN = "a database without a run so far"
 UNWRITTEN = "only NUL bytes so far"
 """Why a file is not judged yet: on a network file system its bytes may come without its growing."""
 
@@ -63,7 +82,8 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
 
     Args:
         path: of a file, or of a directory of tables.
-        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`).
+        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`): a JSON
+            document is taken as it is.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -85,7 +105,7 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         head = tail.lstrip(b"\0") if tail[:1] == b"\0" else tail.partition(b"\n")[2]
         if not head:
             return None, UNWRITTEN
-    if head.startswith(SQLITE_MAGIC):
+    if head.startswith(SQLITE_MAGIC) or (not head and may_be_database(path)):
         return _kind_of_database(path)
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
@@ -100,9 +120,10 @@ def _kind_of_database(path: str) -> tuple[Kind | None, str]:
     from rltop.formats.tables import runs_in  # noqa: PLC0415 - few have trackers
 
     try:
-        return (TABLES, "") if runs_in(path) else (None, NO_TRACKER)
+        runs = runs_in(path) if Path(path).stat().st_size else []
     except DecodeError as error:
         raise DecodeError(f"an SQLite database: {error.message}", error.hint) from error
+    return (None, NO_TRACKER) if runs is None else (TABLES, "" if runs else NO_RUN)
 
 
 def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -> tuple[Kind | None, str]:
@@ -145,11 +166,15 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
     if kind is JSONL:
         return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
     if kind is WHOLE_JSON:
-        return kind, "" if bare_name(
-            Path(path).name
-        ) == "trainer_state.json" else "a JSON document, not rows of metrics"
+        is_taken = options.is_hurried or bare_name(Path(path).name) == "trainer_state.json"
+        return kind, "" if is_taken else _why_not_document(head if is_all else closed(head), options)
+    if kind is CONSOLE and is_noise(head):
+        return None, BINARY
     if kind is CONSOLE:
-        return kind, "" if _has_rows(head) or _has_rows(tail) else "text without metrics"
+        reasons = [_why_not_console(data) for data in (head, tail) if data]
+        looked = "" if is_all else f" in its first and last {SNIFF_BYTES >> 10} KiB"
+        why = f"text without a line of metrics{looked}"
+        return kind, next((known for known in ("", DIED) if known in reasons), why)
     return kind, "" if kind is not None else "unknown format"
 
 
@@ -158,11 +183,51 @@ def _last_bytes(file: BinaryIO) -> bytes:
     return file.read(SNIFF_BYTES)
 
 
-def _has_rows(data: bytes) -> bool:
-    if not data:
-        return False
+def _why_not_console(data: bytes) -> str:
+    """Why a part of a console log has no metrics; empty where it has."""
     decoder = CONSOLE.make(DecoderOptions())
-    return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
+    if decoder.feed(data, 0, 0) or decoder.finish():
+        return ""
+    return DIED if decoder.failure and _TRAINING.search(data) else "no rows"
+
+
+def _why_not_document(text: bytes, options: DecoderOptions) -> str:
+    """Why a JSON document is not the history of a run, but results, settings, a dataset or a vocabulary."""
+    decoder = WHOLE_JSON.make(options)
+    records = [*decoder.feed(text, 0, 0), *decoder.finish()]
+    if not records:
+        return "a JSON document, not rows of metrics"
+    if why := _why_no_series(records):
+        return why
+    if any(all(key.rstrip(b":") in text for key in keys) for keys in _SAMPLE_KEYS):
+        return SAMPLES[2]
+    if decoder.counts.numbered_rows and _TEXTS.search(text):
+        return "a JSON document of texts"
+    is_long = len(records) >= _SAMPLE_ROWS and not decoder.counts.numbered_rows
+    return "" if is_long or _has_meaning(records) else "a JSON document, not rows of metrics"
+
+
+def _has_meaning(records: Sequence[Record]) -> bool:
+    """Is a key of the rows one that trainers log?"""
+    from rltop.trainers.identify import identify  # noqa: PLC0415 - rare, and it brings every trainer along
+
+    found = identify(list(dict.fromkeys(key for record in records for key in record.schema.keys)), {})
+    return bool(found.signals or found.guesses)
+
+
+def closed(head: bytes) -> bytes:
+    """The beginning of a JSON document as one of its own: cut behind its last whole value, and closed there."""
+    open_brackets, whole = bytearray(), (0, b"")
+    for token in _JSON_TOKEN.finditer(head):
+        sign = head[token.start()]
+        if sign in b"[{":
+            open_brackets.append(_CLOSING[sign])
+        elif sign in b"]}":
+            del open_brackets[-1:]
+        elif sign in b",":
+            whole = token.start(), bytes(reversed(open_brackets))
+    end, brackets = whole
+    return head[:end] + brackets
 
 
 def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str:
@@ -182,14 +247,30 @@ def _why_no_rows(lines: Sequence[bytes], options: DecoderOptions) -> str:
     decoder = JSONL.make(options)
     records = decoder.feed(b"\n".join(lines) + b"\n", 0, 0)
     if not records:
-        has_rows = decoder.counts.lines > decoder.counts.bad_lines
-        return "no row with a step and a number" if has_rows else "not JSON lines"
+        return _lack_of(decoder)
+    if not any(record.schema.keys for record in records):
+        return "its rows have a step and no number"
+    if why := _why_no_series(records):
+        return why
+    return SAMPLES[2] if decoder.counts.numbered_rows == len(records) and _are_completions(lines) else ""
+
+
+def _why_no_series(records: Sequence[Record]) -> str:
+    """Why rows with numbers are not what happened step by step."""
     seen: set[str] = set()
     if len(records) > 1 and not any(_repeats(record, seen) for record in records):
         return "rows share no numeric key"
-    if len(records) >= _SAMPLE_ROWS and _steps_begun(records) * _SAMPLES_A_STEP <= len(records):
-        return SAMPLES[1]
-    return SAMPLES[2] if decoder.counts.numbered_rows == len(records) and _are_completions(lines) else ""
+    is_crowded = len(records) >= _SAMPLE_ROWS and _steps_begun(records) * _SAMPLES_A_STEP <= len(records)
+    return SAMPLES[1] if is_crowded else ""
+
+
+def _lack_of(decoder: Decoder) -> str:
+    if decoder.finish():
+        return "too few rows without a step to be told from samples"
+    if decoder.counts.lines == decoder.counts.bad_lines:
+        return "not JSON lines"
+    first = Label.of(decoder.counts.first_stepless)
+    return f"its rows have no step ({first})" if first.raw else "its rows have no step"
 
 
 def _are_completions(lines: Sequence[bytes]) -> bool:
@@ -248,6 +329,23 @@ def name_refused(name: str) -> str:
     """What a file of this name is that no decoder reads; empty where its name does not tell."""
     suffix = PurePath(name).suffix.lower()
     return next((one.what for one in _REFUSED if suffix in one.suffixes), "")
+
+
+_OF_TRACKERS = (
+    ("SwanLab", re.compile(r"/swanlog/(?:debug[^/]*|.*/(?:debug|logs)/.+)\Z|/run-\d{8}_\d{6}-[^/]+/debug/.+\Z")),
+    ("W&B", re.compile(
+        r"/debug-(?:internal|core|cli)\b[^/]*\Z|/wandb-(?:summary|metadata)\.json\Z|/wandb/debug[^/]*\Z"
+        r"|/(?:(?:offline-)?run-\d{8}_\d{6}-[^/]+|latest-run)/logs/.+\Z"
+    )),
+    ("Ray", re.compile(r"/session_(?:latest|\d{4}-\d\d-\d\d_[^/]+)/logs/(?!worker-|job-driver-).+\Z")),
+)  # fmt: skip
+"""Where trackers and Ray log what they do themselves; Ray has the standard output of the run in the same folder."""
+
+
+def tracker_of(path: str) -> str:
+    """Which tracker has written a file for itself, by its path: such a file is never a run; empty where none has."""
+    where = os.path.abspath(path)  # noqa: PTH100 - links stay as they are named
+    return next((whose for whose, pattern in _OF_TRACKERS if pattern.search(where)), "")
 
 
 def why_refused(head: bytes) -> tuple[str, str]:

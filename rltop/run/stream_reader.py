@@ -6,7 +6,7 @@ Owns which of the two is shown, what has been read, and when rows were seen to a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rltop.clock import Clock
 from rltop.formats.kinds import Kind
@@ -26,6 +26,10 @@ SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
 
 
+REST_S = 5.0
+"""How long a file must have been still, where its pace is not known, until it is shown as if nothing more came."""
+NETWORK_LAG_S = 60.0
+"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 LONG_S = 1.0
 """What takes longer is worth a bar and the time left."""
 _TELLING_S, _TELLING_SHARE = 0.4, 0.01
@@ -76,6 +80,13 @@ class ReadPath(NamedTuple):
         """Has everything been decoded that the feed has to give?"""
         return self.pipeline.has_read_all_of(self.feed)
 
+    def at_end(self) -> ReadPath | None:
+        """As if nothing more came; None where that would only close the open row."""
+        ended = self.pipeline.at_end()
+        if ended is None:
+            return None
+        return ReadPath(self.feed, ended, cast("RuleRunner | None", ended.sink if self.rules is not None else None))
+
 
 def _reach(path: ReadPath) -> tuple[int, int]:
     """Up to where it has been read: two that follow a growing file see a new row in either order."""
@@ -90,9 +101,12 @@ class StreamReader:
         clock: arrival times.
         previews: of the last rows of a large file, the fewest rows first.
         recaller: reads rows again that memory has downsampled.
+        modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
 
     Attributes:
         whole, previews: as given; previews go when history shows all that they do.
+        known: the whole file as far as it is known: while it rests, as if nothing more came.
+        rests: how often it has come to rest.
         arrived_s: when the newest row was seen to arrive, seconds since the epoch; None while none was.
         moved_s: when bytes, rows or not, were last seen to arrive.
         has_caught_up: all has been read that was there when the file was opened.
@@ -100,9 +114,15 @@ class StreamReader:
     """
 
     def __init__(
-        self, whole: ReadPath, clock: Clock, previews: Sequence[ReadPath] = (), recaller: Recaller | None = None
+        self,
+        whole: ReadPath,
+        clock: Clock,
+        previews: Sequence[ReadPath] = (),
+        recaller: Recaller | None = None,
+        modified_s: float | None = None,
     ) -> None:
-        self.whole = whole
+        self.whole = self.known = whole
+        self.rests = 0
         self.previews = list(previews)
         self.arrived_s: float | None = None
         self.moved_s: float | None = None
@@ -111,7 +131,9 @@ class StreamReader:
         self._pipeline = whole.pipeline
         self._clock = clock
         self._recaller = recaller
+        self._modified_s = modified_s
         self._settles_at: float | None = None
+        self._rests_at: float | None = None
         self._began: tuple[float, float] | None = None
 
     def advance(self, budget: Budget) -> bool:
@@ -122,7 +144,7 @@ class StreamReader:
         # Where the previews have used up the time, nobody has asked yet whether there is more.
         has_moved = budget.is_spent() or self._take_in(budget) or has_moved
         self._note_progress()
-        return has_moved
+        return self._come_to_rest() or has_moved
 
     @property
     def is_over(self) -> bool:
@@ -130,11 +152,17 @@ class StreamReader:
         return self.whole.feed.is_over and not self._pipeline.has_waiting
 
     @property
+    def is_at_rest(self) -> bool:
+        """Is it shown as if nothing more came?"""
+        return self.known is not self.whole
+
+    @property
     def is_resting(self) -> bool:
         """Would `advance` find nothing to do until there is news?"""
         return (
             self.has_caught_up
             and self._settles_at is None
+            and (self._rests_at is None or self._clock.monotonic() < self._rests_at)
             and not self.previews
             and not self._pipeline.has_waiting
             and (self._recaller is None or self._recaller.is_idle)
@@ -167,7 +195,8 @@ class StreamReader:
         if self.has_caught_up:
             pipeline.arrived_s = self._clock.now()
         if pipeline.advance(self.whole.feed, self._clock, budget):
-            self._settles_at = now + SETTLE_S
+            self._settles_at, self._rests_at = now + SETTLE_S, None
+            self.known = self.whole
             if self.has_caught_up:
                 self.moved_s = pipeline.arrived_s
             if self.has_caught_up and pipeline.stream.version != before:
@@ -177,7 +206,45 @@ class StreamReader:
             return False
         self._settles_at = None
         pipeline.flush()
+        if pipeline.stream.version != before and self.moved_s is not None:
+            self.arrived_s = self.moved_s
+        self._rests_at = now + max(0.0, self._rest_s - self._still_s)
         return pipeline.has_more or pipeline.stream.version != before
+
+    @property
+    def _still_s(self) -> float:
+        """How long nothing has been written."""
+        moved_s = self._modified_s if self.moved_s is None else self.moved_s
+        return 0.0 if moved_s is None else max(0.0, self._clock.now() - moved_s)
+
+    @property
+    def _rest_s(self) -> float:
+        """How long nothing must be written until nothing more is expected: when the run is called quiet.
+
+        Until then a torn line is one that is being written, and a row without a step waits for what tells it.
+        """
+        rules = self.whole.rules
+        if rules is None or not rules.liveness.knows_pace:
+            return REST_S + self.lag_s
+        return rules.silence_limits(self.lag_s).quiet_s
+
+    @property
+    def lag_s(self) -> float:
+        """How late a row may be seen: the file lies on a network file system, or 0."""
+        return NETWORK_LAG_S if self.whole.feed.is_network else 0.0
+
+    def _come_to_rest(self) -> bool:
+        """Show the whole file as if nothing more came, once nothing has for a while; what then comes takes it back."""
+        if self._rests_at is None or self._clock.monotonic() < self._rests_at or not self.has_caught_up:
+            return False
+        self._rests_at = None
+        ended = None if self.is_finished else self.whole.at_end()
+        if ended is None:
+            return False
+        if self.moved_s is not None and ended.pipeline.stream.rows != self._pipeline.stream.rows:
+            self.arrived_s = self.moved_s
+        self.known, self.rests = ended, self.rests + 1
+        return True
 
     def extend(self, paths: Sequence[str]) -> bool:
         """Go on with further files of the same stream; False where its feed cannot."""
@@ -190,7 +257,7 @@ class StreamReader:
     def finish(self) -> None:
         """The source is at its end for good: judge the last step too."""
         if not self.is_finished:
-            self.is_finished = True
+            self.is_finished, self.known = True, self.whole
             self._pipeline.finish()
 
     @property
@@ -244,13 +311,13 @@ class StreamReader:
     def _take_recalled(self) -> bool:
         rows = self._recaller.take() if self._recaller is not None else []
         for step, row in rows:
-            self._pipeline.stream.recall(step, row)
+            self.known.pipeline.stream.recall(step, row)
         return bool(rows)
 
     @property
     def shown(self) -> ReadPath:
         """What is on the screen: the preview until history has caught up."""
-        return next((one for one in self.previews if one.pipeline.stream.rows), self.whole)
+        return next((one for one in self.previews if one.pipeline.stream.rows), self.known)
 
     @property
     def is_opening(self) -> bool:
@@ -261,7 +328,7 @@ class StreamReader:
     @property
     def is_preview(self) -> bool:
         """Are only the last rows shown, while history is being read?"""
-        return self.shown is not self.whole
+        return self.shown is not self.known
 
     @property
     def loading(self) -> float | None:
@@ -285,8 +352,8 @@ class StreamReader:
     def counts(self) -> Counts:
         """Everything read, and everything not understood."""
         total = Counts()
-        total.add(self._pipeline.decoder.counts)
-        total.add(self._pipeline.stream.counts)
+        total.add(self.known.pipeline.decoder.counts)
+        total.add(self.known.pipeline.stream.counts)
         status = self.whole.feed.status
         total.nul_bytes += status.nul_bytes
         total.unreadable_files += len(status.left_out)

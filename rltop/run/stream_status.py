@@ -14,8 +14,6 @@ from rltop.run.stream_reader import ReadPath, StreamReader
 from rltop.sources.events import TailState, TailStatus
 from rltop.store.stream import Stream
 
-NETWORK_LAG_S = 60.0
-"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
 BEHIND_FROM_BYTES = 512 * 1024
@@ -40,7 +38,7 @@ class StreamStatus:
 
     @property
     def _whole(self) -> ReadPath:
-        return self._reader.whole
+        return self._reader.known
 
     @property
     def _stream(self) -> Stream:
@@ -77,7 +75,7 @@ class StreamStatus:
         shown, age_s = self._reader.shown, self.age_s
         if shown.rules is None or age_s is None or self._reader.arrived_s is None or shown.pipeline.is_finished:
             return None
-        return shown.rules.silence_verdict(age_s, self.lag_s, shown.pipeline.current_identity())
+        return shown.rules.silence_verdict(age_s, self._reader.lag_s, shown.pipeline.current_identity())
 
     def _input_verdict(self) -> Verdict | None:
         """The verdict on lines that cannot be read, or on a file that has no record yet."""
@@ -102,11 +100,6 @@ class StreamStatus:
         return behind if behind >= BEHIND_FROM_BYTES else 0
 
     @property
-    def lag_s(self) -> float:
-        """How late a row may be seen: the file lies on a network file system, or 0."""
-        return NETWORK_LAG_S if self._whole.feed.is_network else 0.0
-
-    @property
     def failure(self) -> Label:
         """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
         return Label.of(self._whole.pipeline.decoder.failure)
@@ -127,12 +120,12 @@ class StreamStatus:
             return RunState.LOST
         if shown.pipeline.is_finished:
             has_said_so = self._whole.pipeline.decoder.is_finished
-            return RunState.DIED if has_said_so and failure.raw else RunState.FINISHED
+            return broken_off(failure) if has_said_so and failure.raw else RunState.FINISHED
         state = RunState.ENDED if self._reader.is_finished else self._state_by_age()
         if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
         # An error that was logged may be one that the trainer survives: only silence after it tells.
-        return RunState.DIED if state in _SILENT and failure.raw else state
+        return broken_off(failure) if state in _SILENT and failure.raw else state
 
     def _state_by_age(self) -> RunState:
         shown, age_s = self._reader.shown, self.age_s
@@ -140,7 +133,10 @@ class StreamStatus:
             return RunState.LIVE
         if shown.rules is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
-        lines = shown.rules.silence_limits(self.lag_s)
+        if self._reader.arrived_s is None and self._stream.last_time_s is None and not shown.rules.liveness.gaps:
+            # Neither when a row was written is known, nor how far apart they are: all there is is the file's time.
+            return RunState.LIVE if age_s < UNJUDGED_LIVE_S + self._reader.lag_s else RunState.ENDED
+        lines = shown.rules.silence_limits(self._reader.lag_s)
         if age_s > lines.warn_s:
             return RunState.STALLED if self._reader.arrived_s is not None else RunState.ENDED
         return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
@@ -149,7 +145,7 @@ class StreamStatus:
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
         if failure.raw and (self._reader.is_finished or self._is_mute()):
-            return RunState.DIED
+            return broken_off(failure)
         return RunState.WAITING if status.state is TailState.WAITING or self._reader.has_caught_up else RunState.LOADING
 
     def _is_mute(self) -> bool:
@@ -168,3 +164,14 @@ class StreamStatus:
         if error is None and stopped and not self._stream.rows:
             return cannot_read(path, DecodeError(stopped))
         return error
+
+
+def broken_off(failure: Label) -> RunState:
+    """How a run ended that says of what: by itself, or by the hand of whoever started it.
+
+    Args:
+        failure: what it says.
+    """
+    from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
+
+    return RunState.INTERRUPTED if is_interruption(failure.raw) else RunState.DIED

@@ -28,12 +28,16 @@ class Judged(NamedTuple):
         events: every transition, those of the open row as provisional.
         event_times: when the row behind each event was written, as far as it says.
         muted: verdicts that are left out because their rule is muted.
+        profiles: names of the profiles whose thresholds hold; the event log says why.
+        warm_up: (records seen, records wanted) while rules warm up; None when they have.
     """
 
     verdicts: Sequence[Verdict]
     events: Sequence[Event]
     event_times: Sequence[float | None]
     muted: Sequence[Verdict] = ()
+    profiles: Sequence[str] = ()
+    warm_up: tuple[int, int] | None = None
 
 
 class StreamVerdicts:
@@ -56,7 +60,7 @@ class StreamVerdicts:
     @property
     def rules(self) -> RuleRunner | None:
         """The rules that judge the whole file; None where nothing is judged."""
-        return self._reader.whole.rules
+        return self._reader.known.rules
 
     def judged(self, version: Hashable, *, is_loading: bool) -> Judged:
         """What the rules say; looks at the open row when something has moved.
@@ -77,14 +81,18 @@ class StreamVerdicts:
             verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
             muted: Sequence[Verdict] = () if seen is None else seen.muted
             times = [] if rules is None else rules.event_times
-            if shown is not self._reader.whole or is_loading:
+            profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
+            warm_up = None if rules is None else rules.warm_up(self._reader.known.pipeline.stream)
+            if shown is not self._reader.known or is_loading:
                 verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
                 seen, muted = None, ()
+            elif seen is not None:
+                profiles, warm_up = seen.profiles, seen.warm_up
             if seen is None or not seen.events:
-                self._judged = (known, Judged(verdicts, settled, times, muted))
+                self._judged = (known, Judged(verdicts, settled, times, muted, profiles, warm_up))
             else:
                 events, event_times = [*settled, *seen.events], [*times, *seen.event_times]
-                self._judged = (known, Judged(verdicts, events, event_times, muted))
+                self._judged = (known, Judged(verdicts, events, event_times, muted, profiles, warm_up))
         return self._judged[1]
 
     def is_judged(self, version: Hashable, *, is_loading: bool) -> bool:
@@ -119,7 +127,7 @@ class StreamVerdicts:
         Raises:
             KeyError: there is no such rule.
         """
-        for path in (self._reader.whole, *self._reader.previews):
+        for path in (self._reader.whole, self._reader.known, *self._reader.previews):
             if path.rules is not None:
                 path.rules.mute(rule, is_muted)
         self.changes += 1
@@ -128,21 +136,6 @@ class StreamVerdicts:
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted."""
         return frozenset() if self.rules is None else self.rules.muted
-
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        return frozenset() if self.rules is None else self.rules.options.silenced(self.profiles)
-
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold; the event log says why."""
-        return () if self.rules is None else [profile.name for profile in self.rules.profiles]
-
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """(records seen, records wanted) while rules warm up; None when they have."""
-        return None if self.rules is None else self.rules.warm_up(self._reader.whole.pipeline.stream)
 
     @property
     def records(self) -> int:

@@ -28,6 +28,7 @@ class Alert(Struct):
         stream: the stream of the run that it is about; "" is the main one.
         is_earlier: a restart went back to before it began: it belongs to an attempt that was left behind.
         is_muted: its rule is muted: it counts for nothing.
+        part: id of the part of the rule that reached that level; "" where it is the rule itself.
     """
 
     rule: str
@@ -40,6 +41,12 @@ class Alert(Struct):
     stream: str = ""
     is_earlier: bool = False
     is_muted: bool = False
+    part: str = ""
+
+    @property
+    def said_by(self) -> str:
+        """Id of the part that reached its worst level, else of the rule."""
+        return self.part or self.rule
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -105,11 +112,15 @@ def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
         elif number is None or event.state is EventState.FIRING:
             standing[whose] = len(found)
             since = event.step if event.since_step is None else event.since_step
-            found.append(Alert(event.rule, event.family, event.level, since, event.step, stream=event.stream))
+            found.append(
+                Alert(event.rule, event.family, event.level, since, event.step, stream=event.stream, part=event.part)
+            )
         else:
             found[number] = _moved_on(found[number], event)
     alerts = (one for one in found if one.level >= Level.WARN)
-    return History(tuple(replace(one, is_muted=True) if one.rule in muted else one for one in alerts))
+    return History(
+        tuple(replace(one, is_muted=True) if one.rule in muted or one.said_by in muted else one for one in alerts)
+    )
 
 
 def _left_behind(alert: Alert, restart: Event) -> Alert:
@@ -124,7 +135,7 @@ def _moved_on(alert: Alert, event: Event) -> Alert:
         # What began as INFO is dated anew where it became an alert.
         is_new = alert.level < Level.WARN and event.since_step is not None
         since = event.since_step if is_new and event.since_step is not None else alert.since_step
-        return replace(alert, level=event.level, step=event.step, since_step=since)
+        return replace(alert, level=event.level, step=event.step, since_step=since, part=event.part)
     if event.state is EventState.SETTLED:
         return replace(alert, settled_step=event.step)
     return alert

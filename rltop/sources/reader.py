@@ -59,7 +59,7 @@ class Pace:
 class Follow:
     """One file that is followed: what the thread and the feed share.
 
-    The feed's side reads `status`, `start`, `mount`, `thread` and `is_watched`, takes
+    The feed's side reads `status`, `start`, `mount`, `thread`, `is_queued` and `is_watched`, takes
     from `queue` and sets `is_closed`; everything else is the thread's own.
     """
 
@@ -73,6 +73,7 @@ class Follow:
     mount: Mount | None = None
     thread: MountThread | None = None
     is_watched: bool = False
+    is_queued: bool = True
     is_closed: bool = False
     has_looked: bool = False
     tail: AnyTail | None = None
@@ -91,9 +92,16 @@ class Follow:
         """Whether a look may bring as much as it usually does."""
         return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
 
-    def silent_s(self, now: float) -> float:
-        """For how long an answer about this file has been owed."""
-        return now - self.asked_at if self.thread is None else self.thread.silent_s(now)
+    def silent_s(self, now: float, moved_at: float) -> float:
+        """For how long an answer has been owed: about this file, or, while it waits for its turn, about any.
+
+        Args:
+            now: monotonic seconds.
+            moved_at: when the last of the files that are asked for the first time had its answer.
+        """
+        if self.thread is not None:
+            return self.thread.silent_s(now)
+        return now - (max(self.asked_at, moved_at) if self.is_queued else self.asked_at)
 
     def wake(self) -> None:
         """Wake the thread, if the file has one yet."""
@@ -359,12 +367,14 @@ class ThreadedFeed:
         follow: the file.
         clock: for how long an answer has been owed.
         stuck_after_s: so long without one is reported.
+        moved_at: see `Follow.silent_s`.
     """
 
-    def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float) -> None:
+    def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
         self._follow = follow
         self._clock = clock
         self._stuck_after_s = stuck_after_s
+        self._moved_at = moved_at
 
     @property
     def path(self) -> str:
@@ -435,7 +445,7 @@ class ThreadedFeed:
         self._follow.wake()
 
     def _silent_s(self) -> float:
-        return self._follow.silent_s(self._clock.monotonic())
+        return self._follow.silent_s(self._clock.monotonic(), self._moved_at())
 
 
 class Reader:
@@ -469,6 +479,7 @@ class Reader:
         self._threads: dict[tuple[str, bool], MountThread] = {}
         self._lock = threading.Lock()
         self._resolver = LinkResolver(self._begin)
+        self._moved_at = float("-inf")
         self._is_closed = False
 
     def follow(self, path: str | os.PathLike[str], *, start: int = 0, last: LastRows | None = None) -> ThreadedFeed:
@@ -488,7 +499,7 @@ class Reader:
             # No thread is left for this user: the file goes by its name, and who reads it resolves its links.
             follow.real_path = absolute
             self.hand_over(follow, self.mount_of(absolute))
-        return ThreadedFeed(follow, self._clock, self._options.stuck_after_s)
+        return ThreadedFeed(follow, self._clock, self._options.stuck_after_s, lambda: self._moved_at)
 
     def close(self) -> None:
         """Tell every thread to end and return; a thread that hangs is left behind."""
@@ -505,8 +516,11 @@ class Reader:
         return mount_of(path, self._mountinfo(), self._options.mounts)
 
     def _begin(self, follow: Follow) -> None:
+        follow.asked_at = self._clock.monotonic()
+        follow.is_queued = False
         mount = locate(follow, self._fs, self.mount_of)
-        follow.next_locate = self._clock.monotonic() + RESOLVE_S
+        self._moved_at = self._clock.monotonic()
+        follow.next_locate = self._moved_at + RESOLVE_S
         self.hand_over(follow, mount)
 
     def hand_over(self, follow: Follow, mount: Mount) -> None:

@@ -27,6 +27,7 @@ PIECE_ROWS = 500
 """Rows of each table in one look, which must be short: a writer changes the file meanwhile."""
 _TIME = "timestamp"
 _MAX_VALUE_BYTES = 16 * 1024 * 1024
+_MAX_NAME_BYTES = 64 * 1024
 
 Line = tuple[str, bytes]
 """When it was written, in a form that can be compared, and the line."""
@@ -75,7 +76,7 @@ class _Lines:
 
 def _time_of(row: TableRow, table: Table) -> str:
     """When a row was written, so that texts compare as times do; empty for settings, which come first."""
-    value = row.value(_TIME) if _TIME in table.columns else None
+    value = row.value(_TIME, _MAX_NAME_BYTES) if _TIME in table.columns else None
     return value if isinstance(value, str) else f"{value:024.3f}" if isinstance(value, int | float) else ""
 
 
@@ -215,7 +216,7 @@ class DatabaseTail:
 
     def _line(self, row: TableRow, table: Table) -> bytes:
         """A row of the run that is followed as a line; empty where it is of another one."""
-        if not any(row.value(name) == self._member for name in RUN_COLUMNS if name in table.columns):
+        if not any(row.value(name, _MAX_NAME_BYTES) == self._member for name in RUN_COLUMNS if name in table.columns):
             return b""
         return line_of(table.name, ((name, row.value(name, _MAX_VALUE_BYTES)) for name in table.columns))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import cannot_read, reason_of
-from rltop.model.table_rows import split_member
+from rltop.model.table_rows import log_of, split_member
 from rltop.sources.cursor import READ_BYTES, Cursor, Refused, Sight, is_missing, leading_nuls, unreachable
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileStat, FileSystem, LocalFileSystem, read_fully
@@ -77,7 +77,7 @@ def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = 
     Raises:
         OSError: the file cannot be opened or read.
     """
-    handle = fs.open(path)
+    handle = fs.open(log_of(path)[0])
     try:
         end = fs.stat(handle).size
         if last.row_starts is None:
@@ -471,6 +471,7 @@ def open_tail(
         options: see `TailOptions`.
         start: offset to begin at in a file.
     """
+    path, _ = log_of(path)
     found = split_member(path)
     return Tail(path, fs, clock, options, start) if found is None else DatabaseTail(*found, fs)
 

@@ -194,12 +194,13 @@ class Frozen:
         return spread
 
     def clone(self) -> Frozen:
-        """An independent copy; O(1) once final."""
+        """An independent copy; itself once final, as it never changes again."""
+        if self.is_final:
+            return self
         twin = Frozen.__new__(Frozen)
         twin.size, twin.minimum, twin.value = self.size, self.minimum, self.value
-        twin.is_final, twin._left = self.is_final, self._left
-        twin._held = self._held if self.is_final else self._held.copy()
-        twin._log_spread = self._log_spread
+        twin.is_final, twin._left, twin._held = False, self._left, self._held.copy()
+        twin._log_spread = None
         return twin
 
 

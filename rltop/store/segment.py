@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from rltop.model import GAP, FilePosition
@@ -277,6 +277,16 @@ class Segment:
             self._settle(block)
         self._downsampled_rows += older._downsampled_rows
         self._positions.prepend(older._positions)
+
+    def untouched(self, steps: Collection[int]) -> list[object]:
+        """What rows of these steps, and of steps behind the newest one, leave as it is."""
+        last = len(self.blocks) - 1
+        changed = {last, *(self._block_at(step) or 0 for step in steps)}
+        kept: list[object] = [block for i, block in enumerate(self.blocks) if i not in changed]
+        first = self.first_raw_step
+        if self.pyramid is not None and all(first is not None and step >= first for step in steps):
+            kept.append(self.pyramid)
+        return [*kept, self._positions]
 
     def position(self, step: int) -> FilePosition | None:
         """Where to start reading the file to meet the row of `step`."""

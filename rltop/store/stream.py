@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite, Record
@@ -66,7 +67,8 @@ class Stream(StreamQueries):
     of a run; without `options` the defaults hold.
 
     Attributes:
-        overwritten_rows: training rows that gave other values to most keys of a step than a row before them.
+        overwritten_rows: training rows that gave other values to most keys of a step than a row before them; parts of
+            a step left out.
         other_runs: number of a segment → `Record.other_run` of its first row.
     """
 
@@ -87,6 +89,7 @@ class Stream(StreamQueries):
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
         self._must_restart = self._is_open = False
+        self._is_bounded = True
         self._crossing = Crossing()
         self._rows_at_return = 0
         self._open_step: int | None = None
@@ -114,7 +117,7 @@ class Stream(StreamQueries):
             self.finish()
             self._add_row(record, layout)
         elif record.step == last:
-            self.overwritten_rows += _is_overwriting(segment, record, layout)
+            self.overwritten_rows += not record.is_part and _is_overwriting(segment, record, layout)
             self._merge(segment, record, layout, is_late=False)
             self._open_said = (*self._open_said, *record.said)[:_SAID_KEPT]
         else:
@@ -131,6 +134,16 @@ class Stream(StreamQueries):
             self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said))
             self._is_open = False
 
+    def twin(self, steps: Collection[int]) -> Stream:
+        """A copy that takes in a few rows of these steps, all that are to follow, while this one stays as it is.
+
+        It shares the rows that these cannot change, and keeps to no limit of memory.
+        """
+        shared = [self.options, *(part for segment in self.segments for part in segment.untouched(steps))]
+        twin = deepcopy(self, {id(part): part for part in shared})
+        twin._is_bounded = False
+        return twin
+
     def _start_segment(self) -> None:
         self._must_restart = False
         self._recalled.clear()
@@ -139,7 +152,7 @@ class Stream(StreamQueries):
             self.segments[-1].end()
             number = self.segments[-1].number + 1
         self.segments.append(Segment(number, self.options.head_rows))
-        if len(self.segments) > _SEGMENTS_KEPT:
+        if self._is_bounded and len(self.segments) > _SEGMENTS_KEPT:
             self._join_oldest()
 
     def _join_oldest(self) -> None:
@@ -170,7 +183,7 @@ class Stream(StreamQueries):
         self.rows += layout.is_training
         self._open_step, self._is_open, self._open_said = record.step, True, record.said
         self._note_cells(block, record, layout)
-        if len(block) == 1:
+        if len(block) == 1 and self._is_bounded:
             self._keep_budget()
 
     def _note_cells(self, block: Block, record: Record, layout: Layout) -> None:

@@ -29,6 +29,7 @@ from rltop.terminal.modes import (
     as_word,
     from_word,
     give_back,
+    opened_anew,
     take_keys_quietly,
 )
 from rltop.terminal.signals import Signals
@@ -63,6 +64,7 @@ class TerminalGuard:
         self.input_fd, self.output_fd = input_fd, output_fd
         self.is_lost = False
         self.signal: int | None = None
+        self._writing_fd = output_fd
         self._settings: Settings | None = None
         self._warden: Warden | None = None
         self._signals = Signals(output_fd, self._asked_to_end, self._asked_to_stop, self._continued)
@@ -82,9 +84,10 @@ class TerminalGuard:
         return _size_of(self.output_fd)
 
     def __enter__(self) -> Self:
+        self._writing_fd = opened_anew(self.output_fd)
         with contextlib.suppress(OSError):
             # Without another process, a crash leaves the terminal as it is: no reason not to begin.
-            self._warden = Warden(self._give_back_for, self.input_fd, self.output_fd)
+            self._warden = Warden(self._give_back_for, self.input_fd, self._writing_fd)
         self._signals.listen()
         self.enter()
         return self
@@ -95,6 +98,9 @@ class TerminalGuard:
             self._die(self.signal)
         self._dismiss_warden()
         self._signals.close()
+        if self._writing_fd != self.output_fd:
+            os.close(self._writing_fd)
+            self._writing_fd = self.output_fd
         if self._owned_fd is not None:
             os.close(self._owned_fd)
             self._owned_fd = None
@@ -134,13 +140,17 @@ class TerminalGuard:
                 self._warden.tell(as_word(self._settings))
             self.write(ENTER)
 
-    def restore(self) -> None:
-        """Undo every mode and put the saved settings back; once per `enter`."""
+    def restore(self, *, keeps_keys: bool = False) -> None:
+        """Undo every mode and put the saved settings back; once per `enter`.
+
+        Args:
+            keeps_keys: what has been typed meanwhile is not for the shell: the terminal is taken again at once.
+        """
         if not self._is_entered:
             return
         with self._signals.put_off(), self._alone() as is_first:
             if is_first:
-                give_back(self.input_fd, self.output_fd, self._settings, self._signals.job)
+                give_back(self.input_fd, self._writing_fd, self._settings, self._signals.job, keeps_keys=keeps_keys)
                 if self._warden is not None:
                     self._warden.tell(b"")
 
@@ -211,7 +221,7 @@ class TerminalGuard:
                 if not self._is_entered or self.is_lost:
                     return False
                 try:
-                    view = view[os.write(self.output_fd, view[:SLICE_BYTES]) :]
+                    view = view[os.write(self._writing_fd, view[:SLICE_BYTES]) :]
                     continue
                 except BlockingIOError:
                     pass
@@ -220,7 +230,7 @@ class TerminalGuard:
             if self.is_lost:
                 self._ask_to_leave()
                 return False
-            select.select([], [self.output_fd], [], WRITE_TIMEOUT_S)
+            select.select([], [self._writing_fd], [], WRITE_TIMEOUT_S)
         return True
 
     @contextlib.contextmanager
@@ -258,7 +268,7 @@ class TerminalGuard:
         if self._resume is not None:
             self._resume()
             return
-        self.restore()
+        self.restore(keeps_keys=True)
         self._draw_again()
 
     def _draw_again(self) -> None:
@@ -285,7 +295,7 @@ class TerminalGuard:
 
     def _give_back_for(self, word: bytes) -> None:
         """What the warden does when this process is no more."""
-        give_back(self.input_fd, self.output_fd, from_word(word), self._signals.job, WARDEN_PATIENCE_S)
+        give_back(self.input_fd, self._writing_fd, from_word(word), self._signals.job, WARDEN_PATIENCE_S)
 
     def _dismiss_warden(self) -> None:
         if self._warden is not None:

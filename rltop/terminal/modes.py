@@ -58,6 +58,18 @@ def take_keys_quietly(input_fd: int) -> Settings | None:
     return before
 
 
+def opened_anew(output_fd: int) -> int:
+    """A descriptor of the same terminal on which no write waits; where it cannot be opened, the same one.
+
+    Whoever waits in a write keeps the terminal from everybody else, so that nothing could be
+    undone any more. To make the descriptor itself so would make it so for the shell too.
+    """
+    try:
+        return os.open(os.ttyname(output_fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return output_fd
+
+
 class Job(NamedTuple):
     """Whose terminal it may be.
 
@@ -86,7 +98,13 @@ def foreground(fd: int) -> int | None:
 
 
 def give_back(
-    input_fd: int, output_fd: int, settings: Settings | None, job: Job, patience_s: float = WRITE_TIMEOUT_S
+    input_fd: int,
+    output_fd: int,
+    settings: Settings | None,
+    job: Job,
+    patience_s: float = WRITE_TIMEOUT_S,
+    *,
+    keeps_keys: bool = False,
 ) -> None:
     """Undo every mode, and put back the settings from before `job` drew.
 
@@ -100,6 +118,7 @@ def give_back(
         settings: from before the job drew; None: unknown.
         job: whose terminal it was.
         patience_s: seconds to wait for a terminal that takes nothing.
+        keeps_keys: what has been typed is for this job still, which takes the terminal again at once.
     """
     whose = foreground(output_fd)
     is_ours = whose in {None, job.own}
@@ -112,8 +131,9 @@ def give_back(
         with contextlib.suppress(termios.error):
             if is_ours or _are_taken(termios.tcgetattr(input_fd)):
                 termios.tcsetattr(input_fd, termios.TCSANOW, settings)
-                # Mouse reports and answers to queries that are still in the queue would be typed into the shell.
-                termios.tcflush(input_fd, termios.TCIFLUSH)
+                if not keeps_keys:
+                    # Mouse reports and answers to queries that are still in the queue would be typed into the shell.
+                    termios.tcflush(input_fd, termios.TCIFLUSH)
 
 
 def _are_taken(settings: Settings) -> bool:
@@ -134,15 +154,24 @@ def _from_the_background() -> Iterator[None]:
 def write_last(output_fd: int, data: bytes, patience_s: float) -> None:
     """Send the restoring bytes, but do not wait long for a terminal that hangs.
 
+    What it has not taken by then of the last pictures is thrown away: in its place these bytes wait for it.
+
     Args:
         output_fd: of the terminal.
         data: escape codes.
         patience_s: seconds to wait until it takes any.
     """
-    view = memoryview(data)
-    with contextlib.suppress(OSError, ValueError):
-        while view and select.select([], [output_fd], [], patience_s)[1]:
-            view = view[os.write(output_fd, view) :]
+    view, is_emptied = memoryview(data), False
+    with contextlib.suppress(OSError, ValueError, termios.error):
+        while view:
+            if select.select([], [output_fd], [], patience_s)[1]:
+                with contextlib.suppress(BlockingIOError):
+                    view = view[os.write(output_fd, view) :]
+            elif is_emptied:
+                return
+            else:
+                termios.tcflush(output_fd, termios.TCOFLUSH)
+                is_emptied = True
 
 
 def as_word(settings: Settings | None) -> bytes:

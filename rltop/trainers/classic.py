@@ -144,6 +144,7 @@ RLLIB = Dialect(
         *("info/num_steps_sampled", "info/num_agent_steps_sampled", "info/num_agent_steps_trained"),
         *("info/last_target_update_ts", "info/num_target_updates"),
         *("config/*", "pid", "done", "experiment_tag", "date", "hostname", "node_ip", "trial_id", "experiment_id"),
+        *("learners/*/num_trainable_parameters", "learners/*/num_non_trainable_parameters"),
         *("time_since_restore", "timesteps_since_restore", "iterations_since_restore", "warmup_time"),
     ),
     training_keys=(*_EPISODES, "info/*", "learners/*"),

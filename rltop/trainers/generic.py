@@ -6,7 +6,9 @@ under its own key.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
+from collections.abc import Iterable
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 
 _PAIRS = frozenset({Algorithm.DPO})
@@ -14,6 +16,8 @@ _ROLLOUTS = frozenset(Algorithm) - _PAIRS
 _JUDGE = frozenset({Algorithm.REWARD})
 _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
+_CHOSEN = ("chosen_reward", "chosen_rewards", "reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen")
+"""Beside its rejected one: the two rewards that a loop of its own logs of each pair."""
 _Q = ("q_loss", "qf_loss", "qf1_loss", "td_loss", "td_error", "q_values", "mean_q", "q_mean", "epsilon")
 """Keys of DQN, SAC and their like, whose critic is no value function of PPO."""
 _POLICY = (
@@ -21,6 +25,8 @@ _POLICY = (
     *("reward", "reward_mean", "kl", "entropy", "completions/*", "response_length*"),
 )
 """Keys of a policy: a reward model that is trained beside them is not what the run is for."""
+_NO_PAIRS = ("rm/*", "policy_loss", "actor/*", "completions/*", "acc_mean")
+"""Keys of a policy that samples, or of a reward model that learns from pairs."""
 _CRITIC = ("value_loss", "critic_loss", "cri_loss", "Critic Loss", "vf_loss", "explained_variance")
 _CLIPPED = ("*clip*", "*kl*", "*KL*", "ratio", "ratio_mean", "importance_ratio", "ppo_*")
 """Keys of an update that is kept near the policy before it. A2C, DDPG and others have a critic, and none of these."""
@@ -30,6 +36,12 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("policy_loss", ("rl_loss", "act_loss", "Actor Loss")),
     ("value_loss", ("value_loss", "critic_loss", "vf_loss", "loss/value", "critic/loss")),
     ("explained_var", ("explained_variance", "explained_var")),
+    # Of several agents the reward of all; that of each is one of its parts.
+    (
+        "reward_mean",
+        ("team_reward", "team_reward_mean", "mean_team_reward", "team/reward", "reward/team", "reward_team"),
+    ),
+    ("reward_mean", ("joint_reward", "shared_reward", "collective_reward", "global_reward")),
     ("reward_mean", ("mean_reward", "reward_mean", "reward", "rewards", "avg_reward", "average_reward", "reward/mean")),
     (
         "reward_mean",
@@ -91,9 +103,14 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dpo_margin", ("rewards/margins", "reward_margin", "margins", "rewards/chosen − rejected")),
     ("dpo_margin", ("dpo/margin", "dpo/reward_margin", "dpo/margins", "dpo/rewards/margins")),
     ("dpo_margin", ("chosen_reward − rejected_reward", "chosen_reward − reject_reward")),
-    ("dpo_margin", ("chosen_rewards − rejected_rewards",)),
+    ("dpo_margin", ("chosen_rewards − rejected_rewards", "chosen_rewards − reject_rewards")),
     ("dpo_chosen", ("rewards/chosen", "chosen_reward", "chosen_rewards", "dpo/chosen_reward", "dpo/rewards/chosen")),
-    ("dpo_chosen", ("dpo/chosen_rewards", "dpo/reward_chosen")),
+    (
+        "dpo_margin",
+        ("reward_chosen − reward_rejected", "rewards_chosen − rewards_rejected", "reward/chosen − rejected"),
+    ),
+    ("dpo_chosen", ("dpo/chosen_rewards", "dpo/reward_chosen", "reward_chosen", "rewards_chosen", "reward/chosen")),
+    ("dpo_rejected", ("reject_rewards", "reward_rejected", "rewards_rejected", "reward/rejected")),
     ("dpo_rejected", ("rewards/rejected", "rejected_reward", "reject_reward", "rejected_rewards")),
     ("dpo_rejected", ("dpo/rejected_reward", "dpo/rewards/rejected", "dpo/rejected_rewards", "dpo/reward_rejected")),
     ("rm_accuracy", ("rm/accuracy", "rm/acc")),
@@ -198,6 +215,34 @@ _MACHINE = (
 )
 """Samples of the machine, as trackers name them; a key of each card is an instance of one metric."""
 
+_STAGES: tuple[tuple[str, ...], ...] = (
+    ("data", "load_data", "data_loading"),
+    ("gen", "generate", "generation", "rollout", "rollouts", "sample", "sampling", "inference", "collect"),
+    ("reward", "rewards", "score", "scoring", "verify"),
+    ("ref", "ref_logprob", "ref_logprobs", "logprob", "logprobs", "old_log_prob", "adv", "advantage", "advantages"),
+    ("train", "training", "update", "policy_update", "learn", "optimize"),
+    ("sync", "sync_weights", "weight_sync", "broadcast"),
+)
+"""What loops call the stages of a step, in the order in which they run."""
+_INSIDE = ("forward", "backward", "forward_backward", "optimizer", "optim")
+_SOMETIMES = ("eval", "evaluation", "validation", "val", "save", "checkpoint", "save_checkpoint")
+_TIMES = ("time/", "timing/", "timing_s/", "times/", "time_")
+_OFTEN_TOTALS = ("train", "training", "learn")
+"""With `_time` behind it, this is often the time since the beginning."""
+
+
+def _stages() -> Iterable[Stage]:
+    for words in _STAGES:
+        for word in words:
+            yield from (Stage(f"{space}{word}", name=word) for space in _TIMES)
+            if word not in _OFTEN_TOTALS:
+                yield from (Stage(f"{word}_time{unit}", name=word) for unit in ("", "_s"))
+    for word in _INSIDE:
+        yield from (Stage(f"{space}{word}", name=word, parent="train") for space in _TIMES)
+    for word in _SOMETIMES:
+        yield from (Stage(f"{space}{word}", name=word, fits_inside=True) for space in _TIMES)
+
+
 DIALECT = Dialect(
     name="generic",
     is_any_case=True,
@@ -206,6 +251,11 @@ DIALECT = Dialect(
         *(Fingerprint(Algorithm.PPO, all_of=(key,), any_of=_CLIPPED, none_of=_Q, weight=2) for key in _CRITIC),
         Fingerprint(Algorithm.REWARD, any_of=("rm/accuracy", "rm/reward_margin", "rm/loss"), none_of=_POLICY, weight=5),
         Fingerprint(Algorithm.DPO, any_of=_DPO, weight=4),
+        *(
+            Fingerprint(Algorithm.DPO, all_of=(chosen, chosen.replace("chosen", rejected)), none_of=_NO_PAIRS, weight=7)
+            for chosen in _CHOSEN
+            for rejected in ("rejected", "reject")
+        ),
         Fingerprint(Algorithm.SAC, any_of=("alpha_loss", "ent_coef_loss", "loss/alpha"), weight=3),
         Fingerprint(Algorithm.DQN, any_of=_Q, none_of=("actor_loss", "policy_loss", "value_loss"), weight=3),
         Fingerprint(Algorithm.UNKNOWN, any_of=_Q, all_of=("actor_loss",), weight=3),
@@ -229,7 +279,8 @@ DIALECT = Dialect(
         *_MACHINE,
     ),
     timing=TimingPlan(
-        step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "time/total", "timing/step_total")
+        step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "time/total", "timing/step_total"),
+        stages=tuple(_stages()),
     ),
     training_keys=("loss", "policy_loss", "lr", "learning_rate", "grad_norm", "reward", "mean_reward"),
     prefixes=(("train/", ""), ("training/", "")),

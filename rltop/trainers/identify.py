@@ -7,6 +7,7 @@ and the inference of traits; the knowledge itself is data, one file per trainer.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -36,8 +37,12 @@ _CLOCK_GROWTH = 3.0
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ON_POLICY = 1e-6
-_EVALUATION = "val_score"
+_EVALUATION, _REWARD = "val_score", "reward_mean"
+_STEADY = (_EVALUATION, _REWARD)
+_MANY_ROWS = 10
+"""Rows on which one reward was logged, so that another that was logged once is no reward of the run."""
 _LARGEST_GROUP = 1024
+_AGENT = re.compile(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
 
 
 def identify(
@@ -102,14 +107,36 @@ def with_keys(
 
 
 def _steady(found: Identity, before: Identity) -> Identity:
-    """The identity with the evaluation that stood for all before still in front of those that came later.
+    """The identity with the evaluation and the reward that stood for all before still in front of later ones.
 
-    Evaluations are compared with the ones before them: those of another data set, or in another unit, are no
-    history of theirs.
+    They are compared with the ones before them: those of another data set, or in another unit, are no history of
+    theirs, and what comes late may be a summary with one value.
     """
-    first, signals = before.primary(_EVALUATION), found.signals.get(_EVALUATION, ())
-    kept = sorted(signals, key=lambda signal: first is None or signal.key != first.key)
-    return found if not signals else found._replace(signals={**found.signals, _EVALUATION: tuple(kept)})
+    signals = dict(found.signals)
+    for name in _STEADY:
+        first = before.primary(name)
+        if first is not None and len(signals.get(name, ())) > 1:
+            signals[name] = tuple(sorted(signals[name], key=lambda signal: signal.key != first.key))
+    return found._replace(signals=signals)
+
+
+def _with_values_first(
+    signals: Mapping[str, Sequence[Signal]], others: Iterable[str], samples: Mapping[str, Sequence[float]]
+) -> dict[str, Sequence[Signal]]:
+    """The signals, where rewards that were logged once stand behind those that were logged on most rows.
+
+    Args:
+        signals: of each metric, most trusted first.
+        others: keys that may be a reward; one with values takes the place of a reward that was logged once.
+        samples: the first values of each key.
+    """
+    rewards = signals.get(_REWARD, ())
+    counts = {key: len(_finite(samples.get(key, ()))) for key in (*others, *(signal.key for signal in rewards))}
+    if max(counts.values(), default=0) < _MANY_ROWS or all(counts[signal.key] > 1 for signal in rewards):
+        return dict(signals)
+    kept = [signal for signal in rewards if counts[signal.key] > 1]
+    kept += [signal for signal in rewards if counts[signal.key] <= 1] if kept else []
+    return {name: kept if name == _REWARD else found for name, found in signals.items() if name != _REWARD or kept}
 
 
 def _rebuilt(
@@ -166,6 +193,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     signals = _as_meant(signals, ordered, begun.meant)
     signals, refused = _possible(signals, samples, begun.refused)
     guesses = _guesses(dialect, ordered, signals, begun.meant)
+    signals = _with_values_first(signals, (one.key for one in guesses.get(_REWARD, ())), samples)
     guesses, refused = _possible(guesses, samples, refused)
     traits = Traits(
         has_critic=algorithm is Algorithm.PPO,
@@ -250,7 +278,12 @@ def _guesses(
         if key in hidden or spelling.plain(key) in hidden or is_bookkeeping_key(key) or is_evaluation_key(key):
             continue
         found.setdefault(name, []).append(signal_of_guess(name, key))
-    return {name: tuple(guessed) for name, guessed in found.items()}
+    return {name: tuple(sorted(guessed, key=_is_of_agent)) for name, guessed in found.items()}
+
+
+def _is_of_agent(signal: Signal) -> bool:
+    """Is it what one of several agents has, rather than all of them?"""
+    return _AGENT.search(signal.key) is not None
 
 
 def _joined(

@@ -19,6 +19,7 @@ class StreamKind(enum.StrEnum):
     JSONL = "JSONL"
     TENSORBOARD = "TensorBoard events"
     WANDB = "W&B file"
+    CONSOLE = "console log"
     TABLES = "W&B file and parquet tables"
     NONE = "no local file"
 
@@ -91,9 +92,10 @@ VERIFIERS = SetupHint(
 )
 TORCHTUNE = SetupHint(
     "torchtune",
-    "metric_logger._component_=torchtune.training.metric_logging.DiskLogger metric_logger.output_fmt=jsonl",
-    "${output_dir}/logs/log_<time>.*",
-    note="DiskLogger writes plain text by default.",
+    "metric_logger._component_=torchtune.training.metric_logging.DiskLogger",
+    "${output_dir}/logs/log_<time>.txt",
+    StreamKind.CONSOLE,
+    note="The default of most recipes. Up to 0.6.1 DiskLogger writes text only, and ignores output_fmt.",
 )
 STABLE_BASELINES3 = SetupHint(
     "Stable-Baselines3",

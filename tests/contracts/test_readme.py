@@ -91,6 +91,7 @@ def test_every_link_to_a_heading_finds_it(page: Path) -> None:
         aim = (page.parent / path) if path else page
         headings = re.findall(r"^#+ (.+)$", aim.read_text(), re.MULTILINE)
         anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        anchors |= set(re.findall(r'<a id="([^"]+)">', aim.read_text()))
         assert anchor in anchors, f"{page.name}: {path}#{anchor}"
 
 

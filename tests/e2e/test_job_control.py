@@ -168,6 +168,26 @@ def test_a_stop_that_nobody_announced(start: Start, shell: str) -> None:
     job.quit()
 
 
+def test_no_key_is_lost_behind_a_stop_that_nobody_announced(tmp_path: Path) -> None:
+    terminal = Terminal.python(PROGRAM, "plain", RECORDED, width=120, height=40, XDG_CONFIG_HOME=str(tmp_path))
+    try:
+        terminal.until_text(FOOTER)
+        terminal.until_still(1.5)
+        for tenths_of_ms in range(0, 600, 30):
+            for shown in ("Where metrics are listed", OPEN):
+                terminal.kill(signal.SIGSTOP)
+                terminal.until(lambda: state(terminal.process.pid) == "T")
+                terminal.kill(signal.SIGCONT)
+                time.sleep(tenths_of_ms / 10_000)
+                terminal.press("?")
+                terminal.until(lambda shown=shown: shown in terminal.text, 5, f"{shown} {tenths_of_ms}")  # type: ignore[misc]
+        terminal.press("q")
+        assert terminal.wait() == 0
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
 def test_a_stop_of_the_whole_session_as_schedulers_do_it(tmp_path: Path) -> None:
     terminal = Terminal.python(PROGRAM, "plain", RECORDED, width=120, height=40, XDG_CONFIG_HOME=str(tmp_path))
     try:

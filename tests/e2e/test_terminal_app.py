@@ -45,12 +45,39 @@ def start(tmp_path: Path) -> Iterator[Start]:
         terminal.close()
 
 
-@pytest.mark.parametrize("keys", ["q", "\x03", "\x11"])
+@pytest.mark.parametrize("keys", ["q", "\x03", "\x11", "\x1bq", "m/a\x1b\x1b\x1b\x1bq"])
 def test_quitting_by_a_key(start: Start, keys: str) -> None:
     terminal = start()
     terminal.until_text(FOOTER)
     terminal.press(keys)
     assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+def test_a_byte_that_is_no_text_costs_itself_alone(start: Start) -> None:
+    terminal = start()
+    terminal.until_text(FOOTER)
+    terminal.press("\xff\xc3?")
+    terminal.until_text("Where metrics are listed")
+    terminal.press("q")
+    assert terminal.wait() == 0
+
+
+@pytest.mark.parametrize("bytes_per_s", [0, 100])
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_a_signal_while_the_terminal_hardly_reads(start: Start, bytes_per_s: int, *, is_drawn: bool) -> None:
+    terminal = start(width=200, height=60)
+    if is_drawn:
+        terminal.until_text(FOOTER)
+        terminal.press("T" * 30)
+    else:
+        terminal.until(lambda: b"\x1b[?1049h" in terminal.output)
+    for _ in range(20):
+        time.sleep(0.1)
+        terminal.read(bytes_per_s // 10)
+    terminal.kill(signal.SIGTERM)
+    assert terminal.process.wait(10) in {-signal.SIGTERM, 128 + signal.SIGTERM}
+    terminal.wait()
     terminal.assert_untouched()
 
 

@@ -50,7 +50,7 @@ def test_what_must_fire_fires_where_it_must(case: Path) -> None:
         steps = [
             event.step
             for event in run.events
-            if event.rule == verdict["rule"]
+            if verdict["rule"] in {event.rule, event.part}
             and event.level >= least
             and event.state in (EventState.FIRING, EventState.ESCALATED)
         ]

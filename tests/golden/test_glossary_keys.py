@@ -17,7 +17,7 @@ from rltop.config import Config
 from rltop.model import Level
 from rltop.report.check_text import check_text
 from rltop.report.document import level_of
-from rltop.rules.registry import BY_ID
+from rltop.rules.registry import NAMED
 from rltop.run.snapshot import Snapshot
 
 LISTED = Path(__file__).resolve().parents[2] / "fixtures/glossaries/keys.csv"
@@ -77,7 +77,7 @@ def test_what_is_listed_of_a_metric_holds(metric: str) -> None:
             assert (found.section, found.unit.value, found.direction.value) == listed, entry["key"]
             assert entry["help"] in found.help
             for rule in entry["rules"].split():
-                assert metric in BY_ID[rule].metrics, (entry["key"], rule)
+                assert metric in NAMED[rule].metrics, (entry["key"], rule)
 
 
 ALGORITHMS = {

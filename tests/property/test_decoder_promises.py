@@ -27,7 +27,7 @@ from rltop.model import Record
 TARGETS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "bench" / "fuzz_target.py"))
 PROMISES: dict[str, Callable[[bytes], None]] = TARGETS["PROMISES"]
 SEEDS = {name: list(TARGETS["seeds"](name)) for name in PROMISES}
-ON_DISK = ("tables", "completions", "dump", "database")
+ON_DISK = ("tables", "completions", "dump", "database", "sqlite")
 """Of these every example is written to a file and read from there."""
 PIECES = [
     b"\n",

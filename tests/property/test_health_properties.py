@@ -82,7 +82,6 @@ LASTING: dict[str, dict[str, Series]] = {
     "P1": {"time_step": breaks(40.0, 70.0)},
     "P3": {"throughput": breaks(1000.0, 500.0)},
     "P9": {"trainer_idle_frac": breaks(0.1, 0.5)},
-    "P13": {"preempted_mean": breaks(0.01, 0.8)},
     "T1": {"truncated_frac": breaks(0.01, 0.5)},
     "T3": {"response_len_mean": breaks(900.0, 200.0)},
     "C1": {"explained_var": breaks(0.8, -0.4)},
@@ -95,7 +94,7 @@ def test_half_the_rate_brings_the_same_rule_within_two_of_its_windows(rule: str)
     full, half = (judged(RECORDS, stride, algorithm, **LASTING[rule]) for stride in (1, 2))
     assert first(full, rule).step > BEFORE
     event = first(half, rule)
-    window = max((lasting.m for lasting in registry.BY_ID[rule].n_of_m.values()), default=10)
+    window = max((lasting.m for lasting in registry.NAMED[rule].n_of_m.values()), default=10)
     onset = BEFORE // 2
     assert onset < event.record <= onset + 2 * window
 

@@ -127,3 +127,18 @@ def test_a_run_gets_the_rows_of_the_nearest_project_and_none_from_a_broken_file(
     for broken in ("not toml [", f'["{inner}"]\npinned = "kl"\n', f'["{inner}".names]\nkl = 3\n'):
         file.write_text(broken)
         assert load_rows({}) == {}
+
+
+def test_two_sessions_that_are_open_at_once_keep_each_others_pins(run: Path, tmp_path: Path) -> None:
+    one, other = session_over(run), session_over(run)
+    for session, key in ((one, "loss"), (other, "kl"), (one, "other")):
+        (shown,) = session.runs
+        session.arrange(shown, shown.arrangement.with_pin_toggled(key))
+        assert key in shown.arrangement.pinned
+    assert sorted(kept(tmp_path)["pinned"]) == ["kl", "loss", "other"]  # type: ignore[call-overload]
+    (shown,) = other.runs
+    other.arrange(shown, shown.arrangement.with_pin_toggled("loss"))
+    assert sorted(kept(tmp_path)["pinned"]) == ["kl", "other"]  # type: ignore[call-overload]
+    (shown,) = one.runs
+    one.arrange(shown, shown.arrangement.with_pin_toggled("grad_norm"))
+    assert sorted(kept(tmp_path)["pinned"]) == ["grad_norm", "kl", "other"]  # type: ignore[call-overload]

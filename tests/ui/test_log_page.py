@@ -136,3 +136,18 @@ async def test_a_file_that_was_named_and_a_copied_line(
         await press(pilot, "y")
         assert "copied the line: the line to copy" in status_text(app)
         assert screen_of(app).board.target is not None
+
+
+async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(run: Path) -> None:
+    (run.parent / "other.log").write_text("starting\n" * 50)
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        app.session.drain()
+        app._settle()
+        await until(pilot, app, lambda: "died after step 150: RuntimeError: NCCL" in page_text(app))
+        assert "(train.log)" in page_text(app)
+        await press(pilot, "home", "enter")
+        assert isinstance(screen_of(app).page, LogPage)
+        await until(pilot, app, lambda: "RuntimeError: NCCL communicator was aborted" in page_text(app))
+        await press(pilot, "O")
+        assert not isinstance(screen_of(app).page, LogPage)

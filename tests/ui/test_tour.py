@@ -1,21 +1,25 @@
 """A tour: every key on every page, every page at every size, the mouse on every row; with recorded runs.
 
 A key answers: the screen shows something else, or the line above the footer says why not. No number is cut.
-With RLTOP_TOUR=all (`make tour`) every key is pressed on every page at every size, which takes minutes.
+With RLTOP_TOUR=all (`make tour`) every key is pressed on every page at every size, and a hundred thousand by chance,
+which takes minutes.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Hashable
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from pathlib import Path
 
 import pytest
 from recorded import jsonl_runs
-from screens import app_over, page_text, press, screen_of, status_text
+from screens import app_over, page_text, press, screen_of, status_text, write_rows
 from textual import events
+from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
 
 from rltop import resources
@@ -213,3 +217,77 @@ async def test_labelled_runs_in_one_list() -> None:
         for name in STARTS:
             await reach(app, pilot, name)
             assert not cut_numbers(app), name
+
+
+# -- by chance -------------------------------------------------------------------------------------------------------
+
+SEEDS, ACTIONS = (range(40), 2_500) if IS_WHOLE else (range(2), 200)
+PRESSED = sorted(
+    {one for keys in KEYS.values() for key in keys if key.id not in LEFT_OUT for one in key.keys.split(",")}
+)
+PRESSED += ["tab", "backspace", "slash", "colon", *("enter", "escape") * 3]
+TYPED = ("reward", "kl", "120", "40-90", "live", "zzz", "step:7", "[", "(", "\u00e9", "1" * 300)
+
+
+async def act_by_chance(app: RltopApp, pilot: Pilot[int], dice: random.Random, growing: Path) -> Sequence[str]:
+    """Several keys before the screen has answered, a text, the mouse, another size or a new row; what was done."""
+    x, y, to = dice.randrange(app.size.width), dice.randrange(app.size.height), dice.randrange(app.size.width)
+    what = dice.choices(("keys", "text", "click", "drag", "wheel", "size", "row"), (70, 4, 10, 5, 5, 1, 5))[0]
+    down, move, up = events.MouseDown, events.MouseMove, events.MouseUp
+    wheel = dice.choice((events.MouseScrollDown, events.MouseScrollUp))
+    by_mouse: dict[str, Sequence[tuple[type[events.MouseEvent], int]]] = {
+        "click": ((down, x), (up, x)),
+        "drag": ((down, x), (move, to), (up, to)),
+        "wheel": ((wheel, x),) * 3,
+    }
+    for kind, at in by_mouse.get(what, ()):
+        app.post_message(kind(None, at, y, 0, 0, 1, False, False, False, at, y))
+    if what == "size":
+        await pilot.resize_terminal(*dice.choice(SIZES))
+    elif what == "row":
+        write_rows(growing, [{"step": dice.randrange(10**6), "critic/score/mean": dice.random()}], mode="a")
+    elif what in ("keys", "text"):
+        text = dice.choice(TYPED)
+        pressed = dice.choices(PRESSED, k=dice.choice((1, 1, 1, 2, 3, 8)))
+        for key in pressed if what == "keys" else map(_character_to_key, text):
+            app.post_message(events.Key(key, key_to_character(key)))
+        return pressed if what == "keys" else [text]
+    return [f"{what} {x},{y}"]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_keys_and_mouse_by_chance_end_nothing(
+    seed: int, runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    dice = random.Random(seed)
+    growing = Path(shutil.copytree(runs[0].parent, tmp_path / "growing")) / runs[0].name
+    shown = dice.sample(runs[1:], dice.randrange(len(runs)))
+    app, done, count = app_over(growing, *shown), deque[str](maxlen=40), 0
+    left = []
+
+    async def leave() -> None:
+        left.append(True)
+
+    monkeypatch.setattr(app, "action_quit", leave)
+    monkeypatch.setattr(app, "action_suspend_process", list)
+    try:
+        async with app.run_test(size=dice.choice(SIZES)) as pilot:
+            await pilot.pause()
+            while count < ACTIONS:
+                acts = await act_by_chance(app, pilot, dice, growing)
+                done += acts
+                count += len(acts)
+                await pilot._wait_for_screen()
+                assert app.is_running
+            # A text field takes `q` for a letter.
+            for _ in range(4):
+                await press(pilot, "escape")
+            left.clear()
+            await press(pilot, "q")
+            assert left
+    except BaseException as error:
+        error.add_note(f"seed {seed}, {count} actions, the last of them: {' '.join(done)}")
+        raise

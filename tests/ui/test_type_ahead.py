@@ -12,6 +12,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
+from rltop.app.commands import RltopPalette
 from rltop.app.page_screen import MAX_FILTER_CHARS
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
@@ -179,3 +180,40 @@ async def test_of_a_long_paste_the_beginning_is_taken() -> None:
         field.select_all()
         type_ahead(app, "k", "l")
         await until(pilot, lambda: field.value == "kl")
+
+
+@pytest.mark.parametrize("keys", [("m", "j", "enter"), ("m", "c", "v", "question_mark", "R"), ("m", "O")])
+async def test_a_metric_is_looked_for_from_any_page_over_the_list(keys: tuple[str, ...]) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, *keys, "slash", *"clip")
+        await until(pilot, lambda: screen_of(app).has_filter and screen_of(app).filter.value == "clip")
+
+
+async def test_keys_and_clicks_for_the_palette_may_come_before_it_is_drawn() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "ctrl+p", "pagedown", "pageup", "ctrl+end")
+        await until(pilot, lambda: isinstance(app.screen, RltopPalette))
+        await pilot.pause()
+        for kind in (events.MouseDown, events.MouseUp) * 3:
+            app.post_message(kind(None, 1, 38, 0, 0, 1, False, False, False, 1, 38))
+        await until(pilot, lambda: isinstance(app.page, OverviewPage))
+        assert app.is_running
+
+
+@pytest.mark.parametrize("keys", [("m", "slash", *"clip"), ("t", "colon", "1")])
+async def test_back_on_a_page_where_something_was_being_typed_keys_are_keys_again(keys: tuple[str, ...]) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, *keys)
+        await until(pilot, lambda: screen_of(app).is_typing)
+        left = app.page
+        type_ahead(app, "alt+left")
+        await until(pilot, lambda: isinstance(app.page, OverviewPage))
+        type_ahead(app, "alt+right")
+        await until(pilot, lambda: app.page is left)
+        assert not screen_of(app).is_typing and not screen_of(app).query("#prompt")
+        assert not isinstance(left, MetricsPage) or screen_of(app).filter.value == "clip"
+        type_ahead(app, "q")
+        await until(pilot, lambda: not app.is_running)

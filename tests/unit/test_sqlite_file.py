@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -96,6 +97,10 @@ def test_a_large_table_is_walked_through_all_its_levels(tmp_path: Path) -> None:
         ("CREATE TABLE t (\"Reward\" FLOAT, -- one, two\n/* b, */ c CHECK (c > ')'), UNIQUE (c, reward))",
          ("reward", "c"), ""),
         ("CREATE TABLE t (a, b AS (a + 1), c GENERATED ALWAYS AS (a) STORED, PRIMARY KEY (a, c))", ("a", "c"), ""),
+        ("CREATE TABLE t (id INTEGER PRIMARY KEY ASC, b)", ("id", "b"), "id"),
+        ("CREATE TABLE t (id INTEGER PRIMARY KEY DESC, b)", ("id", "b"), ""),
+        ("CREATE TABLE t (id INTEGER, b, PRIMARY KEY (id DESC))", ("id", "b"), "id"),
+        ("CREATE TABLE t (id INTEGER UNSIGNED PRIMARY KEY, b)", ("id", "b"), ""),
         ("CREATE TABLE t", (), ""),
         ("(((,", ("(", ), ""),
         ("", (), ""),
@@ -107,10 +112,50 @@ def test_columns_are_read_from_the_statement(sql: str, names: tuple[str, ...], a
         assert columns_of(sql)[0] == names
 
 
+CONSTANTS = (
+    "5", "-5", "+5", "- 5", "1.50", ".5", "5.", "1e3", "'a''b'", "'7'", "' 7 '", "'0.0'", '"x"', "bare", "x'4142'",
+    "TRUE", "false", "NULL", "(5)", "(-5)", "('a')", "-'7'", "9223372036854775808", "'nan'", "'1_0'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["", "INTEGER", "REAL", "TEXT", "BLOB", "BOOLEAN", "VARCHAR(9)", "FLOAT NOT NULL"])
+def test_a_row_older_than_a_column_has_its_default(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.db"
+    constants = [each for each in CONSTANTS if "NOT NULL" not in kind or each != "NULL"]
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("CREATE TABLE t (a, default_ INTEGER DEFAULT (1 + 1))")
+        writer.execute("INSERT INTO t (a) VALUES (1)")
+        for i, constant in enumerate(constants):
+            writer.execute(f"ALTER TABLE t ADD COLUMN c{i} {kind} DEFAULT {constant}")
+        writer.execute("INSERT INTO t (a, c0) VALUES (2, 6)")
+        writer.commit()
+        wanted = [(row[0], list(row[1:])) for row in writer.execute("SELECT rowid, * FROM t")]
+    assert read_all(path) == wanted
+
+
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+def test_a_descending_key_has_values_of_its_own(tmp_path: Path, order: str) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute(f"CREATE TABLE t (id INTEGER PRIMARY KEY {order}, b)")
+        writer.executemany("INSERT INTO t VALUES (?, ?)", [(40, "a"), (30, "b"), (50, "c")])
+        writer.commit()
+        wanted = [(row[0], list(row[1:])) for row in writer.execute("SELECT rowid, * FROM t ORDER BY rowid")]
+    assert read_all(path) == wanted
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="(),'\"`[]ab PRIMARYKEY-*/\n", max_size=60))
 def test_any_statement_has_columns_or_none(sql: str) -> None:
     columns_of(sql)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("part", ["[", "'", '"', "`", "/*", "(", "'a", "x DEFAULT '", ","])
+def test_a_statement_takes_time_by_its_length_and_not_its_square(part: str) -> None:
+    begun = time.perf_counter()
+    columns_of("CREATE TABLE t (a, " + part * (200_000 // len(part)))
+    assert time.perf_counter() - begun < 5
 
 
 # -- beside a writer -------------------------------------------------------------------------------------------------
@@ -292,6 +337,68 @@ def test_damage_is_a_decode_error_and_never_a_hang(
     with suppress(DecodeError):
         DatabaseFile(str(folder / "a.db")).look(look)
     assert time.perf_counter() - begun < 5
+
+
+def table_of_one_cell(path: Path, size: int, payload: bytes, further: int, cells: int = 1) -> bytes:
+    """A database whose only table is one page: `cells` times the same row, which says to be `size` bytes long."""
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA page_size=4096")
+        writer.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_name, timestamp, step, metrics)")
+        writer.executemany("INSERT INTO metrics VALUES (?, 'a', '', 1, ?)", ((i, bytes(3000)) for i in range(40)))
+        writer.commit()
+        (root,) = writer.execute("SELECT rootpage FROM sqlite_master").fetchone()
+    data = bytearray(path.read_bytes())
+    least = (4096 - 12) * 32 // 255 - 23
+    held = least + (size - least) % 4092
+    held = size if size <= 4061 else held if held <= 4061 else least
+    cell = varint(size) + varint(1) + payload[:held].ljust(held, b"\1") + further.to_bytes(4)
+    page = bytearray(4096 - len(cell)) + cell
+    page[0], page[3:5], page[5:7] = 13, cells.to_bytes(2), (4096 - len(cell)).to_bytes(2)
+    page[8 : 8 + 2 * cells] = (4096 - len(cell)).to_bytes(2) * cells
+    data[(root - 1) * 4096 : root * 4096] = page
+    data[(further - 1) * 4096 : (further - 1) * 4096 + 4] = further.to_bytes(4)
+    return bytes(data)
+
+
+def varint(number: int) -> bytes:
+    out = [number & 0x7F]
+    while number := number >> 7:
+        out.append(number & 0x7F | 0x80)
+    return bytes(reversed(out))
+
+
+@pytest.mark.parametrize(
+    ("size", "payload", "cells", "said"),
+    [
+        (2**40, varint(2**39), 1, "longer than the file"),
+        (150_000, varint(140_000), 1, "too many columns"),
+        (100_000, varint(90_000), 1, "goes on in itself"),
+        (100_000, b"\6\0\x0f" + varint(180_013) + b"\0\0", 1, "goes on in itself"),
+        (900, b"\6\0\x0f\x0d\1" + varint(1_700), 1500, "each other's place"),
+    ],
+)
+def test_a_length_that_the_file_does_not_hold_is_damage(
+    tmp_path: Path, size: int, payload: bytes, cells: int, said: str
+) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(table_of_one_cell(path, size, payload, 9, cells))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match=said):
+            read_all(path, "metrics")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * path.stat().st_size
+
+
+def test_one_name_is_one_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.executescript("CREATE TABLE tab (a); CREATE TABLE tub (a);")
+    path.write_bytes(path.read_bytes().replace(b"tub", b"tab"))
+    with pytest.raises(DecodeError, match="two tables"):
+        read_all(path, "none")
 
 
 def test_special_files_in_the_place_of_its_logs_are_said(tmp_path: Path, whole: dict[str, bytes]) -> None:

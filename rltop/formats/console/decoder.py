@@ -16,14 +16,14 @@ from collections import deque
 from dataclasses import dataclass
 
 from rltop.formats.console.failures import ConsoleError, read_error
-from rltop.formats.console.lines import Found, read_line, strip_escapes
+from rltop.formats.console.lines import CAPTURE_CHARS, Found, mark_of, read_line, read_pairs, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record
-from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.model.keys import TRAINER_STEP_KEYS, is_bookkeeping_key, is_evaluation_key
 
 _MAX_BAR_BYTES = 1024
 _MAX_TITLE_BYTES = 128
@@ -57,6 +57,7 @@ class ConsoleDecoder:
         self.counts = Counts()
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None
+        self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
         self._builder = RecordBuilder(self.counts)
         self._steps = StepCounter()
@@ -67,6 +68,11 @@ class ConsoleDecoder:
         self._is_summed_up = False
         self._has_trainer_rows = False
         """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
+        self._has_loop_rows = False
+        self._head: Found | None = None
+        """What named a step on the line `_goes_on_from`, and no metric yet."""
+        self._goes_on_from: int | None = None
+        """The number of the line of a loop that was read last: pairs on the next one belong to it."""
         self._bar_offset, self._bar_done = 0, 0
         self._loop, self._loop_unit = LoopSteps(), ""
         self._table, self._tree = TableReader(), TreeReader()
@@ -77,7 +83,12 @@ class ConsoleDecoder:
     def failure(self) -> str:
         """The newest error line, if no metric row has come since: the run went on after the others."""
         error = self.last_error
-        return error.text.raw if error is not None and error.rows_before == self.counts.rows else ""
+        return error.text.raw if error is not None and error.rows_before == self._row_count else ""
+
+    @property
+    def _row_count(self) -> int:
+        """Rows so far, those that wait for a step or have none included."""
+        return self.counts.rows + self.counts.no_step_lines + len(self._waiting)
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every line that `data` completes.
@@ -97,11 +108,18 @@ class ConsoleDecoder:
         return records
 
     def flush(self) -> list[Record]:
-        """Rows that wait for a progress bar which is drawn, but not drawn over yet: it has no line end until then."""
+        """Rows that wait for a bar which is drawn, but not drawn over yet, or for the rest of a wrapped line."""
         records: list[Record] = []
+        for hit in self._scanner.flush():
+            self._take(hit, records)
         if self._waiting:
             self._take_bar(self._scanner.pending[:_MAX_BAR_BYTES], records)
         return records
+
+    @property
+    def holds_back(self) -> bool:
+        """May there be a row in the last line or table, or does one wait for its step?"""
+        return bool(self._waiting) or self._scanner.is_inside or self._table.is_inside or self._tree.is_inside
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""
@@ -123,34 +141,58 @@ class ConsoleDecoder:
         self._waiting.clear()
         self._steps, self._last_step = StepCounter(), 0
         self._named_total = None
-        self._is_summed_up = self._has_trainer_rows = False
+        self._is_summed_up = self._has_trainer_rows = self._has_loop_rows = False
+        self._head = self._goes_on_from = None
         self._bar_offset = self._bar_done = 0
         self._loop, self._loop_unit, self._table, self._tree = LoopSteps(), "", TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
+        if self._mark is not None and self._mark.match(hit.line) is None:
+            return
         if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & Kind.TREE:
             text = strip_escapes(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
             self._take_table(self._tree.take(text, hit.offset), self._tree.offset, records)
-        elif hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
-            for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
-                if not found.is_of_loop:
-                    self._has_trainer_rows = True
-                elif self._has_trainer_rows:
-                    continue
-                if found.is_of_bar:
-                    self._go_on_counting(found)
-                elif found.is_of_loop and not self._number_loop(found):
-                    continue
-                self._take_row(found, hit.offset, hit.number, records)
+        elif hit.kind & (Kind.METRIC | Kind.MORE) and len(hit.line) <= MAX_METRIC_BYTES:
+            self._take_line(hit, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & Kind.TABLE else _MAX_TITLE_BYTES):
             text = strip_escapes(hit.line.decode("utf-8", "replace"))
             self._take_table(self._table.take(text, hit.number, hit.offset), self._table.offset, records)
         if hit.kind & Kind.ERROR:
             self._note_error(hit)
+
+    def _take_line(self, hit: Hit, records: list[Record]) -> None:
+        text = hit.line.decode("utf-8", "replace")
+        all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & Kind.METRIC else []
+        for found in all_found:
+            if not found.is_of_loop:
+                self._has_trainer_rows = True
+            elif self._has_trainer_rows or (found.is_guess and self._has_loop_rows):
+                continue
+            elif found.is_head:
+                self._head, self._goes_on_from = found, hit.number
+                continue
+            if found.is_of_bar:
+                self._go_on_counting(found)
+            elif found.is_of_loop and not self._number_loop(found):
+                continue
+            elif found.is_of_loop:
+                self._head, self._goes_on_from, self._has_loop_rows = None, hit.number, True
+            self._take_row(found, hit.offset, hit.number, records)
+        is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
+        more = read_pairs(text) if is_next and hit.is_ended and not all_found and not self._has_trainer_rows else None
+        if more is None:
+            return
+        if self._head is not None:
+            more.step, more.total, more.row = self._head.step, self._head.total, self._head.row | more.row
+            more.is_more, more.is_of_episode = False, self._head.is_of_episode
+        self._head, self._goes_on_from = None, hit.number
+        if self._number_loop(more):
+            self._has_loop_rows = True
+            self._take_row(more, hit.offset, hit.number, records)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
@@ -168,10 +210,9 @@ class ConsoleDecoder:
         if error is None:
             return
         text, is_exception = error
-        before = self.last_error
-        if before is not None and before.is_exception and not is_exception and before.rows_before == self.counts.rows:
-            return  # that a job was ended says less than the exception that ended it
-        self.last_error = ConsoleError(hit.number, hit.offset, Label.of(text), self.counts.rows, is_exception)
+        found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
+        if self.last_error is None or not self.last_error.outweighs(found):
+            self.last_error = found
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -214,7 +255,12 @@ class ConsoleDecoder:
     def _number_loop(self, found: Found) -> bool:
         """Give a line of a loop its step; False where it cannot have one."""
         unit = "episode" if found.is_of_episode else "step"
-        if found.is_more:
+        if found.step is not None and any(key in found.row for key in TRAINER_STEP_KEYS):
+            # `step` and `total` may be of an epoch.
+            found.row["step"], found.total = found.step, None
+            step = self._builder.take_step(found.row)
+            found.step = step if isinstance(step, int) else None
+        elif found.is_more:
             found.step = 0 if self._loop.last is None and "eval_ppl" in found.row else self._loop.last
         elif found.is_of_engine and self._loop_unit:
             found.step = self._loop.last
@@ -232,7 +278,8 @@ class ConsoleDecoder:
         return found.step is not None
 
     def _note_lost(self, found: Found, number: int) -> None:
-        reason = f"incomplete metric line; {len(found.row)} values could be read"
+        what = f"line cut at {CAPTURE_CHARS:,} characters" if found.is_cut else "incomplete metric line"
+        reason = f"{what}; {len(found.row)} values could be read"
         self.counts.refuse(number, reason, is_lost=False)
 
     def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:

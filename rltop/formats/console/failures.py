@@ -21,8 +21,22 @@ _OTHER = re.compile(
     r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|srun: error:|slurmstepd: error:"
-    r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
+    r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
 )
+_INTERRUPTION = re.compile(
+    r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
+    r"|by signal: Interrupt\b"
+)
+_AFTERMATH = re.compile(
+    r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
+    r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:"
+)
+"""What launchers and other processes say when one has failed: it names no cause."""
+
+
+def is_interruption(text: str) -> bool:
+    """Does the line say that somebody ended the run, by Ctrl-C or by cancelling its job?"""
+    return _INTERRUPTION.search(text) is not None
 
 
 class ConsoleError(NamedTuple):
@@ -42,6 +56,19 @@ class ConsoleError(NamedTuple):
     rows_before: int
     is_exception: bool
 
+    def outweighs(self, later: ConsoleError) -> bool:
+        """Does it say more of the same end than a later line? Of an error and an interruption, what was first."""
+        if later.rows_before != self.rows_before:
+            return False
+        if self._weight != later._weight:
+            return self._weight > later._weight
+        is_interrupted, is_cause = is_interruption(self.text.raw), self._weight[0]
+        return is_interrupted != is_interruption(later.text.raw) and (is_cause or is_interrupted)
+
+    @property
+    def _weight(self) -> tuple[bool, bool]:
+        return _AFTERMATH.search(self.text.raw) is None, self.is_exception or is_interruption(self.text.raw)
+
 
 def read_error(text: str) -> tuple[str, bool] | None:
     """What a line tells of a failure, and whether it is an exception's own line; None if it does not."""
@@ -51,6 +78,11 @@ def read_error(text: str) -> tuple[str, bool] | None:
     if is_exception or _OTHER.search(text) is not None:
         return text.rstrip()[:MAX_TEXT_CHARS], is_exception
     return None
+
+
+def tells_alone(text: str) -> bool:
+    """Is it no mere name of an exception, which without its traceback may be any word in front of a colon?"""
+    return _OTHER.search(text) is not None
 
 
 def _match_end(text: str) -> int:

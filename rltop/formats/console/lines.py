@@ -29,7 +29,9 @@ _MAX_PIECE_CHARS = 640
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?|NaN|Inf(?:inity)?)"
 _WRAPPED = rf"(?:np|numpy)\.\w{{1,16}}\(\s*(?P<np>{_NUMBER}|True|False)\s*\)"
-_TENSOR = rf"tensor\(\s*(?P<tensor>{_NUMBER}|True|False)\s*(?:,[^()]{{0,80}})?\)"
+_TENSOR = (
+    rf"tensor\(\s*(?P<tensor>{_NUMBER}|True|False|\[[-+\d.eE,\s\[\]naif]{{1,512}}\])\s*(?:,[^()]{{0,80}}(?:\(\))?)?\)"
+)
 _BARE = rf"(?P<bare>{_NUMBER}|True|False|None|null|true|false)"
 _SCALAR = rf"(?:{_WRAPPED}|{_TENSOR}|{_BARE})"
 
@@ -69,6 +71,7 @@ class Found:
         step: the step that the line names, or None.
         row: numbers, texts that may be numbers, None, booleans.
         lost: pieces that were cut off or run into other text.
+        is_cut: a tool that captures the console has cut the line: what stood behind it is in no file.
         nested: values that are no scalars.
         total: how many steps there are to be, where the line says so.
         is_of_loop: a line that somebody's own loop prints, not a trainer's.
@@ -76,12 +79,15 @@ class Found:
         is_more: a line that adds to the one before it, and has no step of its own.
         is_of_episode: it counts episodes, not steps.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
+        is_head: it names a step and no metric: these may stand on the next line.
+        is_guess: a row only where nothing else in the log is one: a bar with numbers but no loss.
         rollout: which generation it tells of, where the line counts these and not the steps of the optimiser.
     """
 
     step: int | None
     row: Row = field(default_factory=dict)
     lost: int = 0
+    is_cut: bool = False
     nested: int = 0
     total: int | None = None
     is_of_loop: bool = False
@@ -89,7 +95,23 @@ class Found:
     is_more: bool = False
     is_of_episode: bool = False
     is_of_engine: bool = False
+    is_head: bool = False
+    is_guess: bool = False
     rollout: int | None = None
+
+
+_IN_FRONT = re.compile(r"(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))+ ?")
+
+
+def without_prefix(text: str) -> str:
+    """A line without what launchers put in front of it: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
+    front = _IN_FRONT.match(text)
+    return text if front is None else text[front.end() :]
+
+
+def mark_of(writer: str) -> re.Pattern[bytes]:
+    """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
+    return re.compile(rb"(?:\x1b\[[0-9;]*m)*\(" + re.escape(writer.encode()) + rb"(?:, [^()\n]{1,80})?\)")
 
 
 def strip_escapes(text: str) -> str:
@@ -112,7 +134,7 @@ def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
         found = _read_step_lines(strip_escapes(text), is_cut=is_cut)
         if found:
             return found
-    text = strip_escapes(text)
+    text = without_prefix(strip_escapes(text))
     if "{" in text:
         one = _read_object(text, is_cut=is_cut)
         if one is not None:
@@ -134,6 +156,9 @@ def _read_step_lines(text: str, *, is_cut: bool) -> list[Found]:
         end = len(text) if is_last else starts[i + 1].start()
         one = Found(int(start[1]))
         pieces = text[start.end() : end].split(" - ")
+        one.is_cut = is_last and CAPTURE_CHARS - 1 <= len(text) <= CAPTURE_CHARS
+        if one.is_cut and pieces[-1].endswith(" -"):  # the blank behind it is gone as well
+            pieces[-1:] = [pieces[-1].removesuffix(" -"), " -"]
         for j, piece in enumerate(pieces):
             _read_piece(piece, one, is_unsure=is_cut and is_last and j + 1 == len(pieces))
         if one.row:
@@ -167,10 +192,21 @@ def _is_key(key: str) -> bool:
 
 def _scalar(match: re.Match[str]) -> object:
     text = match["bare"] or match["np"] or match["tensor"]
+    if text.startswith("["):
+        return _mean_of(text)
     word = text.lower()
     if word in ("true", "false"):
         return word == "true"
     return None if word in ("none", "null") else text
+
+
+def _mean_of(listed: str) -> float | str:
+    """The mean of the numbers of a tensor as it is printed, nested or not; the text where one of them is none."""
+    try:
+        numbers = [float(each) for each in re.split(r"[\s,\[\]]+", listed) if each]
+    except ValueError:
+        return listed
+    return sum(numbers) / len(numbers) if numbers else listed
 
 
 # -- {…}: dictionaries as printed, and JSON --------------------------------------------------------------------------
@@ -389,7 +425,7 @@ _LOOP_LINE = re.compile(
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
-    rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*)$",
+    rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
 _LOG_LINE = re.compile(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
@@ -402,11 +438,16 @@ _MORE_LINE = re.compile(
 _LISTED = r"\[(?P<listed>[^\[\]]{0,512})\]"
 _SPAN = r"(?P<span>\d{1,3}:\d\d(?::\d\d)?|(?:\d{1,4}[dhms] ?){2,4}|None|N/A|n/a)"
 _VALUE = (
-    rf"(?:{_SPAN}|{_LISTED}"
+    rf"(?:{_SPAN}|{_LISTED}|{_TENSOR}"
     rf"|(?P<value>{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?(?P<unit>%|[A-Za-z]{{1,7}}(?:/[A-Za-z]{{1,7}})?|/s)?)"
-    r"(?=[\s|,;)\]]|:?\s*$)"
+    r"(?=[\s|,;()\]]|:?\s*$)"
 )
 _BETWEEN = re.compile(r"[\s|,;(·•-]{0,8}")
+_ASIDE = re.compile(
+    rf"\s?\(\s?(?:(?P<what>(?i:std|sd|stddev|var|min|max|mean|avg|median|best|ema))\s?[=: ]\s?|±\s?|\+/-\s?)"
+    rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
+)
+"""What stands in parentheses behind a number: a statistic of the same quantity; bare numbers say nothing for sure."""
 _SIGNS = (
     "loss", "rew", "return", "score", "acc", "kl", "entropy", "grad", "norm", "nll", "ppl", "perplex", "lr", "rate",
     "tok", "samples", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
@@ -429,9 +470,16 @@ _POSTFIX = re.compile(
     r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[[\d:?]{1,12}<[^\],]{1,24},[^\],]{1,24}(?P<pairs>,[^\]]{1,1024})\]"
 )
+_OF_TRAINING = re.compile(
+    r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?)?"
+    r"\s*\d{1,3}$"
+)
+"""What stands before the percentage of a bar that may count training steps."""
 _WORD = re.compile(r"[A-Za-z]{3}")
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
+_STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
+_STEP_PAIR = re.compile(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
 
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
@@ -440,7 +488,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
         return []
     line = _LOOP_LINE.match(text)
     if line is None:
-        return _read_log_line(text) or _read_more(text)
+        return _read_log_line(text) or _read_more(text) or _read_pairs_with_step(text)
     count = next(line[name] for name in ("step", "at", "done", "inner", "engine", "episode") if line[name])
     found = Found(int(count), is_of_loop=True, is_of_episode=line["episode"] is not None)
     total = line["total"] or line["goal"] or line["of"] or line["episodes"]
@@ -451,14 +499,43 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     rest = rest[is_sentence:]
     end = pairs.read(rest)
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
-    if line["epoch"] and found.row:
+    found.is_head = not pairs.are_of_training
+    if line["epoch"] and (found.row or found.is_head):
         found.row.setdefault("epoch", float(line["epoch"]))
     if line["nth"]:
         length = int(line["length"])
         found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
         found.total = int(line["epochs"]) * length
     is_all = _WORD.search(rest, end) is None and not (found.is_of_engine and not found.step)
-    return [found] if is_all and pairs.are_of_training else []
+    return [found] if is_all and (not found.is_head or end == len(rest)) else []
+
+
+def _read_pairs_with_step(text: str) -> list[Found]:
+    """A line of nothing but pairs of which the step is one, wherever it stands."""
+    if _STEP_PAIR.search(text) is None:
+        return []
+    text = text.strip()
+    found = Found(None, is_of_loop=True)
+    pairs = _Pairs(found.row)
+    if pairs.read(text) != len(text) or not pairs.are_of_training:
+        return []
+    key = next((key for key in found.row if key.lower() in _STEP_WORDS), "")
+    step = found.row.pop(key, None)
+    if not isinstance(step, float) or not step.is_integer() or step < 0.0:
+        return []
+    found.step = int(step)
+    return [found]
+
+
+def read_pairs(text: str) -> Found | None:
+    """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else."""
+    text = without_prefix(strip_escapes(text)).strip().strip("|-").strip()
+    if not text or len(text) > _MAX_LOOP_CHARS:
+        return None
+    found = Found(None, is_of_loop=True, is_more=True)
+    pairs = _Pairs(found.row)
+    is_all = pairs.read(text) == len(text)
+    return found if is_all and (pairs.are_of_training or pairs.are_plain) else None
 
 
 class _Pairs:
@@ -483,6 +560,11 @@ class _Pairs:
                 break
             self._take(pair)
             at = pair.end()
+            aside = _ASIDE.match(text, at)
+            if aside is not None:
+                if aside["number"] is not None and pair["key"] in self._row:
+                    self._row[f"{pair['key']}_{(aside['what'] or 'std').lower()}"] = float(aside["number"])
+                at = aside.end()
         return at
 
     def _loose(self, text: str, begin: int) -> re.Match[str] | None:
@@ -508,11 +590,18 @@ class _Pairs:
             value = number_of(first) if pair["key"] == "lr" else None
             if isinstance(value, float):
                 self._row["lr"] = value
+        elif named.get("tensor") is not None:
+            self._row[pair["key"]] = _mean_of(pair["tensor"])
         elif named.get("value") is not None:
             value = float(pair["value"])
             self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])
+
+    @property
+    def are_plain(self) -> bool:
+        """Are there several, each a name without blanks?"""
+        return len(self._row) > 1 and not self._has_words
 
     @property
     def are_of_training(self) -> bool:
@@ -566,5 +655,9 @@ def _read_postfix(text: str) -> list[Found]:
         return []
     bar = bars[-1]
     found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
-    _Pairs(found.row).read(bar["pairs"])
-    return [found] if found.step and any("loss" in key for key in found.row) else []
+    end = _Pairs(found.row).read(bar["pairs"])
+    if any("loss" in key for key in found.row):
+        return [found] if found.step else []
+    found.is_guess = True
+    is_all = end == len(bar["pairs"]) and _OF_TRAINING.match(text[: bar.start()]) is not None
+    return [found] if found.step and found.row and is_all else []

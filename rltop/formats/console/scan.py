@@ -25,13 +25,15 @@ class Kind(enum.IntFlag):
     ERROR = 4
     TABLE = 8
     TREE = 16
+    MORE = 32
+    """It stands behind a line that may be of metrics, and may go on with it."""
 
 
 _DICTIONARY = b"{'"
 _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
-    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:",
+    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ",
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
 """A notebook's shell draws no bar between the percentage and the numbers."""
@@ -39,6 +41,7 @@ _TABLE = ("│".encode(), "┘".encode(), "╯".encode(), b" |\n", b"--------\n"
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
     b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
+    b"CANCELLED", b"SIGINT", b"got signal", b"death signal",
 )  # fmt: skip
 NEEDLES: tuple[tuple[bytes, Kind], ...] = (
     *((needle, Kind.METRIC) for needle in _METRIC),
@@ -57,6 +60,8 @@ _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 """Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
 MAX_METRIC_BYTES = 1024 * 1024
 """A longer line is no metric line."""
+_MORE_LINES = 3
+"""So many lines behind one of metrics may belong to it."""
 _WRAPPED_LINES = 64
 _WRAPPED_BYTES = 16 * 1024
 """A dictionary that is open for longer is none that a terminal has wrapped."""
@@ -99,6 +104,7 @@ class LineScanner:
         self._number = 1
         self._open, self._open_start = b"", 0
         self._tree_lines = self._between = 0
+        self._more_lines = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
         """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`.
@@ -148,7 +154,7 @@ class LineScanner:
         self._parts, self._held = [], 0
         if self._open:
             body, start, self._open = self._open + body, self._open_start, b""
-        at = _open_dictionary(body)
+        at = _open_line(body)
         if at < len(body):
             self._open, self._open_start = body[at:], start + at
         yield from self._scan(body[:at], start)
@@ -159,6 +165,11 @@ class LineScanner:
     def pending(self) -> bytes:
         """The unfinished last line, as far as it has come; it is kept."""
         return b"".join(self._parts)
+
+    @property
+    def is_inside(self) -> bool:
+        """Is there a line, or a dictionary over several, whose end has not come?"""
+        return bool(self._parts or self._open)
 
     def finish(self) -> Iterator[Hit]:
         """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
@@ -174,10 +185,15 @@ class LineScanner:
             self._counts.lines += 1
             self._number += 1
 
+    def flush(self) -> Iterator[Hit]:
+        """Yield a row that a terminal may have wrapped: nothing more has come for a while."""
+        if _open_steps(self._open) == 0 < len(self._open):
+            yield from self._scan_open()
+
     def reset(self) -> None:
         """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
-        self._is_cut, self._open, self._tree_lines = False, b"", 0
+        self._is_cut, self._open, self._tree_lines, self._more_lines = False, b"", 0, 0
 
     def _scan_open(self) -> Iterator[Hit]:
         """The lines that waited for the rest of a dictionary, which does not come."""
@@ -215,6 +231,7 @@ class LineScanner:
                 end = body.find(b"\n", at)
                 at = body.find(needle, end) if end >= 0 else -1
         self._find_trees(body, found)
+        self._find_more(body, found)
         counted = behind = 0
         for begin in sorted(found):
             if begin < behind:  # inside a dictionary that was put together
@@ -226,11 +243,28 @@ class LineScanner:
             line = body[begin:] if end < 0 else body[begin:end]
             if behind > begin:
                 line = line.replace(b"\n", b"")
+            elif found[begin] & Kind.METRIC:
+                line, behind, _ = _unwrapped(body, begin, line)
+                end = -1 if behind == len(body) else behind or end
             if b"\0" in line:
                 line = line.replace(b"\0", b"")
             yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
+
+    def _find_more(self, body: bytes, found: dict[int, Kind]) -> None:
+        """Mark the lines behind those that may be of metrics; the first of the next piece may be one of them."""
+        begins = [begin for begin in sorted(found) if found[begin] & Kind.METRIC]
+        at = 0 if self._more_lines else -1
+        for begin in (*begins, len(body)):
+            while at >= 0 and self._more_lines and at < begin:
+                end = body.find(b"\n", at)
+                if end != at:
+                    found[at] = found.get(at, Kind(0)) | Kind.MORE
+                    self._more_lines -= 1
+                at = end + 1 or len(body)
+            if begin < len(body):
+                self._more_lines, at = _MORE_LINES, body.find(b"\n", begin) + 1 or len(body)
 
     def _find_trees(self, body: bytes, found: dict[int, Kind]) -> None:
         """Mark the lines below `Step N` that are those of a tree, and the one at which it ends; it may go on later."""
@@ -282,11 +316,74 @@ def _end_of_dictionary(body: bytes, begin: int) -> int:
     return 0
 
 
-def _open_dictionary(body: bytes) -> int:
-    """Where the line begins whose dictionary the lines at the end of `body` leave open; its length if none is."""
-    opening = body.rfind(_DICTIONARY, max(0, len(body) - 2 * _WRAPPED_BYTES))
-    if opening < 0:
-        return len(body)
-    begin = max(body.rfind(b"\n", 0, opening), body.rfind(b"\r", 0, opening)) + 1
+_STEPS = re.compile(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
+_COLOR = re.compile(rb"\x1b\[[0-9;]*m")
+_NARROWEST, _WIDEST = 60, 400
+"""Columns of terminals: a row of another length was not wrapped by one, unless it ends in a separator."""
+_GOES_ON = re.compile(rb"[ \t]*(?:- )?[^\s'\"{}]+(?: - [^\s'\"{}]+)*(?: -)?[ \t]*\Z")
+_REST_OF_PAIR = re.compile(rb"[\w./@-]{0,80}:?(?:np\.\w+\()?[\d.eE+-]{1,32}\)?\s*\Z")
+
+
+def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
+    """A row `step:N - key:value - …` that a terminal has wrapped, put together where that is certain.
+
+    A line that goes on with pairs does: behind a separator, or behind a line as wide as the first one.
+
+    Args:
+        body: lines.
+        begin: where the row begins.
+        line: its first line.
+
+    Returns:
+        The row, where its last line ends (0 where it has only one), and whether more may follow.
+    """
+    width = _columns(line)
+    may_go_on = _NARROWEST <= width <= _WIDEST or (width < _NARROWEST and line.rstrip().endswith(b" -"))
+    if not may_go_on or b"step:" not in line or not _STEPS.search(line):
+        return line, 0, False
+    row, last, behind = line, line, 0
+    at = begin + len(line) + 1
+    for _ in range(_WRAPPED_LINES):
+        end = body.find(b"\n", at)
+        if at >= len(body):
+            return row, behind, True
+        more = body[at:] if end < 0 else body[at:end]
+        if not _GOES_ON.match(more) or _STEPS.search(more):
+            break
+        is_soft = b":" in more and (last.endswith(b" -") or more.startswith(b"- "))
+        is_hard = _columns(last) == width and (b" - " in more or _REST_OF_PAIR.match(more) is not None)
+        if not is_soft and not is_hard:
+            break
+        row += (b" " if is_soft else b"") + more
+        last, behind, at = more, len(body) if end < 0 else end, end + 1 or len(body)
+    return row, behind, False
+
+
+def _columns(line: bytes) -> int:
+    return len(_COLOR.sub(b"", line)) if b"\x1b" in line else len(line)
+
+
+def _open_line(body: bytes) -> int:
+    """Where the line begins that the lines at the end of `body` leave open: a dictionary, or a row that was wrapped.
+
+    The length of `body` if there is none.
+    """
     lines = body.replace(b"\r", b"\n") if b"\r" in body else body
-    return begin if _end_of_dictionary(lines, begin) < 0 else len(body)
+    opening = lines.rfind(_DICTIONARY, max(0, len(lines) - 2 * _WRAPPED_BYTES))
+    begin = lines.rfind(b"\n", 0, opening) + 1
+    if opening >= 0 and _end_of_dictionary(lines, begin) < 0:
+        return begin
+    return _open_steps(lines)
+
+
+def _open_steps(lines: bytes) -> int:
+    """Where a row begins that a terminal may have wrapped, and whose rest may come; the length if there is none."""
+    behind = len(lines)
+    while (at := lines.rfind(b"step:", max(0, len(lines) - _WRAPPED_BYTES), behind)) >= 0:
+        begin = lines.rfind(b"\n", 0, at) + 1
+        if _STEPS.match(lines, at):
+            end = lines.find(b"\n", at)
+            first = lines[begin:] if end < 0 else lines[begin:end]
+            return begin if _unwrapped(lines, begin, first)[2] else len(lines)
+        behind = at
+    return len(lines)

@@ -132,6 +132,11 @@ class TableReader:
             self._begin(number, offset, is_open=is_rule)
         return found
 
+    @property
+    def is_inside(self) -> bool:
+        """Has a table begun that has not ended?"""
+        return bool(self._row)
+
     def finish(self) -> Found | None:
         """The row of the table so far, if it is one of metrics; it is forgotten."""
         row, step, start = self._row, self._step, self._start
@@ -207,6 +212,11 @@ class TreeReader:
         if title is not None:
             self._step, self._start = int(title["step"]), offset
         return found
+
+    @property
+    def is_inside(self) -> bool:
+        """Has a tree begun that has not ended?"""
+        return bool(self._row)
 
     def finish(self) -> Found | None:
         """The row of the tree so far, if it is one of metrics; it is forgotten."""

@@ -162,6 +162,11 @@ class TelescopeDecoder:
         self._shown.update(new)
         return self._record(step, new)
 
+    @property
+    def holds_back(self) -> bool:
+        """Is there a step that may not be over?"""
+        return self._next() is not None
+
     def finish(self) -> list[Record]:
         """Nothing more will come: every step as far as it is known."""
         self._wait()

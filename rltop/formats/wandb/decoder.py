@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import orjson
 
 from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
 from rltop.formats.rows import (
-    ROWS_AT_ZERO,
     RecordBuilder,
     Row,
     alert_line,
@@ -28,10 +26,10 @@ from rltop.formats.rows import (
     step_of,
     time_of,
 )
+from rltop.formats.tracker_steps import TRACKER_STEP, PlacedRow, TrackerRow, TrackerSteps
 from rltop.formats.wandb.framing import MAGIC, BlockLogFramer
 from rltop.formats.wandb.run import RunInfo, read_config
 from rltop.model import Counts, FilePosition, Record
-from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 
 _KEY, _NESTED, _VALUE = 1, 2, 16
 _VALUE_FIELD = b"\x82\x01"
@@ -116,29 +114,13 @@ _OUTPUT_TEXT = 3
 _OUTPUTS_KEPT = 64
 """Newest pieces of what the process wrote on its terminal: a failure stands at the end."""
 
-_OWN_STEP_KEYS = tuple(key for key in STEP_KEYS if key != "_step")
-_ROW_NUMBER = "_step"
 _ROW_TIME = "_timestamp"
-_TIMINGS = ("profiling/", "timing", "time/", "system/")
-_ROWS_HELD = 3
-"""Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
-
-
-class _Row(NamedTuple):
-    """One row of history before it is known what its step is."""
-
-    cells: Row
-    number: int | None
-    position: FilePosition
 
 
 class WandbDecoder(FramedDecoder[BlockLogFramer]):
     """History of a `.wandb` file as rows, with system samples and the end of the run.
 
-    The step is the trainer's own where a row holds one under a known key; a row
-    without it belongs to the newest step before it, as in W&B's charts. Only where
-    no row holds one is it W&B's `_step`. Samples of the machine are averaged over
-    the time since the row before, so that they never look like progress.
+    Samples of the machine are averaged over the time since the row before, so that they never look like progress.
 
     Attributes:
         run: what the file says of the run.
@@ -159,11 +141,8 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         self._items = ItemReader()
         self._last_keys: dict[str, None] = {}
         self._samples: dict[str, list[float]] = {}
-        self._step_key = ""
-        self._last_step: int | None = None
-        self._held: list[_Row] = []
+        self._steps = TrackerSteps(self.counts)
         self._alerts: list[tuple[str, str]] = []
-        self._logged_at_zero: dict[str, int] = {}
         self._generation = 0
 
     @property
@@ -174,7 +153,7 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
     @property
     def step_key(self) -> str:
         """The key that the steps are read from; empty until a row has told."""
-        return self._step_key
+        return self._steps.key
 
     @property
     def is_finished(self) -> bool:
@@ -206,34 +185,33 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         """Learn the settings of the run, and which key has its steps; what follows stands later in the file."""
         self.feed(data, 0, 0)
         self._framer.reset()
-        self._held.clear()
+        self._steps.forget_rows()
         self._alerts.clear()
         self._samples.clear()
-        self._last_step = None
 
     def flush(self) -> list[Record]:
-        """Nothing: rows are given out as they come."""
-        return []
+        """Rows that wait for the trainer's first step, where none is known to come."""
+        return self._records_of(self._steps.release(is_end=False))
+
+    @property
+    def holds_back(self) -> bool:
+        """Do rows wait for their step?"""
+        return self._steps.is_holding
 
     def finish(self) -> list[Record]:
         """Rows that still waited for a step. A torn last block is normal: it is not counted."""
-        records: list[Record] = []
-        if self._held:
-            self._take_row_numbers(records)
-        return records
+        return self._records_of(self._steps.release(is_end=True))
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the torn block, the samples and how the run ended."""
         del is_restart
         self._framer.reset()
-        self._held.clear()
+        self._steps = TrackerSteps(self.counts)
         self._alerts.clear()
         self._samples.clear()
         self.run, self.exit_code = RunInfo(), None
         self._outputs.clear()
         self._last_error = ""
-        self._step_key, self._last_step = "", None
-        self._logged_at_zero.clear()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +220,9 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
             if wire != SPAN:
                 continue
             if number == _HISTORY:
-                self._place_row(self._history(payload, a, b, FilePosition(self._generation, at)), records)
+                self._steps.is_awaited = self.run.names_steps
+                row = self._history(payload, a, b, FilePosition(self._generation, at))
+                records += self._records_of(self._steps.place(row))
             elif number == _STATS:
                 self._sample(payload, a, b)
             elif number == _ALERT:
@@ -258,17 +238,17 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
                 self.exit_code = signed(code)
                 self._last_error = _error_in(self._outputs) if self.exit_code else ""
 
-    def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> _Row:
+    def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> TrackerRow:
         cells: Row = {}
         self._take_texts(self._items.items(payload, start, stop, _HISTORY_ITEM), cells)
-        number = _step_in(cells.pop(_ROW_NUMBER, None))
+        number = _whole(cells.pop(TRACKER_STEP, None))
         if number is None:
             number = _outer_step(payload, start, stop)
         # Also of a row that waits for its step: a sample is of the time before the row that it stands before.
         for key, (total, count) in self._samples.items():
             cells[SYSTEM + key] = total / count
         self._samples.clear()
-        return _Row(cells, number, position)
+        return TrackerRow(cells, number, time_of(cells.pop(_ROW_TIME, None)), position)
 
     def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: Row) -> None:
         for key, text in items:
@@ -312,64 +292,23 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
         level = clipped_key(level.lower() or "info")
         self._alerts.append((level, alert_line(level, title, text)))
-        if self._last_step is not None:
-            self._give_out(_Row({}, None, position), self._last_step, records)
+        if self._steps.last is not None:
+            records += self._records_of([PlacedRow(TrackerRow({}, None, None, position), self._steps.last)])
 
-    # -- steps -------------------------------------------------------------------------------------------------------
-
-    def _place_row(self, row: _Row, records: list[Record]) -> None:
-        """Give a row its step, or hold it until it is known which key has the steps."""
-        if not self._step_key:
-            own = next((key for key in _OWN_STEP_KEYS if _step_in(row.cells.get(key)) is not None), None)
-            if own is None:
-                self._held.append(row)
-                if len(self._held) >= _ROWS_HELD:
-                    self._take_row_numbers(records)
-                return
-            self._step_key = own
-            first = _step_in(row.cells[own])
-            for held in self._held:
-                self._give_out(held, _least(held.number, first), records)
-            self._held.clear()
-        if self._step_key == _ROW_NUMBER:
-            self._give_out(row, row.number, records)
-            return
-        step = _step_in(row.cells.get(self._step_key))
-        if step == 0 and self._stays_at_zero(row.cells):
-            self._step_key = _ROW_NUMBER
-            self._give_out(row, row.number, records)
-            return
-        if step is not None:
-            del row.cells[self._step_key]
-        self._give_out(row, self._last_step if step is None else step, records)
-
-    def _stays_at_zero(self, cells: Row) -> bool:
-        """Has some metric been logged so often at step 0 that nobody can be counting? Timings repeat within a step."""
-        for key in cells:
-            if not (key.startswith(_TIMINGS) or is_bookkeeping_key(key)):
-                self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
-        return max(self._logged_at_zero.values(), default=0) > ROWS_AT_ZERO
-
-    def _take_row_numbers(self, records: list[Record]) -> None:
-        self._step_key = _ROW_NUMBER
-        for row in self._held:
-            self._give_out(row, row.number, records)
-        self._held.clear()
-
-    def _give_out(self, row: _Row, step: int | None, records: list[Record]) -> None:
-        if step is None:
-            self.counts.no_step_lines += 1
-            return
-        cells = row.cells
-        time_s = time_of(cells.pop(_ROW_TIME, None))
-        self._last_step = step
-        said = tuple(line for _, line in self._alerts)
-        for level, _ in self._alerts:
-            cells[ALERTS + level] = cells.get(ALERTS + level, 0.0) + 1.0
-        self._alerts.clear()
-        record = self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps)
-        records.append(record._replace(said=said) if said else record)
-        self.envelope = "flat"
+    def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
+        records: list[Record] = []
+        for (cells, _, time_s, position, _), step, is_part in rows:
+            if not isinstance(step, int):
+                self.counts.no_step_lines += 1
+                continue
+            said = tuple(line for _, line in self._alerts)
+            for level, _ in self._alerts:
+                cells[ALERTS + level] = cells.get(ALERTS + level, 0.0) + 1.0
+            self._alerts.clear()
+            record = self._builder.of_cells(step, time_s, self._in_order(cells), position, self.run.total_steps)
+            records.append(record._replace(said=said, is_part=is_part) if said or is_part else record)
+            self.envelope = "flat"
+        return records
 
     def _in_order(self, cells: Row) -> Row:
         """The cells by key: W&B writes the items of a row in any order, another one each time."""
@@ -389,17 +328,9 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
     return None
 
 
-def _step_in(value: object) -> int | None:
-    """A whole number; a step with its total behind it is no step here."""
+def _whole(value: object) -> int | None:
     step = step_of(value)
     return step if isinstance(step, int) else None
-
-
-def _least(number: int | None, first: int | None) -> int | None:
-    """A row from before the first step of the trainer: W&B's number, unless it would lie behind that step."""
-    if number is None or first is None:
-        return first if number is None else number
-    return min(number, first)
 
 
 def _error_in(outputs: Iterable[bytes]) -> str:

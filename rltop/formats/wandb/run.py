@@ -32,7 +32,10 @@ _GROUP_SIZE = (
 )
 """Settings that hold how many completions are drawn per prompt."""
 
-_NAMES = frozenset(path[0] for path in (*_TOTAL_STEPS, *_GROUP_SIZE))
+_OF_TRAINER = "logging_steps"
+"""A setting of transformers' Trainer, whose rows for a tracker name their step."""
+
+_NAMES = frozenset((*(path[0] for path in (*_TOTAL_STEPS, *_GROUP_SIZE)), _OF_TRAINER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class RunInfo:
         project: where it belongs.
         total_steps: how many steps it wants to make.
         group_size: completions per prompt.
+        names_steps: its trainer is known to log its own step with each of its rows.
     """
 
     run_id: str = ""
@@ -52,6 +56,7 @@ class RunInfo:
     project: str = ""
     total_steps: int | None = None
     group_size: int | None = None
+    names_steps: bool = False
 
     def with_run(self, data: bytes, start: int, stop: int) -> RunInfo:
         """What a run record adds.
@@ -88,6 +93,7 @@ class RunInfo:
             self,
             total_steps=self.total_steps if total is None else total,
             group_size=self.group_size if group is None else group,
+            names_steps=self.names_steps or _OF_TRAINER in config,
         )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ptys import Terminal
 
 from rltop.cli import main
 from rltop.clock import FakeClock
-from rltop.errors import EXIT_DIED, EXIT_NO_METRICS
+from rltop.errors import EXIT_DIED, EXIT_NO_METRICS, EXIT_USAGE
 from rltop.formats.kinds import Kind
 from rltop.model import RunState
 from rltop.run import discover as discovering
@@ -138,6 +144,46 @@ def test_the_screen_shows_how_far_a_slow_look_is_and_then_the_runs(tmp_path: Pat
         terminal.close()
 
 
+@pytest.fixture
+def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file in a file system that does not answer, and little patience with it."""
+    is_over, ask, path = threading.Event(), os.stat, write(tmp_path / "mount" / "metrics.jsonl")
+
+    def stat(place: object, *given: Any, **more: Any) -> os.stat_result:
+        if not isinstance(place, int) and str(path.parent) in str(place):
+            is_over.wait(30)
+        return ask(place, *given, **more)  # type: ignore[arg-type]
+
+    for name, short_s in (("TICK_S", 0.02), ("SAY_S", 0.1), ("GIVE_UP_S", 1.0), ("LOOK_DEADLINE_S", 0.1)):
+        monkeypatch.setattr(f"rltop.cli.resolve_paths.{name}", short_s)
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.chdir(tmp_path)
+    yield path
+    is_over.set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check {}", "--once {}", "--json {}", "report {} -o r.md", "watch {}", "check {}/../*.jsonl", "check --json {}"],
+)
+def test_a_file_system_that_does_not_answer_is_said_and_given_up(
+    hung: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main([part.format(hung) for part in command.split()]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "still waiting" in said or "scanning" in said
+    assert "no answer from the file system for 1 s while" in said
+
+
+def test_a_watch_gives_up_a_file_system_when_it_was_told_to(
+    hung: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rltop.cli.resolve_paths.GIVE_UP_S", 30.0)
+    assert main(["watch", "--json", "--give-up", "1", str(hung)]) == EXIT_NO_METRICS
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (line["event"], line["exit_code"]) == ("given up", 3) and "no answer" in line["reason"]
+
+
 @pytest.mark.parametrize("form", ["{}", "{}/*/metrics.jsonl"])
 @pytest.mark.parametrize("command", [["check"], ["--once"], ["watch", "--give-up", "0.001"]], ids=" ".join)
 def test_text_says_how_far_a_slow_look_is_and_goes_on(
@@ -163,3 +209,78 @@ def test_text_says_how_far_a_slow_look_is_and_goes_on(
     said = capsys.readouterr()
     assert f"scanning {path}: " in said.err
     assert "r5" in said.out
+
+
+def database(path: Path, rows: int) -> None:
+    """Trackio's tables, with a run where there are rows."""
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("pragma journal_mode=wal")
+        writer.execute("create table metrics (id integer primary key, timestamp, run_name, step integer, metrics)")
+        for step in range(rows):
+            row = (f"2026-11-21T01:02:{step:02}", "a", step, json.dumps({"reward": step / 7}))
+            writer.execute("insert into metrics (timestamp, run_name, step, metrics) values (?, ?, ?, ?)", row)
+        writer.commit()
+
+
+@pytest.mark.parametrize(
+    ("named", "before"),
+    [
+        *(
+            (named, before)
+            for named in ("{}", "{}::a", "{}/..")
+            for before in ("missing", "empty", "no tables", "half")
+        ),
+        *((named, "no run") for named in ("{}", "{}/..")),
+    ],
+)
+def test_a_database_is_waited_for_until_it_has_a_run(tmp_path: Path, before: str, named: str) -> None:
+    folder = tmp_path / "trackio"
+    path = folder / "p.db"
+    folder.mkdir()
+    whole = tmp_path / "whole.db"
+    database(whole, 30)
+    if before == "empty":
+        path.touch()
+    elif before == "no tables":
+        sqlite3.connect(path).close()
+    elif before == "no run":
+        database(path, 0)
+    if named.endswith("/.."):
+        named = str(folder)
+    awaiting = Awaiting(named.format(path))
+    assert awaiting.note
+    if before == "half":
+        # As `cat whole.db > p.db` leaves it on the way: nothing is said of a file that is being copied.
+        path.write_bytes(whole.read_bytes()[:5000])
+        awaiting.look()
+        assert awaiting.note
+    whole.replace(path)
+    awaiting.look()
+    (run,) = awaiting.session.runs
+    assert (str(run.name), run.stream.last_step) == ("a", 29)
+
+
+@pytest.mark.parametrize("command", [["check"], ["--once"], ["--json"]])
+def test_without_a_screen_a_database_without_a_run_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    database(tmp_path / "p.db", 0)
+    assert main([*command, str(tmp_path / "p.db")]) == EXIT_NO_METRICS
+    said = capsys.readouterr().err
+    assert "run" in said and "pipe" not in said
+
+
+def test_rows_that_sqlite_has_written_beside_the_database_are_seen(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "p.db")) as writer:
+        writer.execute("pragma journal_mode=wal")
+        writer.execute("create table metrics (id integer primary key, timestamp, run_name, step integer, metrics)")
+        writer.commit()
+        awaiting = Awaiting(str(tmp_path))
+        size = (tmp_path / "p.db").stat().st_size
+        writer.execute(
+            "insert into metrics (timestamp, run_name, step, metrics) values ('', 'a', 1, '{\"reward\": 1}')"
+        )
+        writer.commit()
+        assert (tmp_path / "p.db").stat().st_size == size
+        awaiting.look()
+        assert [str(run.name) for run in awaiting.session.runs] == ["a"]

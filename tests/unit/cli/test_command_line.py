@@ -29,7 +29,7 @@ def rows(path: Path, count: int, bad: range = range(0)) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         "".join(
-            json.dumps({"step": i, "loss": 0.1, "grad_norm": float("nan") if i in bad else 1.0, "reward": 0.5}) + "\n"
+            json.dumps({"step": i, "loss": float("nan") if i in bad else 0.1, "grad_norm": 1.0, "reward": 0.5}) + "\n"
             for i in range(1, count + 1)
         )
     )
@@ -121,13 +121,13 @@ def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_jso
         assert first == second
         document = json.loads(first, parse_constant=refuse)
         assert list(document) == [
-            "schema", "run", "dialect", "algorithm", "records", "step", "level", "worst", "worst_alert",
-            "earlier_alert", "muted_alerts", "incidents", "verdicts", "events",
+            "schema", "run", "dialect", "algorithm", "records", "step", "state", "failure", "level", "worst",
+            "worst_alert", "earlier_alert", "muted_alerts", "incidents", "verdicts", "events",
         ]  # fmt: skip
         assert document["events"]
         always = ["record", "step", "since_step", "rule", "family", "level", "state", "message"]
         for event in document["events"]:
-            assert [name for name in event if name != "incident"] == always
+            assert [name for name in event if name not in {"incident", "part"}] == always
             assert ("incident" in event) <= (event["state"] != "fact")
 
 
@@ -374,9 +374,8 @@ def test_check_judges_group_lengths_from_rollout_dumps(tmp_path: Path, capsys: p
             for each in range(8)
         ]
         (dumps / f"{step}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in completions))
-    _, without, _ = run(["check", "--json", metrics], capsys)
-    assert "P5" not in {event["rule"] for event in json.loads(without)["events"]}
-    _, said, _ = run(["check", "--json", "--rollouts", dumps, metrics], capsys)
-    (found,) = [event for event in json.loads(said)["events"] if event["rule"] == "P5"]
-    assert (found["level"], found["since_step"]) == ("warn", 1)
-    assert "7.00× its group's median" in found["message"]
+    for command in (["check", "--json"], ["--once", "--json"], ["check", "--json", "--rollouts", dumps]):
+        _, said, _ = run([*command, metrics], capsys)
+        (found,) = [event for event in json.loads(said)["events"] if event["rule"] == "P5"]
+        assert (found["level"], found["since_step"]) == ("warn", 1)
+        assert "7.00× its group's median" in found["message"] and "lengths in characters" in found["message"]

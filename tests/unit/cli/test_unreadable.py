@@ -190,3 +190,36 @@ def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path
     said = as_nobody([["--once", str(run), "--rollouts", f"{closed}/1.jsonl"], ["--once", str(run)]])
     assert [each.code for each in said] == [EXIT_OK, EXIT_OK]
     assert "1.jsonl: Permission denied" in said[0].err
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (None, "no such file or directory"),
+        (bytes(range(256)) * 20, "binary data of no known format"),
+        (b"starting\n", ""),
+    ],
+)
+def test_the_console_log_that_is_named_is_a_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes | None, reason: str
+) -> None:
+    rows, log = put(tmp_path / "m.jsonl"), tmp_path / "train.log"
+    if data is not None:
+        log.write_bytes(data)
+    for command in COMMANDS:
+        if command == ["watch"] and not reason:
+            continue
+        code = main([*command, "--log", str(log), str(rows)])
+        said = capsys.readouterr().err
+        assert (code == EXIT_USAGE) == bool(reason), command
+        assert f"--log {log}: {reason}" in said if reason else "--log" not in said, command
+
+
+def test_binary_data_is_no_console_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("program", "train.log"):
+        path = put(tmp_path / name, bytes(range(256)) * 20)
+        for command in (["check"], ["--once"]):
+            assert main([*command, str(path)]) == EXIT_USAGE
+            said = capsys.readouterr()
+            assert f"{path} is binary data of no known format" in said.err
+            assert said.out == ""

@@ -107,7 +107,18 @@ def test_a_document_shows_no_character_that_commands_a_terminal_and_loses_none(a
 
 
 @pytest.mark.parametrize(
-    "words", ['--once "$1"', 'check "$1"', 'check --json "$1"', '"$1"', "callback", "check --rules"]
+    "words",
+    [
+        '--once "$1"',
+        'check "$1"',
+        'check --json "$1"',
+        '"$1"',
+        "callback",
+        "check --rules",
+        "--help",
+        "--version",
+        "check --help",
+    ],
 )
 def test_an_output_that_is_closed_or_full_is_no_fault_of_the_program(words: str) -> None:
     for output, what in ((">&-", "closed"), (">/dev/full", "No space left")):

@@ -36,7 +36,7 @@ TRACEBACK = (
 
 
 def row(step: int, *, is_bad: bool = False) -> str:
-    return json.dumps({"step": step, "loss": 0.1, "grad_norm": float("nan") if is_bad else 1.0, "reward": 0.5}) + "\n"
+    return json.dumps({"step": step, "loss": float("nan") if is_bad else 0.1, "grad_norm": 1.0, "reward": 0.5}) + "\n"
 
 
 def rows(count: int, bad: range = range(0), first: int = 1) -> str:
@@ -107,7 +107,7 @@ def test_a_verdict_is_acted_on_with_the_row_that_shows_it(tmp_path: Path, capsys
     watch = Watch(path, capsys)
     assert watch.append(row(31)) == []
     (said,) = watch.append(row(32, is_bad=True))
-    assert (said["event"], said["rule"], said["level"], said["key"]) == ("fires", "L1", "crit", "grad_norm")
+    assert (said["event"], said["rule"], said["level"], said["key"]) == ("fires", "L1", "crit", "loss")
     assert (said["step"], said["since_step"], said["is_past"]) == (32, 32, False)
     assert watch.commands(ON_CRIT) == ["L1 crit 32"]
     for step in range(33, 38):

@@ -9,7 +9,18 @@ import pytest
 
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.decoder import DecoderOptions
-from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, WHOLE_JSON, bare_name, kind_of
+from rltop.formats.kinds import (
+    BINARY,
+    CONSOLE,
+    CSV,
+    JSONL,
+    TENSORBOARD,
+    WANDB,
+    WHOLE_JSON,
+    bare_name,
+    is_noise,
+    kind_of,
+)
 
 EVENT = struct.pack("<QI", 24, 0) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(20)
 
@@ -98,3 +109,33 @@ def test_rows_behind_a_first_line_that_is_no_row_are_read(first):
         ]
         assert [record.step for record in records] == [1, 2]
         assert decoder.counts.bad_lines == 1
+
+
+NOISE = bytes(range(256)) * 20
+"""All bytes alike, as in what is encrypted, compressed or a program."""
+
+
+@pytest.mark.parametrize(
+    ("head", "is_none"),
+    [
+        (NOISE, True),
+        (b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\0>\0\x01\0\0\0\n" + NOISE, True),
+        (b"\x89PNG\r\n\x1a\n" + NOISE, True),
+        (b"step:1 - loss:0.5\n" * 4, False),
+        (bytes(2048) + b"step:1 - loss:0.5\n" * 4, False),
+        ("训练开始\n".encode("gbk") + b"step:1 - loss:0.5\n" * 4, False),
+        (b"caf\xe9\nstep:1 - loss:0.5\n", False),
+        (b"\x1b[1mstarting\x1b[0m\a\b\b\nstep:1 - loss:0.5\n", False),
+        (b"one \x01 odd character in a log\n" + b"step:1 - loss:0.5\n" * 8, False),
+    ],
+)
+def test_what_is_no_text_is_no_console_log(head, is_none):
+    assert is_noise(head) is is_none
+    for name in ("train.log", "-"):
+        decoder = AutoDecoder(name, DecoderOptions())
+        records = decoder.feed(head, 0, 0) + decoder.finish()
+        assert (not records, decoder.stopped == BINARY) == (is_none, is_none)
+        pieces = AutoDecoder(name, DecoderOptions())
+        slow = [one for at in range(0, len(head), 7) for one in pieces.feed(head[at : at + 7], at, 0)]
+        slow += pieces.finish()
+        assert (len(slow), pieces.stopped) == (len(records), decoder.stopped)

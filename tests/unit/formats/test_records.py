@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import pytest
 
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.decoder import Decoder
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.rows import RecordBuilder, step_of, time_of
 from rltop.model import Counts, FilePosition
+from rltop.store.stream import Stream
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,37 @@ def test_step_time_and_total_are_taken_from_a_row():
     assert (record.step, record.time_s, record.total_steps, record.position) == (7, 1.7e9, 50, (2, 3))
     assert dict(zip(record.schema.keys, record.values, strict=True)) == {"max_steps": 50.0, "a": 0.5}
     assert counts.rows == 1
+
+
+def _loop(
+    epochs: int, *, own: Callable[[int], int], has_epoch: bool = True, shape: str = "json"
+) -> tuple[list[int], int]:
+    """The steps of a loop whose `step` begins anew in each of its epochs of 40, and rows that overwrite."""
+    rows = []
+    for number in range(40 * epochs):
+        row = {"epoch": number // 40, "step": number % 40, "global_step": own(number), "loss": 1.0 / (1 + number)}
+        rows.append(row if has_epoch else {key: value for key, value in row.items() if key != "epoch"})
+    decoder: Decoder = JsonlDecoder() if shape == "json" else ConsoleDecoder()
+    if shape == "json":
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+    else:
+        text = "".join(" ".join(f"{key}={value}" for key, value in row.items()) + "\n" for row in rows)
+    stream = Stream()
+    for record in [*decoder.feed(text.encode(), 0, 0), *decoder.finish()]:
+        stream.append(record)
+    assert not stream.restarts
+    return [step for step in range(1000) if stream.value("loss", step) is not None], stream.overwritten_rows
+
+
+@pytest.mark.parametrize(("shape", "has_epoch"), [("json", True), ("json", False), ("console", True)])
+def test_a_step_of_the_epoch_gives_way_to_the_trainers_own(shape, has_epoch):
+    assert _loop(3, own=lambda number: number, has_epoch=has_epoch, shape=shape) == (list(range(120)), 0)
+
+
+@pytest.mark.parametrize("shape", ["json", "console"])
+def test_batches_of_one_step_are_parts_of_it(shape):
+    assert _loop(3, own=lambda number: number // 4, shape=shape) == (list(range(30)), 0)
+
+
+def test_a_global_step_of_samples_does_not_replace_a_step_that_goes_on():
+    assert _loop(1, own=lambda number: 2048 * number + 1) == (list(range(40)), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from rltop.model.table_rows import ROWS_MAGIC, line_of, member_path, row_of, spl
 from rltop.rules.facts import SAID
 from rltop.run.discover import discover
 from rltop.run.snapshot import Snapshot
+from rltop.store.stream import Stream
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
@@ -131,9 +133,57 @@ def test_times_before_the_trainers_first_step_do_not_stand_behind_it() -> None:
     assert [record.step for record in records] == [0, 5, 5, 5]
 
 
-def test_a_row_of_metrics_without_a_step_is_not_held_back() -> None:
-    records = TableDecoder().feed(lines(trackio(7, {"loss": 1.0})), 0, 0)
+def test_a_row_of_metrics_without_a_step_waits_only_while_others_come() -> None:
+    decoder = TableDecoder()
+    records = [*decoder.feed(lines(trackio(7, {"loss": 1.0})), 0, 0), *decoder.flush()]
     assert [record.step for record in records] == [7]
+
+
+def test_the_steps_are_the_trainers_however_many_rows_the_tracker_counts_between_them() -> None:
+    """TRL's timings carry its step, what transformers logs and tables of completions a number of Trackio's own."""
+    rows: list[tuple[str, dict[str, object]]] = [("configs", {"config": json.dumps({"logging_steps": 5})})]
+    number = 0
+    for step in range(1, 31):
+        rows += [trackio(step - 1, {"profiling/a": float(i)}) for i in range(4)]
+        rows += [trackio(number, {"reward_calls": float(step)})]
+        number = max(number, step) + 1
+        if step % 5 == 0:
+            rows += [
+                trackio(number, {"train/reward": step / 10, "train/global_step": step}),
+                trackio(number + 1, {"completions": {"_type": "trackio.table", "_value": [{"step": step}]}}),
+                trackio(number + 2, {"eval/reward": step / 20, "train/global_step": step}),
+            ]
+            number += 3
+    decoder, stream = TableDecoder(), Stream()
+    for record in [*decoder.feed(lines(*rows), 0, 0), *decoder.flush(), *decoder.finish()]:
+        stream.append(record)
+    assert (list(stream.restarts), stream.last_step, stream.overwritten_rows) == ([], 30, 0)
+    assert [stream.value("train/reward", step) for step in (5, 15, 30)] == [0.5, 1.5, 3.0]
+    assert [stream.value("eval/reward", step) for step in (5, 15, 30)] == [0.25, 0.75, 1.5]
+    assert stream.value("profiling/a", 15) == 3.0
+
+
+def test_a_trainer_that_names_its_step_late_is_followed_all_the_same() -> None:
+    decoder = TableDecoder()
+    rows = [trackio(i, {"baseline/accuracy": 0.5}) for i in range(4)]
+    rows += [trackio(4 + i, {"train/loss": 1.0, "train/global_step": 10 + i}) for i in range(3)]
+    records = [*decoder.feed(lines(*rows), 0, 0), *decoder.finish()]
+    assert [record.step for record in records] == [0, 1, 2, 3, 10, 11, 12]
+
+
+@pytest.mark.parametrize(("logged_at", "steps"), [([0] * 5, [1, 2, 3, 4, 5]), (range(5), [0, 1, 2, 3, 4])])
+def test_mlflows_step_counts_unless_nobody_has_named_it_one(logged_at: Sequence[int], steps: list[int]) -> None:
+    rows = [
+        ("metrics", {"key": key, "value": value, "step": at, "timestamp": 1_700_000_000_000 + number})
+        for number, at in enumerate(logged_at, 1)
+        for key, value in (("loss", number / 10), ("global_step", number), ("system/cpu", 1.0))
+    ]
+    rows.append(("metrics", {"key": "loss", "value": 0.5, "step": logged_at[-1], "timestamp": 1_700_000_000_009}))
+    decoder, stream = TableDecoder(), Stream()
+    for record in [*decoder.feed(lines(*rows), 0, 0), *decoder.finish()]:
+        stream.append(record)
+    assert [stream.value("loss", step) for step in steps] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert (stream.rows, list(stream.restarts), stream.overwritten_rows) == (5, [], 0)
 
 
 def test_an_alert_waits_for_the_row_of_its_step() -> None:

@@ -17,6 +17,7 @@ from recorded import REASON, runs_root
 from rltop.formats.wandb.decoder import WandbDecoder
 from rltop.formats.wandb.framing import MAX_RECORD_BYTES, row_starts
 from rltop.model import NonFinite
+from rltop.store.stream import Stream
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "wandb"
 CASES = tomllib.loads((FOLDER / "cases.toml").read_text())
@@ -112,6 +113,36 @@ def test_without_any_step_of_the_trainer_it_is_the_number_of_the_row():
     decoder = WandbDecoder()
     data = block_log(*(history(row) for row in rows))
     assert [r.step for r in decoder.feed(data, 0, 0)] == [0, 1, 2, 3, 4]
+
+
+def test_a_run_of_transformers_waits_for_its_trainers_first_step():
+    head = run_record({"logging_steps": 10, "max_steps": 90})
+    rows = [history({"my_reward": n}, num=n) for n in range(12)]
+    first = history({"train/global_step": 10, "train/loss": 1.0}, num=12)
+    decoder = WandbDecoder()
+    data = block_log(head, *rows, first)
+    assert decoder.feed(data[: data.index(first) - 7], 0, 0) == decoder.flush() == []
+    records = decoder.feed(data[data.index(first) - 7 :], data.index(first) - 7, 0)
+    assert [r.step for r in records] == [*range(11), 10, 10]
+    # Without settings that say so the rows are shown as soon as nothing comes for a while.
+    decoder = WandbDecoder()
+    decoder.feed(block_log(rows[0]), 0, 0)
+    assert [r.step for r in decoder.flush()] == [0]
+
+
+def test_rows_of_one_step_are_parts_of_it_and_no_second_writer():
+    """W&B puts the newest `train/global_step` into every row, TRL's timings included."""
+    rows = [
+        {"_step": 4 * step + part, "train/global_step": 10 * step, "profiling/x": step + part / 10}
+        for step in range(1, 31)
+        for part in range(4)
+    ]
+    records, _ = rows_of(*rows)
+    stream = Stream()
+    for record in records:
+        stream.append(record)
+    assert (stream.rows, stream.overwritten_rows, list(stream.restarts)) == (30, 0, [])
+    assert stream.value("profiling/x", 20) == pytest.approx(2.3)
 
 
 def test_the_number_of_a_row_may_stand_outside_its_items():

@@ -48,7 +48,6 @@ def crash(**changes: object) -> Verdict:
         key="reward",
         since_step=ONSET,
         since_record=ONSET,
-        next=(),
         **changes,
     )
 
@@ -159,7 +158,7 @@ def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
         for step in range(1, 241)
     ]  # fmt: skip
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
-    verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET, next=())
+    verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET)
     view = build_chain(Snapshot(run), verdict, 60)
     assert view.subject is not None
     assert view.subject.moved.is_drift
@@ -213,9 +212,7 @@ def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
     for step in range(1, 241):
         row = {"step": step, "reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": 0.6, **FINGERPRINT}
         lines.append(json.dumps(row) + "\n")
-    verdict = a_verdict(
-        "R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET, next=()
-    )
+    verdict = a_verdict("R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET)
     view = build_chain(Snapshot(run_of("".join(lines).encode())), verdict, 60)
     assert view.subject is not None
     assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")

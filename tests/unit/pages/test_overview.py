@@ -240,9 +240,12 @@ def test_a_downsampled_step_is_not_passed_off_as_a_row() -> None:
 
 def test_states_without_a_number() -> None:
     lines = b'{"a":"x"}\n{"b":"y"}\nfoo\n'
-    assert "no metrics yet: 3 lines read, none with a step and a number" in text_of(
+    assert 'no metrics yet: 3 lines read; 2 rows have no step (first line 1: a "x")' in text_of(
         run_of(lines, state=RunState.WAITING)
     )
+    settings = run_of(b'{"seed": 4, "loss": [0.5, 0.25]}\n', state=RunState.WAITING)
+    assert "no metrics yet: 1 line read; 1 row has no step (" in text_of(settings)
+    assert "loss (2 values)" in text_of(settings)
     assert "file: 1 bad line (first on line 3" in text_of(run_of(lines, state=RunState.WAITING))
     wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
     assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))

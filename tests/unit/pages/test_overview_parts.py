@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from pathlib import Path
+
 import pytest
 
+from rltop.clock import FakeClock
 from rltop.pages.metric_tree import index_tree
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
@@ -11,8 +17,12 @@ from rltop.pages.signals import names_apart
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row
+from rltop.run.discover import discover
+from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
+from rltop.sources.feed import DirectFeed
 from tests.fake_run import run_of, verl_lines
+from tests.run_folders import trinity
 
 BASE = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.5, "critic/score/mean": 0.5, "timing_s/step": 50.0}
 
@@ -110,3 +120,89 @@ def test_a_tall_screen_has_lines_of_two_rows_and_a_range_under_its_head() -> Non
     assert set(lines[number + 1].strip()) <= {chr(0x2800 + dots) for dots in range(256)}
     low = texts(paint_overview(build_overview(Snapshot(run), width=120, height=24), 120, 24, UNICODE))
     assert not any(0x2800 <= ord(char) < 0x2900 for line in low for char in line)
+
+
+def test_the_timing_page_shows_where_the_time_of_each_stream_goes(tmp_path: Path) -> None:
+    clock = FakeClock()
+    session = Session(
+        discover([str(trinity(tmp_path / "job"))]).found,
+        lambda path, lines: DirectFeed(path, clock=clock, last=lines),
+        clock,
+    )
+    session.drain()
+    view = build_timing_page(Snapshot(session.runs[0]))
+    assert [timing.stream.raw for timing in view.beside] == ["explorer"]
+    rows = paint_timing(view, 110, None, UNICODE)
+    (title,) = [row for row in rows if "of the explorer" in "".join(piece.text for piece in row.line)]
+    assert [link.target.stream for link in title.links] == ["explorer"]
+    below = texts(rows[rows.index(title) :])
+    assert any("wait for rollouts" in line for line in below)
+
+
+def test_the_times_of_a_loop_of_ones_own_are_a_waterfall() -> None:
+    loops: list[tuple[dict[str, float], list[str], float]] = [
+        ({"time/gen": 8.0, "time/train": 3.0}, ["gen", "train", "other"], 11.0),
+        ({"time/gen": 8.0, "time/train": 3.0, "time/total": 12.0}, ["gen", "train", "other"], 12.0),
+        ({"rollout_time": 8.0, "update_time": 3.0}, ["rollout", "update", "other"], 11.0),
+        (
+            {"time/gen": 8.0, "time/train": 3.0, "time/elapsed": 900.0, "time/fps": 70.0},
+            ["gen", "train", "other"],
+            11.0,
+        ),
+        ({"timing/train": 9.0, "timing/forward": 3.0, "timing/eval": 7.0}, ["train", "other"], 9.0),
+    ]
+    for times, stages, total_s in loops:
+        lines = [json.dumps({"step": step, "loss": 0.5, "reward": 0.1, **times}) for step in range(1, 41)]
+        timing = build_timing_page(Snapshot(run_of("\n".join(lines).encode() + b"\n"))).timing
+        assert timing is not None
+        assert [stage.name.raw for stage in timing.top] == stages
+        assert timing.total_s == total_s
+
+
+def said_of(rows: list[dict[str, float]], *, steps: int = 0) -> str:
+    lines = [json.dumps({"step": step, **row}) for step, row in enumerate(rows, steps + 1)]
+    return build_overview(Snapshot(run_of("\n".join(lines).encode() + b"\n"))).sentence.text.raw
+
+
+def test_the_headline_tells_the_goal_once() -> None:
+    said = said_of([{"loss": 0.5, "reward": (37 * i % 9) / 8} for i in range(200)])
+    assert said.startswith("plateau: best ")
+    assert "since the start" not in said, "another start than that of the alert"
+
+
+def test_a_count_that_is_undefined_is_no_headline_of_a_healthy_run() -> None:
+    fixed = {
+        "episode_reward_mean": 0.0, "time_this_iter_s": 5.0, "learners/default_policy/curr_kl_coeff": 0.2,
+        "learners/default_policy/total_loss": 0.5, "learners/default_policy/entropy": 0.6,
+    }  # fmt: skip
+    count = "learners/default_policy/num_trainable_parameters"
+    rows = [{**fixed, "episode_reward_mean": float(i), count: 1e5 if not i else math.nan} for i in range(60)]
+    assert "undefined" not in said_of(rows)
+    bad = [{**row, "learners/default_policy/total_loss": math.nan} if i > 50 else row for i, row in enumerate(rows)]
+    assert "NaN" in said_of(bad)
+
+
+def test_what_comes_now_and_then_is_not_explained_by_another_stage() -> None:
+    times = {"timing_s/step": 11.0, "timing_s/gen": 8.0, "timing_s/update_actor": 2.0}
+    longer = {"timing_s/step": 423.0, "timing_s/gen": 8.0, "timing_s/update_actor": 12.0, "timing_s/testing": 402.0}
+    rows = [(step, {**BASE, **times}) for step in range(1, 40)] + [(40, {**BASE, **longer})]
+    said = build_overview(Snapshot(run_of(verl_lines(iter(rows))))).sentence.text.raw
+    assert "update_actor" not in said
+
+
+@pytest.mark.parametrize(
+    ("row", "unit"),
+    [
+        ({"actor/pg_loss": 0.1, "critic/score/mean": 0.5, "actor/entropy": 1.0}, "nats/token"),
+        ({"reward": 0.5, "entropy": 1.0, "loss": 0.1, "episode_length": 90.0}, "nats/action"),
+        ({"reward": 0.5, "entropy": 1.0, "loss": 0.1}, "nats"),
+        ({"reward": 0.5, "entropy": 1.0, "loss": 0.1, "completion_length": 90.0}, "nats/token"),
+    ],
+)
+def test_nats_are_of_what_the_run_samples(row: dict[str, float], unit: str) -> None:
+    (key,) = [key for key in row if "entropy" in key]
+    lines = [json.dumps({"step": step, **row, key: 4.0 if step > 90 else 0.5}) for step in range(1, 121)]
+    words = [event.message for event in run_of("\n".join(lines).encode() + b"\n").events if "nats" in event.message]
+    assert words
+    # A unit that is written behind a value alone is that of the metric.
+    assert {found for text in words for found in re.findall(r"nats/\w+", text)} == {unit} - {"nats"}

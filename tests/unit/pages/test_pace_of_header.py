@@ -9,7 +9,11 @@ import pytest
 
 from rltop.clock import FakeClock
 from rltop.pages.header import HeaderView, build_header
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.pages.run_entry import read_entry
 from rltop.pages.stages import build_timing
+from rltop.rows.glyphs import UNICODE
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.run import Run
@@ -23,6 +27,11 @@ TOTAL = 1000
 
 def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = run_of_rows(path)
+    return build_header(Snapshot(run), build_timing(Snapshot(run)))
+
+
+def run_of_rows(path: Path) -> Run:
     clock = FakeClock(BEGUN_S)
     session = Session(
         [Found(str(path), name_of(str(path)))],
@@ -32,8 +41,7 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     )
     while session.step(1_000.0):
         pass
-    run: Run = session.runs[0]
-    return build_header(Snapshot(run), build_timing(Snapshot(run)))
+    return session.runs[0]
 
 
 def minibatches(global_steps: int, each: int, step_s: float) -> list[dict[str, float]]:
@@ -68,3 +76,31 @@ def test_a_duration_that_is_only_logged_now_and_then_stays_that_of_one_step(tmp_
     view = header(tmp_path / "metrics.jsonl", rows)
     assert view.step_s == pytest.approx(20.0)
     assert view.eta_s == pytest.approx(900 * 20.0)
+
+
+def test_every_place_speaks_of_one_step_time(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"step": i, "loss": 0.5, "reward": 0.5, "step_time": 80.0 if i <= 90 else 170.0}) + "\n"
+            for i in range(1, 151)
+        )
+    )
+    run = run_of_rows(path)
+    view = build_overview(Snapshot(run))
+    assert view.header.step_s == 170.0 and view.timing is not None and view.timing.median_s == 80.0
+    assert read_entry(Snapshot(run)).pace_s == 170.0
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_overview(view, 160, None, UNICODE))
+    assert "170 s/step" in text and "last 50: 170 s; median 80.0 s" in text
+    assert "median step time 80" not in text
+
+
+def test_rows_that_are_written_in_bursts_do_not_make_a_step_a_moment(tmp_path: Path) -> None:
+    rows: list[dict[str, float]] = [
+        {"step": i, "timestamp": BEGUN_S + 16.0 * (i // 8) + 0.05 * (i % 8), "loss": 1.0} for i in range(1, 101)
+    ]
+    assert header(tmp_path / "bursts.jsonl", rows).step_s == pytest.approx(2.0, rel=0.1)
+    paused: list[dict[str, float]] = [
+        {"step": i, "timestamp": BEGUN_S + i + (1_200.0 if i > 80 else 0.0), "loss": 1.0} for i in range(1, 101)
+    ]
+    assert header(tmp_path / "paused.jsonl", paused).step_s == pytest.approx(1.0)

@@ -269,9 +269,9 @@ def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> N
         "rule O12 · since 1,187 · 18 records",
         "9.8× its value",
         "KL 0.550 nats",
-        "The policy leaves the reference",
-        "1  the KL coefficient is too small",
-        "2  the learning rate is too high",
+        "without reward gain it is only drift",
+        "1  learning rate too high for the KL coefficient",
+        "3  no KL term",
         "not logged by this run",
     ):
         assert part in text, part

@@ -183,7 +183,17 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Pat
 def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
     text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
-    assert "are in characters" in text and "usual" not in text and "▲" not in text
+    assert "are in characters" in text
+    texts = ["word " * 10] * 7
+    rows = [
+        {"input": group, "output": text} for group in "ab" for text in (*texts, "word " * (126 if group == "b" else 12))
+    ]
+    path = tmp_path / "uneven" / "30.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(lines_of(rows))
+    rows_of_page = paint_rollouts(build_rollouts(Snapshot(run_with(path.parent))), 80, 24, UNICODE)
+    (flagged,) = [line for line in text_of(rows_of_page).splitlines() if "▲" in line]
+    assert "12.6" in flagged
 
 
 def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:

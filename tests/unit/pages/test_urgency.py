@@ -19,10 +19,10 @@ FIRING = resources.folder("fixtures") / "trl" / "grpo_straggler" / "metrics.json
 
 
 @pytest.mark.parametrize("written", ["NaN", "Infinity"])
-def test_a_gradient_that_is_not_a_number_is_said_before_an_older_collapse(written: str, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_a_number_is_said_before_an_older_collapse(written: str, tmp_path: Path) -> None:
     lines = FIRING.read_text().splitlines()
     row = json.loads(lines[-1])
-    next_row = json.dumps({**row, "step": row["step"] + 1, "grad_norm": 17.125}).replace("17.125", written)
+    next_row = json.dumps({**row, "step": row["step"] + 1, "loss": 17.125}).replace("17.125", written)
     path = tmp_path / "metrics.jsonl"
     path.write_text("\n".join([*lines, next_row]) + "\n")
     session = session_over(path)

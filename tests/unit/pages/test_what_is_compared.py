@@ -38,7 +38,7 @@ def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monke
             lately = values[verdict.metric][-64:]
             reach = max(map(abs, (*lately, verdict.baseline or 0.0)))
             if not min(lately) - 3 * reach <= verdict.threshold <= max(lately) + 10 * reach:
-                strange.add(f"{verdict.rule}: {verdict.threshold} over {min(lately)} to {max(lately)}")
+                strange.add(f"{verdict.said_by}: {verdict.threshold} over {min(lately)} to {max(lately)}")
         return events
 
     monkeypatch.setattr(Engine, "observe", watched)
@@ -51,7 +51,7 @@ def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monke
 
 def test_quotients_and_counts_are_no_lines_of_their_metric() -> None:
     for rule in ("P6", "P6b", "P8", "P12", "P14", "X1"):
-        assert registry.BY_ID[rule].measures
+        assert registry.NAMED[rule].measures
 
 
 def test_a_restart_that_a_later_one_went_back_behind_is_not_seen() -> None:

@@ -39,6 +39,8 @@ def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
         "algorithm",
         "records",
         "step",
+        "state",
+        "failure",
         "level",
         *WORST,
         "incidents",

@@ -12,7 +12,7 @@ from observations import observation
 from rltop.model import Algorithm, Event, EventState, Level, Traits, VerdictState
 from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Above
+from rltop.rules.detectors import Line
 from rltop.rules.rule import Group, NOfM, RuleSpec
 
 N_OF_M = {Level.WARN: NOfM(3, 5), Level.CRIT: NOfM(2, 3), Level.INFO: NOfM(3, 5)}
@@ -25,8 +25,7 @@ def spec(**changes: object) -> RuleSpec:
         "family": "length",
         "group": Group.LEARNING,
         "metrics": ("truncated_frac",),
-        "detector": lambda thresholds: Above(thresholds, metric="truncated_frac", text="{value} above {threshold}"),
-        "condition": "above",
+        "detector": lambda thresholds: Line(thresholds, metric="truncated_frac", text="{value} above {threshold}"),
         "thresholds": {"warn": 1.0, "crit": 2.0},
         "n_of_m": N_OF_M,
     }

@@ -14,7 +14,7 @@ BREAKS = 120
 
 
 def verdict(engine: Engine, rule: str) -> Verdict:
-    return next(one for one in engine.verdicts if one.rule == rule)
+    return next(one for one in engine.verdicts if rule in {one.rule, one.part})
 
 
 def collapsing(records: int = 130, **more: object) -> Engine:

@@ -40,6 +40,12 @@ def test_r14_trap_a_reward_that_creeps_up_after_both_have_risen() -> None:
     assert alarms(crept) == []
 
 
+def test_r14_an_evaluation_that_rose_first_and_stopped_while_the_reward_went_on() -> None:
+    scores = [min(0.5, 0.3 + 0.03 * i) + noise - 0.4 for i, noise in enumerate(wobble(0.4, 0.01, 2) * 4)]
+    went_on = play(400, reward_mean=rising(0.3, 0.95, 380), val_score=every(10, scores))
+    assert first(went_on, "R14").level is Level.WARN
+
+
 def test_r14_reward_and_evaluation_may_have_other_ranges() -> None:
     flat = play(150, reward_mean=rising(-1.0, 4.0), val_score=every(10, wobble(0.4, 0.01, 2)))
     assert first(flat, "R14").level is Level.WARN
@@ -92,7 +98,7 @@ def test_every_source_of_an_evaluation_is_judged() -> None:
     found = [event for event in verl({"gsm8k/acc/mean@1": lambda r: 0.6, "aime24/acc/mean@1": falls})
              if event.family == "validation" and event.level >= Level.WARN]  # fmt: skip
     assert found
-    assert {event.rule for event in found} <= {"R5", "R6", "R7"}
+    assert {event.said_by for event in found} <= {"R5", "R6", "R7"}
     assert "aime24" in found[0].message and found[0].key == "val-core/aime24/acc/mean@1"
 
 

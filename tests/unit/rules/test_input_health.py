@@ -59,7 +59,7 @@ def test_l5_waits_for_half_an_hour() -> None:
     assert first_record_late(1799.0) is None
     verdict = first_record_late(2100.0)
     assert verdict is not None
-    assert (verdict.rule, verdict.level) == ("L5", Level.INFO)
+    assert (verdict.said_by, verdict.level) == ("L5", Level.INFO)
     assert "35" in verdict.headline
 
 

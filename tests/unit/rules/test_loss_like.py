@@ -12,7 +12,7 @@ from rltop.model import Event
 
 
 def events(rows: list[dict[str, Any]]) -> list[Event]:
-    return [event for event in judged(rows) if event.rule == "L1"]
+    return [event for event in judged(rows) if event.said_by == "L1"]
 
 
 def rows(count: int, key: str, bad: set[int]) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def run(engine: Engine, **metrics: object) -> Engine:
 def test_every_profile_changes_rules_that_exist_by_thresholds_that_they_have() -> None:
     for profile in PROFILES.values():
         for rule, settings in profile.rules.items():
-            assert set(settings) <= {*registry.BY_ID[rule].thresholds, "enabled"}, (profile.name, rule)
+            assert set(settings) <= {*registry.NAMED[rule].thresholds, "enabled"}, (profile.name, rule)
 
 
 def test_a_profile_is_inferred_from_the_keys_and_said_with_its_reason() -> None:
@@ -154,4 +154,4 @@ def test_thresholds_of_a_profile_hold_after_a_new_phase_too() -> None:
         options = EngineOptions(profiles=("moe",), by_profile={"moe": {"P2": {"info": limit}}})
         engine = Engine(identity(names=["curriculum_level", *slower]), options)
         run(engine, curriculum_level=lambda r: float(r >= 40), **slower)
-        assert [event.rule for event in engine.events if event.rule == "P2"][:1] == expected
+        assert [event.said_by for event in engine.events if event.said_by == "P2"][:1] == expected

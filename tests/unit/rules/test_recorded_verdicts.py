@@ -18,7 +18,7 @@ def alarms(data: bytes, rule: str = "") -> list[Event]:
         for event in run_of(data).events
         if event.level >= Level.WARN
         and event.state in {EventState.FIRING, EventState.ESCALATED}
-        and rule in {"", event.rule}
+        and rule in {"", event.rule, event.part}
     ]
 
 

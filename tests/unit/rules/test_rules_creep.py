@@ -44,7 +44,11 @@ def test_it_ends_when_the_level_is_back(rule: str) -> None:
     metrics = {name: hump(*one, 20, 150, 200) if isinstance(one, tuple) else one for name, one in CREEPS[rule].items()}
     engine = play(230, **metrics)
     assert first(engine, rule)
-    assert not [verdict for verdict in engine.verdicts if verdict.rule == rule and verdict.recovered_step is None]
+    assert not [
+        verdict
+        for verdict in engine.verdicts
+        if rule in {verdict.rule, verdict.part} and verdict.recovered_step is None
+    ]
 
 
 @pytest.mark.parametrize("rule", CREEPS)
@@ -175,7 +179,7 @@ def test_every_tenth_step_is_named_with_its_share() -> None:
 def test_the_periodic_cost_ends() -> None:
     engine = play(90, time_step=lambda record: tenth(record) if record < 62 else noisy(30.0, 0.03)(record))
     assert first(engine, "P17")
-    assert not [verdict for verdict in engine.verdicts if verdict.rule == "P17" and verdict.recovered_step is None]
+    assert not [verdict for verdict in engine.verdicts if verdict.said_by == "P17" and verdict.recovered_step is None]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_slow_steps_at_odd_distances_are_not_periodic() -> None:
 def test_a_small_periodic_cost_is_a_note() -> None:
     engine = play(90, time_step=lambda record: tenth(record, slow=120.0))
     assert not alarms(engine, "P17")
-    assert next(event.level for event in engine.events if event.rule == "P17") is Level.INFO
+    assert next(event.level for event in engine.events if event.said_by == "P17") is Level.INFO
 
 
 def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
@@ -212,7 +216,7 @@ def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
         zero_std_frac=lambda record: 0.0 if record < 40 else 1.0,
         time_step=noisy(30.0),
     )
-    (verdict,) = [one for one in engine.verdicts if one.rule == "R4"]
+    (verdict,) = [one for one in engine.verdicts if one.said_by == "R4"]
     assert verdict.level is Level.INFO
     assert "since step 40" in verdict.headline
     assert "67.5 % of the step time so far taught nothing" in verdict.headline
@@ -305,7 +309,7 @@ def test_a_run_that_never_leaves_the_lowest_reward_is_raised_and_ends() -> None:
         return sparse(record) if record < 160 else noisy(-150.0)(record)
 
     engine = play(190, Algorithm.PPO, reward_mean=late, entropy=noisy(1.09, 0.001))
-    assert not [verdict for verdict in engine.verdicts if verdict.rule == "R21" and verdict.recovered_step is None]
+    assert not [verdict for verdict in engine.verdicts if verdict.said_by == "R21" and verdict.recovered_step is None]
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,28 @@ from rltop.rules.engine import Engine
 
 
 def infos(engine: Engine) -> set[str]:
-    return {event.rule for event in engine.events if event.level is Level.INFO}
+    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 # -- L1, L1b, L2, L3 ---------------------------------------------------------------------------------------------
 
 
-def test_l1_a_nan_gradient_is_critical_from_the_first_record() -> None:
-    engine = play(1, grad_norm=NonFinite.NAN, loss=0.5)
-    event = first(engine, "L1")
+def test_l1_a_nan_gradient_is_critical_once_it_lasts() -> None:
+    engine = play(40, grad_norm=lambda r: NonFinite.NAN if r >= 30 else 1.0, loss=0.5)
+    assert [(event.record, event.level) for event in alarms(engine, "L1")] == [(30, Level.WARN), (34, Level.CRIT)]
+    assert "grad_norm is NaN at step 30" in first(engine, "L1").message
+
+
+def test_l1_trap_fp16_overflows_in_the_first_steps_while_it_looks_for_its_scale() -> None:
+    scaling = play(30, grad_norm=lambda r: NonFinite.POS_INF if r <= 3 else 1.0, loss=0.5)
+    assert alarms(scaling) == []
+    assert first(play(30, grad_norm=NonFinite.POS_INF, loss=0.5), "L1").record == 5
+
+
+@pytest.mark.parametrize("metric", ["loss", "policy_loss", "reward_mean"])
+def test_l1_a_nan_in_loss_or_reward_is_critical_at_once(metric: str) -> None:
+    event = first(play(1, response_len_mean=300.0, **{metric: NonFinite.NAN}), "L1")
     assert (event.record, event.level) == (1, Level.CRIT)
-    assert "grad_norm is NaN at step 1" in event.message
 
 
 def test_l1_names_the_other_bad_keys() -> None:
@@ -28,7 +39,7 @@ def test_l1_names_the_other_bad_keys() -> None:
     assert first(engine, "L1").message == "grad_norm is NaN at step 3 (also kl_ref)"
 
 
-@pytest.mark.parametrize(("metric", "fires_at"), [("grad_norm", 31), ("loss", 31), ("entropy", 32), ("kl_ref", 32)])
+@pytest.mark.parametrize(("metric", "fires_at"), [("loss", 31), ("policy_loss", 31), ("entropy", 32), ("kl_ref", 32)])
 def test_l1_trap_null_where_numbers_were_is_a_nan_that_the_writer_could_not_spell(metric: str, fires_at: int) -> None:
     engine = play(33, **{metric: [0.5] * 30 + [NonFinite.NULL] * 3})
     assert first(engine, "L1").record == fires_at
@@ -221,11 +232,6 @@ def test_o6_trap_reuse_makes_a_saw_tooth() -> None:
     assert alarms(play(200, clip_frac=lambda r: (0.0, 0.004, 0.008, 0.012)[r % 4])) == []
 
 
-def test_o8_the_lower_bound_is_hit() -> None:
-    assert first(play(10, clip_frac_lower=0.02), "O8").record == 3
-    assert alarms(play(10, clip_frac_lower=6e-7)) == []
-
-
 def test_o9_by_estimator() -> None:
     assert first(play(10, kl_old=0.05), "O9").record == 2
     assert first(play(10, kl_old=0.3), "O9").level is Level.CRIT
@@ -355,14 +361,6 @@ def test_m2_a_climb() -> None:
     assert alarms(play(100, off_policy_kl=lambda r: 5e-3 if r % 20 == 0 else 1e-3)) == []
 
 
-def test_m3_m4_m6() -> None:
-    assert first(play(20, rollout_prob_diff_mean=0.02), "M3").level is Level.WARN
-    assert alarms(play(20, rollout_prob_diff_max=1.0, rollout_prob_diff_mean=0.003)) == []
-    assert first(play(20, rollout_prob_corr=0.13, entropy=0.3), "M4").level is Level.CRIT
-    assert alarms(play(20, rollout_prob_corr=0.13, entropy=0.01), "M4") == []
-    assert first(play(20, is_ratio_mean=0.8), "M6").level is Level.WARN
-
-
 def test_c1_c3_wait_for_the_critic() -> None:
     traits = {"has_critic": True}
     start = lambda r: 16.0 if r < 10 else noisy(0.1)(r)  # noqa: E731
@@ -455,7 +453,7 @@ def test_x1_several_families_at_once_are_a_collapse() -> None:
 
 def test_a_generic_stream_is_given_the_rules_whose_metrics_it_logs() -> None:
     engine = Engine(identity(Algorithm.UNKNOWN))
-    for one in series(10, grad_norm=[1.0] * 9 + [NonFinite.NAN], truncated_frac=0.6):
+    for one in series(10, loss=[1.0] * 9 + [NonFinite.NAN], truncated_frac=0.6):
         engine.observe(one)
     assert {e.rule for e in alarms(engine)} == {"T1", "L1"}
 

@@ -12,7 +12,7 @@ from rltop.rules.engine import Engine
 
 
 def infos(engine: Engine) -> set[str]:
-    return {event.rule for event in engine.events if event.level is Level.INFO}
+    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def test_o3_a_norm_that_stands_at_its_limit_is_logged_after_clipping() -> None:

@@ -11,7 +11,7 @@ CRITIC = {"has_critic": True}
 
 
 def levels(engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if event.rule == rule}
+    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 # -- pairs -------------------------------------------------------------------------------------------------------
@@ -38,12 +38,6 @@ def test_k1_a_kto_loss_that_stays_where_it_began() -> None:
     stuck = {"loss": noisy(0.5, 0.002), "dpo_margin": 0.001, "lr": 1e-6}
     assert first(play(80, Algorithm.KTO, **stuck), "K1").record >= 50
     assert alarms(play(80, Algorithm.KTO, **(stuck | {"loss": lambda r: 0.5 - r / 1000})), "K1") == []
-
-
-def test_k2_jumps_although_it_is_mostly_zero() -> None:
-    engine = play(80, Algorithm.KTO, kl_ref=lambda r: 0.0 if r < 60 else 6.0)
-    assert first(engine, "K2").record == 62
-    assert alarms(play(120, Algorithm.KTO, kl_ref=lambda r: 0.8 if r % 9 == 0 else 0.0)) == []
 
 
 def test_k3_batches_without_a_class_are_information() -> None:

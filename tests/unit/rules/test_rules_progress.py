@@ -11,11 +11,11 @@ from rltop.rules.engine import Engine
 
 
 def infos(engine: Engine) -> set[str]:
-    return {event.rule for event in engine.events if event.level is Level.INFO}
+    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def facts(engine: Engine, rule: str) -> list[Event]:
-    return [event for event in engine.events if event.state is EventState.FACT and event.rule == rule]
+    return [event for event in engine.events if event.state is EventState.FACT and rule in {event.rule, event.part}]
 
 
 def step_up(before: float, after: float, onset: int, spread: float = 0.05):
@@ -130,9 +130,9 @@ def test_r5_and_r6_differ_by_the_training_reward_and_r7_by_what_is_left() -> Non
     fall = every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38])
     gamed = play(80, val_score=fall, reward_mean=lambda r: r / 80)
     worse = play(80, val_score=fall, reward_mean=lambda r: noisy(0.5 if r < 50 else 0.42, 0.01)(r))
-    assert {e.rule for e in alarms(gamed)} == {"R5"}
-    assert "R6" in {e.rule for e in alarms(worse)}
-    assert "R5" not in {e.rule for e in alarms(worse)}
+    assert {e.said_by for e in alarms(gamed)} == {"R5"}
+    assert "R6" in {e.said_by for e in alarms(worse)}
+    assert "R5" not in {e.said_by for e in alarms(worse)}
     lost = play(90, val_score=every(10, [0.5, 0.55, 0.56, 0.56, 0.57, 0.56, 0.02, 0.01, 0.0]))
     assert first(lost, "R7").level is Level.CRIT
 
@@ -157,8 +157,7 @@ def test_g2_most_of_it_is_thrown_away() -> None:
     assert alarms(play(20, filter_pass_rate=0.7, cancelled_frac=0.02)) == []
 
 
-def test_g3_and_t8_are_information() -> None:
-    assert "G3" in infos(play(20, reward_gini=0.95, reward_mean=0.1))
+def test_t8_is_information() -> None:
     slow = play(20, time_tool_sample_max=212.0, time_tool_sample_mean=20.0, time_gen=300.0)
     assert alarms(slow) == []
     assert "T8" in infos(slow)
@@ -271,4 +270,4 @@ def test_f4_what_is_newly_logged_is_said_once() -> None:
 
 def test_facts_are_never_verdicts() -> None:
     engine = judged(140, curriculum)
-    assert not {verdict.rule for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "R12", "L8"}
+    assert not {verdict.said_by for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "R12", "L8"}

@@ -16,7 +16,7 @@ LN2 = math.log(2.0)
 
 
 def levels(engine: Engine, rule: str) -> set[Level]:
-    return {event.level for event in engine.events if event.rule == rule}
+    return {event.level for event in engine.events if rule in {event.rule, event.part}}
 
 
 Series = Callable[[int], float]
@@ -120,7 +120,7 @@ def test_rm1_an_evaluation_far_below_training_before_training_is_perfect() -> No
             val_acc=lambda r: evaluated if r % 20 == 0 else None,
             rm_margin=margin(1.0, 0.2),
         )
-        return [event.rule for event in alarms(engine)]
+        return [event.said_by for event in alarms(engine)]
 
     assert run(0.7) == []
     assert run(0.5) == ["RM1"]

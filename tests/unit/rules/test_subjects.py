@@ -12,7 +12,7 @@ from rltop.rules.engine import Engine
 
 
 def the(engine: Engine, rule: str) -> Verdict:
-    return next(verdict for verdict in engine.verdicts if verdict.rule == rule)
+    return next(verdict for verdict in engine.verdicts if rule in {verdict.rule, verdict.part})
 
 
 @pytest.mark.parametrize("name", ["entropy", "kl_ref", "policy_loss", "grad_norm"])

@@ -224,7 +224,7 @@ def test_trap_32_a_nan_is_seen_however_its_writer_spells_it(written: str, tmp_pa
     path.write_text("\n".join(lines) + "\n")
     assert alarms_of(path) == []
     path.write_text(
-        "\n".join([*lines, f'{{"step":31,"data":{{"actor/grad_norm":{written},"actor/pg_loss":0.01}}}}', ""])
+        "\n".join([*lines, f'{{"step":31,"data":{{"actor/grad_norm":0.5,"actor/pg_loss":{written}}}}}', ""])
     )
     (alarm, *_) = alarms_of(path)
     assert (alarm.rule, alarm.level, alarm.step) == ("L1", Level.CRIT, 31)

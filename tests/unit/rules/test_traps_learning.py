@@ -13,7 +13,7 @@ from rltop.trainers.identify import identify
 
 
 def infos(engine: Engine) -> set[str]:
-    return {event.rule for event in engine.events if event.level is Level.INFO}
+    return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
 def test_trap_3_records_that_reuse_a_rollout_alternate_with_records_that_make_one() -> None:

@@ -188,3 +188,163 @@ def test_what_has_taken_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
     with pytest.raises(OSError, match="a named pipe"):
         sniff(str(tmp_path / "metrics.jsonl"))
+
+
+INTERNAL = '{"time":"2026-11-21T01:02:03.4Z","level":"INFO","msg":"flowcontrol: backed up","recordNumber":67}\n'
+
+
+@pytest.mark.parametrize("passed", ["", "wandb", "wandb/offline-run-20261121_010203-abc"])
+def test_logs_of_a_tracker_are_passed_over_and_its_run_is_found(tmp_path, passed):
+    home = tmp_path / "wandb" / "offline-run-20261121_010203-abc"
+    (home / "logs").mkdir(parents=True)
+    run = home / "run-abc.wandb"
+    run.write_bytes(block_log(run_record({}), *(history({"_step": s, "train/reward": s / 7}) for s in range(9))))
+    logs = [
+        home / "logs" / "debug-internal.log",
+        home / "logs" / "debug.log",
+        tmp_path / "wandb" / "debug-internal.log",
+    ]
+    for log in logs:
+        log.write_text("".join(INTERNAL.replace("67", str(i)) for i in range(50)))
+    found = discover([str(tmp_path / passed)])
+    assert [each.path for each in found.found] == [str(run)]
+    assert "written by W&B for itself" in {reason for _, reason in found.passed_over}
+    for log in logs:
+        with pytest.raises(SourceError, match="written by W&B for itself"):
+            discover([str(log)])
+
+
+@pytest.mark.parametrize(
+    ("log", "whose"),
+    [
+        ("swanlog/run-20261121_010203-abc/debug/debug.log", "SwanLab"),
+        ("swanlog/run-20261121_010203-abc/logs/loss/1000.log", "SwanLab"),
+        ("ray/session_2026-11-21_01-02-03_123456_7/logs/export_events/event_EXPORT_TASK.log", "Ray"),
+        ("ray/session_2026-11-21_01-02-03_123456_7/logs/monitor.log", "Ray"),
+        ("wandb/run-20261121_010203-abc/files/wandb-summary.json", "W&B"),
+    ],
+)
+def test_what_another_tracker_or_ray_logs_of_itself_is_no_run(tmp_path, log, whose):
+    path = tmp_path / log
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps({"_step": i, "data": i / 7}) + "\n" for i in range(50)))
+    found = discover([str(tmp_path)])
+    assert not found.found and found.passed_over == [(str(path), f"written by {whose} for itself")]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "ray/session_2026-11-21_01-02-03_123456_7/logs/worker-ab-01000000-12.out",
+        "wandb/run-20261121_010203-abc/files/output.log",
+        "logs/train.log",
+    ],
+)
+def test_what_the_run_itself_prints_there_is_one(tmp_path, log):
+    path = tmp_path / log
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"{{'loss': {1 / i}, 'reward': {i / 7}, 'epoch': {i / 10}}}\n" for i in range(1, 20)))
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(path)]
+
+
+LOG = [{"step": i, "reward": i / 7, "loss": 1 / i} for i in range(1, 60)]
+HISTORIES = {
+    "trainer_state_1000steps.json": {"global_step": 59, "log_history": LOG, "max_steps": 100},
+    "step_logs.json": LOG,
+    "history.json": {"train_loss": [1 / i for i in range(1, 60)], "reward_mean": [i / 7 for i in range(1, 60)]},
+    "result.json": {"experiment": "a", "seed": 42, "history": [{"reward": i / 7, "kl": 0.01} for i in range(9)]},
+    "long.json": [{"step": i, "reward": i / 7, **{f"time/{key}": i / 3 for key in range(40)}} for i in range(900)],
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_history_as_a_json_document_is_found_in_its_folder(tmp_path, name, indent):
+    path = tmp_path / "run" / name
+    path.parent.mkdir()
+    path.write_text(json.dumps(HISTORIES[name], indent=indent))
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(path)]
+    assert [each.path for each in discover([str(path)]).found] == [str(path)]
+
+
+OTHERS = {
+    "config.json": {"model_type": "llama", "hidden_size": 4096, "layers": [1, 2, 3], "rope_scaling": {"factor": 8.0}},
+    "tokenizer.json": {
+        "version": "1.0",
+        "added_tokens": [{"id": i, "content": f"<{i}>", "special": True} for i in range(20)],
+        "model": {"vocab": {f"w{i}": i for i in range(20_000)}},
+    },
+    "train.json": [{"instruction": "a", "input": "", "output": "b", "score": i / 7} for i in range(50)],
+    "dataset.json": [{"id": i, "question": "a", "answer": "b"} for i in range(50)],
+    "scores.json": [{"prompt": "a", "completion": "b", "step": i, "reward": 1.5} for i in range(50)],
+    "completions.table.json": {"columns": ["step", "prompt", "completion", "reward"], "data": [[1, "a", "b", 0.5]] * 9},
+    "all_results.json": {"epoch": 3.0, "train_loss": 0.5, "train_runtime": 99.5},
+    "steps.json": [{"step": i // 16, "reward": i / 7, "length": 20} for i in range(200)],
+    "index.json": [{"shard": i, "bytes": 1000 + i} for i in range(50)],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_settings_datasets_and_samples_as_json_documents_are_no_runs(tmp_path, name, indent):
+    (tmp_path / name).write_text(json.dumps(OTHERS[name], indent=indent))
+    found = discover([str(tmp_path)])
+    assert not found.found
+    assert [path for path, _ in found.passed_over] == [str(tmp_path / name)]
+
+
+def test_of_a_large_json_document_only_the_beginning_is_read(tmp_path):
+    path = tmp_path / "run.json"
+    text = json.dumps([{"step": i, "reward": i / 7, "note": 'a "quoted, {word}"'} for i in range(100_000)], indent=1)
+    path.write_text(text[:-9])
+    assert len(text) > 8_000_000
+    began = time.process_time()
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(path)]
+    assert time.process_time() - began < 1
+
+
+TRACEBACK = (
+    'Loading checkpoint shards\nTraceback (most recent call last):\n  File "train.py", line 9\nValueError: no GPU\n'
+)
+
+
+def test_a_log_that_died_before_the_first_step_is_found_where_there_is_no_other_file_of_the_run(tmp_path):
+    log = tmp_path / "a" / "slurm-11.out"
+    log.parent.mkdir()
+    log.write_text("starting the trainer\n" * 20_000 + TRACEBACK)
+    (tmp_path / "install.log").write_text("Building wheel\nTraceback (most recent call last):\nOSError: no space\n")
+    (tmp_path / "notes.txt").write_text("train the reward model tomorrow\n")
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(log)]
+    assert {reason for _, reason in found.passed_over} == {"text without a line of metrics"}
+    rows(tmp_path / "a" / "logs" / "metrics.jsonl")
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(tmp_path / "a" / "logs" / "metrics.jsonl")]
+    assert str(log) in [path for path, _ in found.passed_over]
+
+
+def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
+    for name in ("seed_1.json", "seed_2.json", "checkpoint-5/trainer_state.json", "checkpoint-9/trainer_state.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        log = [{**row, "reward": row["reward"] + len(name) + int("2" in name)} for row in LOG]
+        (tmp_path / name).write_text(json.dumps({"log_history": log}, indent=1))
+    os.utime(tmp_path / "checkpoint-5/trainer_state.json", (1, 1))
+    found = {os.path.relpath(each.path, tmp_path) for each in discover([str(tmp_path)]).found}
+    assert found == {"seed_1.json", "seed_2.json", "checkpoint-9/trainer_state.json"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.jsonl", '{"seed": 4, "loss": [0.5, 0.25]}\n', "its rows have no step (seed, loss (2 values))"),
+        ("a.jsonl", '{"step": "first", "note": "x"}\n', 'its rows have no step (step "first", note "x")'),
+        ("a.jsonl", '{"step": 1, "note": "x"}\n{"step": 2, "note": "y"}\n', "its rows have a step and no number"),
+        ("a.jsonl", '{"loss": 1}\n{"loss": 2}\n', "too few rows without a step to be told from samples"),
+        ("a.log", "hello\nloss 0.5\n", "text without a line of metrics"),
+        ("a.log", "hello\n" * 100_000, "text without a line of metrics in its first and last 256 KiB"),
+    ],
+)
+def test_why_a_file_is_no_metric_stream_is_said_as_it_is(tmp_path, name, text, reason):
+    (tmp_path / name).write_text(text)
+    told = sniff(str(tmp_path / name))[1]
+    assert told.replace("line 1: ", "") == reason

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rltop.catalog.guesses import guess, said_meaning
+from rltop.catalog.row_sets import Arrangement
 from rltop.cli import main
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
@@ -74,7 +77,7 @@ def run_of(folder: Path, made: list[dict[str, Any]], config: Config | None = Non
 
 
 def alarms(run: Run) -> dict[str, tuple[str, int]]:
-    return {event.rule: (event.level.word, event.step) for event in run.events if event.is_alarm}
+    return {event.said_by: (event.level.word, event.step) for event in run.events if event.is_alarm}
 
 
 def test_guesses_stand_on_the_overview_and_are_said_to_be_guesses(tmp_path: Path) -> None:
@@ -113,6 +116,34 @@ def test_a_guess_that_vanishes_is_told(tmp_path: Path) -> None:
 def test_a_guess_that_becomes_nan_is_told(tmp_path: Path) -> None:
     run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.update({"pol/tok_entropy": math.nan})))
     assert alarms(run)["L1"] == ("crit", 91)
+
+
+@pytest.mark.parametrize("has_loss", [True, False])
+def test_a_key_without_a_canonical_name_is_named_by_its_alert(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, has_loss: bool
+) -> None:
+    made = [
+        {"step": step, "my/aux_loss": 0.3 if step < 99 else math.nan, "reward": 0.5 + step % 7 / 100}
+        | ({"loss": 0.2 + step % 5 / 100} if has_loss else {})
+        for step in range(1, 101)
+    ]
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    assert main(["check", "--json", str(path)]) == 1
+    (verdict,) = (one for one in json.loads(capsys.readouterr().out)["verdicts"] if one["rule"] == "L1")
+    assert (verdict["metric"], verdict["key"]) == ("", "my/aux_loss")
+    told = f'echo "$RLTOP_METRIC,$RLTOP_KEY" > {tmp_path}/told'
+    main(["watch", "--json", "--give-up", "0.5", "--on-crit", told, str(path)])
+    assert (tmp_path / "told").read_text() == ",my/aux_loss\n"
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert "my/aux_loss" in {line.get("key") for line in lines}
+
+
+def test_a_guess_is_named_by_the_key_that_was_guessed(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.update({"agent/task_rew/mean": 0.02})))
+    (verdict,) = (one for one in run.verdicts if one.rule == "U1")
+    assert (verdict.metric, verdict.key) == ("reward_mean", "agent/task_rew/mean")
 
 
 def test_values_out_of_range_drop_a_guess_and_are_said_once(tmp_path: Path) -> None:
@@ -155,6 +186,51 @@ def test_a_state_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "rltop").mkdir()
     (tmp_path / "rltop" / meanings.FILE_NAME).write_text("[[[")
     assert meanings.load({}, {"XDG_STATE_HOME": str(tmp_path)}) == {}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        '[metrics."/a"]\nx = "loss"\n',
+        'x = "loss"\n["/a"]\nx = "loss"\n',
+        '["/a"]\nx = "loss"\ny = 3\nz = ["loss"]\nw = {v = "loss"}\n',
+        'metrics = 7\n["/a"]\nx = "loss"\n',
+        '[[metrics]]\nx = "loss"\n["/a"]\nx = "loss"\n',
+    ],
+)
+def test_of_a_state_file_in_another_shape_what_can_be_read_is_taken(tmp_path: Path, shape: str) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    (tmp_path / "rltop").mkdir()
+    (tmp_path / "rltop" / meanings.FILE_NAME).write_text(shape)
+    assert meanings.load({}, environ) == {"/a": {"x": "loss"}}
+    (tmp_path / "rltop" / meanings.ROWS_FILE).write_text(shape.replace("metrics", "rows"))
+    assert set(meanings.load_rows({}, environ)) <= {"/a"}
+    (tmp_path / "rltop" / meanings.ROWS_FILE).write_text('[rows."/a"]\npinned = ["x"]\n[rows."/a".names]\nx = "y"\n')
+    assert meanings.load_rows({}, environ) == {"/a": Arrangement(("x",), (), (("x", "y"),))}
+
+
+@given(data=st.data())
+def test_what_two_sessions_arrange_is_kept_of_both(data: st.DataObject) -> None:
+    keys = st.lists(st.sampled_from("abcdefgh"), unique=True)
+
+    def arranged() -> Arrangement:
+        pinned, names = data.draw(keys), data.draw(keys)
+        hidden = [key for key in data.draw(keys) if key not in pinned]
+        return Arrangement(
+            tuple(pinned), tuple(hidden), tuple((key, data.draw(st.sampled_from("xyz"))) for key in names)
+        )
+
+    before, mine, theirs = arranged(), arranged(), arranged()
+    merged = mine.merged(before, theirs)
+    assert not set(merged.pinned) & set(merged.hidden)
+    assert mine.merged(before, before)._replace(names=()) == mine._replace(names=())
+    pinned, hidden = set(mine.pinned) - set(before.pinned), set(mine.hidden) - set(before.hidden)
+    assert pinned - hidden <= set(merged.pinned) and hidden <= set(merged.hidden)
+    assert set(theirs.pinned) - set(before.pinned) - hidden <= set(merged.pinned)
+    assert not (set(before.pinned) - set(mine.pinned)) & set(merged.pinned)
+    own, was, other, both = (dict(each.names) for each in (mine, before, theirs, merged))
+    assert all(both[key] == name for key, name in own.items() if was.get(key) != name)
+    assert all(both.get(key) == other.get(key) for key in set(was) | set(other) if own.get(key) == was.get(key))
 
 
 def test_what_is_said_holds_below_its_project_and_the_nearest_comes_first(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rltop.cli.open_session import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.pages.stages import build_timing
-from rltop.run.discover import discover
+from rltop.run.discover import awaited, discover
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from tests.binary_files import block_log, history, run_record
@@ -84,3 +84,37 @@ def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(t
     view = build_timing(Snapshot(run))
     assert view is not None
     assert [(stage.name.raw, stage.duration_s) for stage in view.top] == [("training", 8.0), ("other", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("stands", "path", "name"),
+    [
+        ("run", ".", "run"),
+        ("run/inner", "..", "run"),
+        ("run/inner", "../metrics.jsonl", "run"),
+        ("run/inner", "../../run/./metrics.jsonl", "run"),
+        ("folder/abc", ".", "abc"),
+        ("folder/abc/metrics", "..", "abc"),
+        ("ranks", ".", "ranks"),
+        ("ranks/rank_0", "..", "ranks"),
+        ("ranks", "dots/..jsonl", "dots"),
+        ("empty", ".", "empty"),
+        ("empty/inner", "..", "empty"),
+    ],
+)
+def test_a_run_is_never_named_by_a_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stands: str, path: str, name: str
+) -> None:
+    rows = '{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.25}\n'
+    for file in ("run/metrics.jsonl", "ranks/rank_0/metrics.jsonl", "ranks/rank_1/metrics.jsonl", "ranks/dots/..jsonl"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(rows)
+    for folder in ("run/inner", "empty/inner", "folder/abc/metrics"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "folder/abc/meta.yaml").write_text("run_name: .\nlifecycle_stage: active\n")
+    (tmp_path / "folder/abc/metrics/reward").write_text("1700000000000 0.5 1\n")
+    monkeypatch.chdir(tmp_path / stands)
+    looked = discover([path])
+    found = looked.found or [awaited([path], looked)]
+    assert name in [str(each.name) for each in found]
+    assert not [each for each in found if not str(each.name).strip("./")]

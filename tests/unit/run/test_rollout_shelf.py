@@ -62,6 +62,35 @@ def test_each_trainers_dump_is_found_from_its_run(tmp_path: Path) -> None:
     assert found_from(run) == found_from(files) == [Path("wandb/run-20260101_000000-abc/files")]
 
 
+def test_dumps_in_the_output_of_a_trainer_beside_the_metrics_are_found(tmp_path: Path) -> None:
+    def found_from(path: str) -> list[str]:
+        return [str(Path(source.path).relative_to(tmp_path)) for source in dumps_beside(path)]
+
+    for number, output in enumerate(("output", "outputs/grpo", "results/deep/run")):
+        home = tmp_path / str(number)
+        run = a_run(home / "logs")
+        other = a_run(home, "train.csv")
+        (home / "model").mkdir()
+        write_trl(home / output / "completions", [1])
+        where = [f"{number}/{output}/completions"] if number < 2 else []
+        database = f"{home}/trackio/project.db::run"
+        Path(database.partition("::")[0]).parent.mkdir()
+        Path(database.partition("::")[0]).touch()
+        assert found_from(str(run)) == found_from(str(other)) == found_from(database) == where
+
+    # A folder with metrics of its own is that of another run, and what it has completions of is not ours.
+    a_run(tmp_path / "0" / "output")
+    assert found_from(str(tmp_path / "0" / "logs" / "metrics.jsonl")) == []
+
+    # Of several outputs that of the run's own name, and none of a training of another time.
+    runs = [a_run(tmp_path / "several" / "logs", f"{name}.jsonl") for name in "abc"]
+    for name in "ab":
+        write_trl(tmp_path / "several" / "outputs" / name / "completions", [1])
+    assert [found_from(str(run)) for run in runs] == [[f"several/outputs/{n}/completions"] for n in "ab"] + [[]]
+    os.utime(tmp_path / "several" / "outputs" / "a" / "completions", (1e9, 1e9))
+    assert found_from(str(runs[0])) == []
+
+
 def test_a_log_that_names_the_folder_is_believed(tmp_path: Path) -> None:
     run = a_run(tmp_path / "jobs", "slurm-1.out")
     write_verl(tmp_path / "elsewhere" / "dump", [4], has_uid=False)
@@ -312,6 +341,35 @@ def test_a_logged_group_ratio_is_not_judged_twice(tmp_path: Path, capsys: pytest
     dump.write_bytes(uneven(range(1, 61), 41))
     main(["check", "--json", "--rollouts", str(dump), str(path)])
     assert "P5" not in [one["rule"] for one in json.loads(capsys.readouterr().out)["verdicts"]]
+
+
+def test_every_command_judges_the_dump_that_lies_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the screen at rest: its newest step, which may still be written, counts there as well."""
+    path = tmp_path / "logs" / "metrics.jsonl"
+    path.parent.mkdir()
+    (tmp_path / "output" / "completions").mkdir(parents=True)
+    steps = range(1, 46)
+    path.write_text(logged(steps, total_steps=45))
+    for step in steps:
+        dump = tmp_path / "output" / "completions" / f"{step}.jsonl"
+        dump.write_bytes(uneven(range(step, step + 1), 43))
+    told = {}
+    for name, command in {"check": ["check"], "once": ["--once"], "folder": ["check"]}.items():
+        main([*command, "--json", str(tmp_path if name == "folder" else path)])
+        document = json.loads(capsys.readouterr().out)
+        told[name] = [(one["rule"], one["step"]) for one in document["events"] if one["rule"] == "P5"]
+    session = read_whole(str(path), Config(), FakeClock())
+    run = session.runs[0]
+    session.look_for_rollouts(run)
+    deadline = time.monotonic() + 20
+    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    told["screen"] = [(one.rule, one.step) for one in run.events if one.rule == "P5"]
+    session.close()
+    assert list(told.values()) == [[("P5", 45)]] * 4
+    main(["watch", "--json", "--give-up", "0.2", str(path)])
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["step"] for one in said if one.get("rule") == "P5"] == [45]
 
 
 def test_a_dump_is_judged_while_the_run_is_watched(tmp_path: Path) -> None:

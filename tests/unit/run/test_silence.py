@@ -140,7 +140,7 @@ def test_the_first_record_is_late_where_the_settings_say_so(
     tmp_path: Path, settings: dict[str, float | bool], is_told: bool
 ) -> None:
     writer = Writer(tmp_path / "metrics.jsonl", ["starting\n"], {"L5": settings} if settings else None)
-    found = [verdict.rule for verdict in writer.wait(600.0).verdicts]
+    found = [verdict.said_by for verdict in writer.wait(600.0).verdicts]
     assert ("L5" in found) is is_told
 
 
@@ -154,7 +154,7 @@ def test_a_file_that_is_still_being_read_lacks_no_record(tmp_path: Path) -> None
     run = session.runs[0]
     seen = []
     for _ in range(10):
-        seen.append((bool(run.main.stream.rows), [one.rule for one in run.verdicts if one.rule == "L5"]))
+        seen.append((bool(run.main.stream.rows), [one.said_by for one in run.verdicts if one.said_by == "L5"]))
         session.step(1_000.0)
     assert seen[0] == (False, []) and seen[-1] == (True, [])
 
@@ -175,3 +175,16 @@ def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) 
     run = writer.wait(1.0)
     assert (run.stream.rows, run.counts.bad_lines) == (60, 60)
     assert [verdict.level for verdict in run.verdicts if verdict.rule == "L7"] == [Level.INFO]
+
+
+def test_a_file_whose_rows_have_no_times_is_judged_by_when_it_was_written(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", rows(20))
+    assert writer.wait(10).state is RunState.LIVE
+    assert writer.wait(17 * 60).state is RunState.ENDED
+    once = Session(
+        [Found(str(writer.path), name_of(str(writer.path)))], direct(writer.clock), writer.clock, writer.session.options
+    )
+    once.drain()
+    assert once.runs[0].state is RunState.ENDED
+    writer.append(rows(21)[-1], 5)
+    assert writer.wait(10).state is RunState.LIVE

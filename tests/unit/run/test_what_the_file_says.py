@@ -85,6 +85,17 @@ def test_an_error_after_which_the_run_goes_on_is_no_death(tmp_path: Path) -> Non
     assert "RuntimeError" not in sentence(run)[1]
 
 
+@pytest.mark.parametrize("steps", [0, 60])
+def test_the_newest_error_is_what_is_said_though_no_row_comes_with_it(tmp_path: Path, steps: int) -> None:
+    watched = Watched(tmp_path / "train.log", b"loading weights\n" + b"x\n" * 2048 + log(steps))
+    run = watched.after(1.0, b"Traceback (most recent call last):\nValueError: first\n")
+    before, run_before = watched.session.version, run.version
+    assert "ValueError: first" in sentence(run)[1]
+    run = watched.after(1.0, b"Traceback (most recent call last):\nKeyError: second\n")
+    assert "KeyError: second" in sentence(run)[1]
+    assert watched.session.version != before and run.version != run_before, "what is drawn goes by the version"
+
+
 def test_an_error_and_silence_is_a_death_after_its_step(tmp_path: Path) -> None:
     run = Watched(tmp_path / "train.log", log(60) + OOM.encode() + b"\n", is_live=False).session.runs[0]
     assert run.state is RunState.DIED

@@ -233,6 +233,39 @@ def test_links_that_cannot_be_resolved_hold_up_nobody(fs: GatedFileSystem, make:
     held.set()
 
 
+def test_many_files_that_wait_for_their_turn_are_not_lost(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
+    realpath = fs.realpath
+
+    def slow(path: str) -> str:
+        time.sleep(0.01)
+        return realpath(path)
+
+    fs.realpath = slow  # type: ignore[method-assign]
+    reader = make()
+    feeds = []
+    for number in range(40):
+        fs.write(f"/run/{number}", b"one\n")
+        feeds.append(reader.follow(f"/run/{number}"))
+    seen: set[TailState] = set()
+
+    def have_all_been_read() -> bool:
+        states = [feed.status.state for feed in feeds]
+        seen.update(states)
+        return set(states) == {TailState.AT_END}
+
+    until(have_all_been_read)
+    assert TailState.STUCK not in seen
+
+
+def test_what_waits_behind_a_file_that_hangs_is_said_to(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
+    held = threading.Event()
+    fs.realpath = lambda path: held.wait(10) and path  # type: ignore[method-assign,assignment,return-value]
+    reader = make()
+    feeds = [reader.follow(f"/run/{number}") for number in range(20)]
+    until(lambda: all(feed.status.state is TailState.STUCK for feed in feeds), within_s=1.5)
+    held.set()
+
+
 @pytest.mark.alone
 def test_closing_never_waits(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/dead/a", b"one\n")

@@ -452,3 +452,44 @@ def test_a_guess_that_its_values_allow_stays() -> None:
     identity = plain(["loss", *values], values)
     assert {"mfu", "time_step", "success_frac"} <= identity.signals.keys()
     assert identity.refused == ()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("chosen_reward", "rejected_reward"), ("reward_chosen", "reward_rejected"), ("chosen_rewards", "reject_rewards")],
+)
+def test_a_loop_that_logs_both_rewards_of_a_pair_is_dpo_and_no_supervised_training(pair):
+    identity = identify(["epoch", "loss", "learning_rate", "accuracy", *pair], {})
+    assert identity.algorithm is Algorithm.DPO
+    assert [identity.primary(name).key for name in ("dpo_chosen", "dpo_rejected")] == [pair[0], pair[1]]
+
+
+def test_a_reward_model_that_learns_from_pairs_is_no_dpo():
+    keys = ["loss", "rm/accuracy", "chosen_reward", "rejected_reward"]
+    assert identify(keys, {}).algorithm is Algorithm.REWARD
+
+
+@pytest.mark.parametrize("team", ["team_reward", "team/reward", "shared_reward", "total_reward"])
+def test_the_reward_of_several_agents_is_that_of_the_team(team):
+    identity = identify(["agent_0_reward", "agent_1_reward", "agent_0/reward", team, "loss"], {})
+    assert identity.primary("reward_mean").key == team
+
+
+def test_a_guess_is_no_single_agent_where_there_is_another():
+    guesses = identify(["agent_0_reward", "player_1/reward", "squad_reward"], {}).guesses["reward_mean"]
+    assert guesses[0].key == "squad_reward"
+
+
+def test_the_reward_is_the_key_with_values():
+    many, once = [0.5] * 20, [1.0, *[math.nan] * 19]
+    identity = identify(["mean_reward", "reward"], {"mean_reward": once, "reward": many})
+    assert [signal.key for signal in identity.signals["reward_mean"]] == ["reward", "mean_reward"]
+    identity = identify(["reward", "attacker_reward"], {"reward": once, "attacker_reward": many})
+    assert "reward_mean" not in identity.signals
+    assert identity.guesses["reward_mean"][0].key == "attacker_reward"
+    assert identify(["reward", "loss"], {"reward": once, "loss": many}).primary("reward_mean").key == "reward"
+
+
+def test_a_reward_that_comes_late_is_not_the_main_one():
+    identity = with_keys(identify(["reward", "loss"], {"reward": [0.5] * 20}), ["reward", "loss", "mean_reward"])
+    assert identity.primary("reward_mean").key == "reward"

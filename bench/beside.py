@@ -1,0 +1,224 @@
+"""What does a change cost beside another version: time and memory of two installed programs, interleaved?
+
+    python bench/beside.py OLD NEW [--rounds 5] [--wandb]
+    python bench/beside.py --quick [RLTOP]
+
+OLD and NEW are `rltop` commands of *installed* versions, each in an environment of its own: a checkout that may
+not keep compiled modules compiles at every start. Each figure is the median of the rounds, the ratio that of the
+two medians; the processor time is what a loaded machine changes least.
+
+`--quick` (`make bench-quick`, under a minute) measures one program beside what is on every machine: an
+`orjson.loads` of the same lines, an interpreter that does nothing, a hello world of Textual. Beside each ratio is
+that of the last release, from `budget.toml`. It never fails because of time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import made
+from bench_check import PARSE, spent
+from bench_start import COMPLETE, newest_value
+from screened import HELLO, Screened
+
+BUDGET = Path(__file__).resolve().parent / "budget.toml"
+SETTLED_S = 2.0
+"""After all is shown, until memory is looked at."""
+
+Program = Sequence[str]
+
+
+class Taken(NamedTuple):
+    """What one run of a program took: processor seconds, its children's left out, and seconds; or megabytes."""
+
+    cpu_s: float = 0.0
+    s: float = 0.0
+    mb: float = 0.0
+
+
+class Question(NamedTuple):
+    """One row of the table: what is asked of both programs, and what is compared."""
+
+    name: str
+    ask: Callable[[Program], Taken]
+    is_memory: bool = False
+
+
+def checked(path: Path) -> Callable[[Program], Taken]:
+    return lambda program: Taken(*spent((*program, "check", "--json", str(path)))[:2])
+
+
+def all_shown(path: Path) -> Callable[[Program], Taken]:
+    def ask(program: Program) -> Taken:
+        with Screened((*program, str(path))) as shown:
+            took_s = shown.until(lambda: COMPLETE in shown.output, timeout_s=300.0)
+            return Taken(shown.cpu_s, took_s)
+
+    return ask
+
+
+def first_frame(path: Path, value: re.Pattern[bytes]) -> Callable[[Program], Taken]:
+    """Until the newest value of the first key metric is on the screen."""
+
+    def ask(program: Program) -> Taken:
+        with Screened((*program, str(path))) as shown:
+            return Taken(s=shown.until(lambda: value.search(shown.text()) is not None), cpu_s=shown.cpu_s)
+
+    return ask
+
+
+def held(path: Path) -> Callable[[Program], Taken]:
+    """Proportional memory of the program and of what it has started, once all is shown."""
+
+    def ask(program: Program) -> Taken:
+        with Screened((*program, str(path))) as shown:
+            shown.until(lambda: COMPLETE in shown.output, timeout_s=300.0)
+            shown.read_for(SETTLED_S)
+            return Taken(mb=sum(map(pss_mb, family(shown.pid))))
+
+    return ask
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in family(int(child)))]
+
+
+def pss_mb(pid: int) -> float:
+    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    return 0.0 if found is None else int(found[1]) * 1024 / 1e6
+
+
+def written(folder: Path, steps: int, evaluations: int = 0) -> Path:
+    """A file of so many rows; with `evaluations` in every so many-th row, of a run that learns."""
+    path = folder / f"{steps}-{evaluations}.jsonl"
+    with path.open("wb") as file:
+        rows = made.lines(300, steps, evaluations=evaluations) if evaluations else made.repeated_lines(300, steps)
+        file.writelines(rows)
+    return path
+
+
+def medians(taken: Sequence[Taken]) -> Taken:
+    return Taken(*(median(column) for column in zip(*taken, strict=True)))
+
+
+def asked(question: Question, programs: Sequence[Program], rounds: int) -> list[Taken]:
+    """Medians for each program, asked in turn; a round before the first fills the caches."""
+    taken: list[list[Taken]] = [[] for _ in programs]
+    for attempt in range(rounds + 1):
+        for mine, program in zip(taken, programs, strict=True):
+            found = question.ask(program)
+            if attempt:
+                mine.append(found)
+    return [medians(mine) for mine in taken]
+
+
+def compare(old: Program, new: Program, rounds: int, only: str, *, has_wandb: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shown = written(folder, 5_000)
+        questions = [
+            Question("`check`, evaluations in every row", checked(written(folder, 5_000, 1))),
+            Question("`check`, in every 10th row", checked(written(folder, 5_000, 10))),
+            Question("`check`, in every 20th row", checked(written(folder, 5_000, 20))),
+            Question("`check`, one row", checked(written(folder, 1))),
+            Question("first frame", first_frame(shown, newest_value(5_000))),
+            Question("all shown, 5,000 rows", all_shown(shown)),
+            Question("all shown, 20,000 rows", all_shown(written(folder, 20_000))),
+            Question("memory held (PSS), 5,000 rows", held(shown), is_memory=True),
+        ]
+        if has_wandb:
+            made.write_as(wandb := folder / "run-a.wandb", 5_000)
+            questions.append(Question("all shown, `.wandb` of 5,000 rows", all_shown(wandb)))
+        print("| 300 keys | old CPU s | new CPU s | ratio | old s | new s | ratio |\n|---|---|---|---|---|---|---|")
+        for question in questions:
+            if only not in question.name:
+                continue
+            before, after = asked(question, (old, new), rounds)
+            if question.is_memory:
+                cells = [f"{before.mb:.1f} MB", f"{after.mb:.1f} MB", f"**{after.mb / before.mb:.2f}**", "", "", ""]
+            else:
+                cells = [
+                    f"{before.cpu_s:.3f}", f"{after.cpu_s:.3f}", f"**{after.cpu_s / before.cpu_s:.2f}**",
+                    f"{before.s:.3f}", f"{after.s:.3f}", f"{after.s / before.s:.2f}",
+                ]  # fmt: skip
+            print(f"| {question.name} | {' | '.join(cells)} |", flush=True)
+
+
+def quick(program: Program) -> None:
+    """Ratios to what is on every machine, beside those of the last release."""
+    budget = tomllib.loads(BUDGET.read_text())
+    release, ratios = budget["release"], budget["ratios"]
+    python = sys.executable
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        every, tenth, one = written(folder, 1_500, 1), written(folder, 1_500, 10), written(folder, 1)
+        hello: Program = (python, "-c", HELLO)
+
+        def greeted(what: Program) -> Taken:
+            with Screened(what) as shown:
+                took_s = shown.until(lambda: b"hello, world" in shown.output)
+                cpu_s = shown.cpu_s
+                shown.read_for(0.5)
+                return Taken(cpu_s, took_s, pss_mb(shown.pid))
+
+        def run(what: Program) -> Taken:
+            return Taken(*spent(what)[:2])
+
+        def parse(path: Path) -> Program:
+            return (python, "-c", PARSE, str(path))
+
+        value = newest_value(1_500)
+        shown = written(folder, 1_500)
+        asks: list[tuple[str, Callable[[Program], Taken], Callable[[Program], Taken], Program]] = [
+            ("check, every row", checked(every), run, parse(every)),
+            ("check, every 10th row", checked(tenth), run, parse(tenth)),
+            ("check, one row", checked(one), run, (python, "-c", "")),
+            ("first frame", first_frame(shown, value), greeted, hello),
+            ("all shown", all_shown(shown), run, parse(shown)),
+            ("memory", held(shown), greeted, hello),
+        ]
+        print(f"| ratio of | to | {release} | now | |\n|---|---|---|---|---|")
+        for title, ask, floor, base in asks:
+            rounds = 3
+            taken, floors = [], []
+            for _ in range(rounds):
+                taken.append(ask(program))
+                floors.append(floor(base))
+            mine, least = medians(taken), medians(floors)
+            ratio = mine.mb / least.mb if title == "memory" else mine.cpu_s / least.cpu_s
+            was = ratios.get(title)
+            change = "" if was is None else f"× {ratio / was:.2f}"
+            to = {"greeted": "hello world of Textual"}.get(floor.__name__, "bare parse" if len(base) > 3 else "nothing")
+            print(f"| {title} | {to} | {'' if was is None else f'{was:.2f}'} | {ratio:.2f} | {change} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs="*", metavar="RLTOP", help="OLD NEW; with --quick the one to measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="rows of the table whose name contains this")
+    parser.add_argument("--wandb", action="store_true", help="a .wandb file too (half a minute)")
+    parser.add_argument("--quick", action="store_true", help="ratios to a bare parse and a hello world, in a minute")
+    arguments = parser.parse_args()
+    programs = [shlex.split(each) for each in arguments.programs]
+    if arguments.quick:
+        quick(programs[0] if programs else (sys.executable, "-m", "rltop"))
+    elif len(programs) == 2:
+        compare(*programs, arguments.rounds, arguments.only, has_wandb=arguments.wandb)
+    else:
+        parser.error("name two rltop commands, OLD and NEW")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""At which step a row of a tracker is: the trainer's own where rows name one, else the tracker's count of its rows.
+
+A tracker counts what is logged: TRL logs its timings and tables one by one between two rows of the trainer, each with a
+number of its own. Such a row belongs to the newest step of the trainer before it, as in the trackers' charts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rltop.formats.rows import ROWS_AT_ZERO, Row, Step, is_out_of_range, step_of
+from rltop.model import Counts, FilePosition
+from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES, TRAINER_STEP_KEYS, is_bookkeeping_key
+
+TRACKER_STEP = "_step"
+"""Stands for the tracker's own count where a key is expected."""
+_KEYS = tuple(key for key in STEP_KEYS if key != TRACKER_STEP)
+_LOOSE_ROWS = 3
+"""Rows of metrics without a step of the trainer's, from the first on, before the tracker's is taken for good."""
+_SURE_KEYS = ("train/global_step", "trainer/global_step")
+"""The trainers that write these write them in each of their rows, so that they are taken whatever came before."""
+_MOST_HELD = 4_096
+"""Rows that wait for the trainer's first step at most: some hundred for each step of a run that logs every tenth."""
+
+
+class TrackerRow(NamedTuple):
+    """A row before its step is known; `number` is the tracker's own step."""
+
+    cells: Row
+    number: int | None
+    time_s: float | None
+    position: FilePosition
+    said: tuple[str, ...] = ()
+
+
+class PlacedRow(NamedTuple):
+    """A row and its step; None where nothing tells. `is_part` as of `Record`."""
+
+    row: TrackerRow
+    step: Step | None
+    is_part: bool = False
+
+
+class TrackerSteps:
+    """Gives rows their steps in the order in which they come.
+
+    Attributes:
+        key: the key that steps are read from, `TRACKER_STEP` for the tracker's own; empty until a row has told.
+        last: the newest step that was given; None before the first.
+        is_awaited: the settings of the run say that its trainer names its steps: rows before the first one wait for it.
+
+    Args:
+        counts: where steps that cannot be used are counted.
+        named: the key that a person has named for it, if any.
+    """
+
+    def __init__(self, counts: Counts, named: str = "") -> None:
+        self.key = ""
+        self.last: int | None = None
+        self.is_awaited = bool(named)
+        self._counts = counts
+        self._keys = (named,) if named else _KEYS
+        self._sure_keys = () if named else _SURE_KEYS
+        self._held: list[TrackerRow] = []
+        self._loose = 0
+        self._logged_at_zero: dict[str, int] = {}
+
+    @property
+    def is_holding(self) -> bool:
+        """Do rows wait for their step?"""
+        return bool(self._held)
+
+    def forget_rows(self) -> None:
+        """Rows from another part of the file follow: what has been learnt of the key holds for them too."""
+        self._held.clear()
+        self.last = None
+
+    def place(self, row: TrackerRow) -> list[PlacedRow]:
+        """The rows whose steps are known by now, in order.
+
+        Args:
+            row: the next one; a step that it names is taken out of its cells.
+        """
+        if self.key == TRACKER_STEP:
+            if not any(key in row.cells for key in self._sure_keys):
+                return [self._placed(row, row.number)]
+            self.key = ""
+        key, step = self._named(row.cells)
+        if step is None:
+            return self._without_step(row)
+        found = self._before(step) if not self.key else []
+        self.key = key
+        if step == 0 and len(self._keys) > 1 and row.number is not None and self._stays_at_zero(row.cells):
+            self.key, self._sure_keys, step = TRACKER_STEP, (), row.number
+        else:
+            del row.cells[key]
+        return [*found, self._placed(row, step)]
+
+    def release(self, *, is_end: bool) -> list[PlacedRow]:
+        """Rows that wait, by the tracker's steps: nothing has come for a while.
+
+        Args:
+            is_end: nothing more will come, so that even those are given out which say that the trainer's first
+                step is still to come.
+        """
+        if not is_end and (self.is_awaited or not self._loose):
+            return []
+        held, self._held = self._held, []
+        return [self._placed(row, row.number) for row in held]
+
+    def _named(self, cells: Row) -> tuple[str, Step | None]:
+        """The key under which a row names its step, and the step.
+
+        Another key than so far is taken only where it is a trainer's and goes on from the steps before.
+        """
+        if self.key in cells:
+            return self.key, step_of(cells[self.key])
+        for key in self._keys if not self.key else TRAINER_STEP_KEYS if self.key not in TRAINER_STEP_KEYS else ():
+            step = step_of(cells[key]) if key in cells else None
+            if step is None:
+                self._counts.unusable_steps += key in cells and is_out_of_range(cells[key])
+            elif not self.key or (len(self._keys) > 1 and isinstance(step, int) and step >= (self.last or 0)):
+                return key, step
+        return "", None
+
+    def _without_step(self, row: TrackerRow) -> list[PlacedRow]:
+        if self.key:
+            return [self._placed(row, self.last)]
+        self._held.append(row)
+        self._loose += not all(key.startswith(TIMING_PREFIXES) or type(cell) is dict for key, cell in row.cells.items())
+        if (self._loose < _LOOSE_ROWS or self.is_awaited) and len(self._held) < _MOST_HELD:
+            return []
+        self.key = TRACKER_STEP
+        return self.release(is_end=True)
+
+    def _before(self, first: Step) -> list[PlacedRow]:
+        """The rows that waited: at the tracker's number, unless that lies behind the trainer's first step."""
+        most = first[0] if isinstance(first, tuple) else first
+        held, self._held = self._held, []
+        return [self._placed(row, most if row.number is None else min(row.number, most)) for row in held]
+
+    def _placed(self, row: TrackerRow, step: Step | None) -> PlacedRow:
+        before, self.last = self.last, step[0] if isinstance(step, tuple) else self.last if step is None else step
+        return PlacedRow(row, step, is_part=before is not None and before == self.last)
+
+    def _stays_at_zero(self, cells: Row) -> bool:
+        """Has some metric been logged so often at step 0 that nobody can be counting? Timings repeat within a step."""
+        for key in cells:
+            if not (key.startswith(TIMING_PREFIXES) or is_bookkeeping_key(key)):
+                self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
+        return max(self._logged_at_zero.values(), default=0) > ROWS_AT_ZERO

@@ -1,0 +1,38 @@
+"""What is said at which level: rules that are notes by the evidence, and rules that a graver alert makes meaningless.
+
+Owns two tables of rule ids. The levels that rules give their findings are the rules' business; composites and
+incidents see those, only what is shown is capped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rltop.model import Level
+
+CLASSIC, LANGUAGE = "classic", "language"
+
+NEVER = Level.CRIT + 1
+NOTES: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        CLASSIC: {**dict.fromkeys(("C2", "C6", "C7", "O5", "U1", "E1"), NEVER), "C3": Level.CRIT},
+        LANGUAGE: {},
+    }
+)
+"""Field → rule → the level of its own from which it is shown as an alarm there; below that it is shown as INFO.
+
+Rules that were wrong in two repositories or more and right in under half of them; in classic reinforcement learning
+those that were not right in two, at two thirds, and catch no made fault. `bench/evidence.csv` has the counts.
+"""
+
+_LOST = frozenset({"R1", "R2", "X1", "X2", "X3"})
+_NO_SIGNAL = _LOST | {"G1"}
+MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("R5", "R8", "R9", "R10", "E8", "R14", "R20", "R21"), _LOST),
+        **dict.fromkeys(("R11", "R22", "E7"), _NO_SIGNAL),
+        "A2": frozenset({"G1", "X2"}),
+    }
+)
+"""Rule → rules under whose alert it is not raised: a reward that is lost, or groups without contrast, say it all."""

@@ -1,0 +1,57 @@
+"""What a rule is in words: the condition, why it matters, likely causes, what to check next, sources.
+
+They stand in the TOML file beside the family's, one table for each id; a file is
+read when somebody shows one of its rules. Texts are wrapped there as their writer
+liked; causes, next and sources above the first table are those of every rule of the
+file that has none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rltop.resources import read_toml
+from rltop.rules.registry import HOMES
+
+
+class Words(NamedTuple):
+    """One rule in words.
+
+    Attributes:
+        condition: what raises it, with the names of its thresholds.
+        why: why it matters.
+        causes: likely causes, likeliest first.
+        next: canonical names of related metrics, in the order to check.
+        sources: where formula and thresholds come from.
+    """
+
+    condition: str = ""
+    why: str = ""
+    causes: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    sources: str = ""
+
+
+def words_of(rule: str) -> Words:
+    """The words of the rule with an id; empty ones if there is no such rule."""
+    home = HOMES.get(rule)
+    return Words() if home is None else _family(home)[rule]
+
+
+@cache
+def _family(name: str) -> Mapping[str, Words]:
+    tables = read_toml(Path(__file__).with_name(f"{name}.toml"))
+    shared = {field: _worded(value) for field, value in tables.items() if not isinstance(value, dict)}
+    return {
+        rule: Words(**shared | {field: _worded(value) for field, value in own.items()})
+        for rule, own in tables.items()
+        if isinstance(own, dict)
+    }
+
+
+def _worded(value: str | list[str]) -> Any:
+    """A text, its line breaks being spaces, or a tuple."""
+    return " ".join(value.split()) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,239 @@
+"""How a run ended by the console log beside it: its last lines, looked at once the metrics have fallen silent.
+
+Bounded, whatever there is: the ends of a few files, in a thread that nobody waits for long.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rltop.clock import Clock, SystemClock
+from rltop.files import names_in, open_regular
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.kinds import CONSOLE, kind_of
+from rltop.model import RunState
+from rltop.run.beside import logs_beside
+
+if TYPE_CHECKING:
+    from rltop.run.run import Run
+
+END_BYTES = 256 * 1024
+"""So much of the end of a log is looked through."""
+SLACK_S = 60.0
+"""A log that was written to no later than so long before the newest row is that of a run before it."""
+SOON_S = 600.0
+"""A log of any name, such as a server's, tells of the run only so soon after its newest row; a job's may hang first."""
+AFTERMATH_LINES = 200
+"""More lines behind an error, those of trackers aside, and the run went on."""
+NEAR_STEPS, NEAR_SHARE = 10, 0.2
+"""A log of the same run names steps no further from the newest one than that."""
+AGAIN_S = 1.0
+STILL_S = 10.0
+"""A run that goes on is not looked at before so long without a row."""
+_BUSY = frozenset({RunState.LOADING, RunState.FINISHED, RunState.LOST})
+_A_DOUBLING = 2
+"""How often a silent run's log is looked at again while the silence gets twice as long."""
+_TRACEBACK = b"Traceback (most recent call last)"
+_OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
+_COMPLETE = re.compile(
+    r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully"
+)
+_OF_JOBS = re.compile(
+    r"(?:slurm|sbatch|job|train|run|main|output|console|nohup|log|std(?:out|err))(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)",
+    re.IGNORECASE,
+)
+_DATA = (".jsonl", ".csv", ".json", ".wandb")
+_DIGITS = re.compile(r"\d+")
+
+
+class Ending(NamedTuple):
+    """What the console log beside a run says of its end.
+
+    Attributes:
+        path: the log.
+        text: the line that tells of the failure.
+        rows: how many rows the run had when the log was looked at; when more have come, it went on.
+    """
+
+    path: str
+    text: str
+    rows: int
+
+
+class Silent(NamedTuple):
+    """A run that has fallen silent.
+
+    Attributes:
+        path: its file, or the folder that is followed as one.
+        log: the console log that a person named; empty looks beside the run.
+        rows: how many it has.
+        last_step: the newest one, or None.
+        newest_s: when the newest row came, seconds since the epoch, or None.
+    """
+
+    path: str
+    log: str
+    rows: int
+    last_step: int | None
+    newest_s: float | None
+
+
+def ending_of(run: Silent) -> Ending | None:
+    """What the console log of a run says that it died of; None where none does, or it is that of another run."""
+    for path in [run.log] if run.log else _own_logs(run):
+        try:
+            with open_regular(path) as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - END_BYTES))
+                data = file.read(END_BYTES)
+        except (OSError, ValueError):
+            continue
+        text = last_error(data if size <= END_BYTES else data.partition(b"\n")[2], run.last_step)
+        if text:
+            return Ending(path, text, run.rows)
+    return None
+
+
+def _own_logs(run: Silent) -> list[str]:
+    """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
+    own = Path(run.path)
+    stem, names = own.name.split(".")[0], names_in(own.parent)
+    head = b""
+    try:
+        with open_regular(run.path) as file:
+            head = file.read(4096) or b""
+    except (OSError, ValueError):
+        pass
+    alike = [name for name in names if _pattern(name) == _pattern(own.name) and "tfevents" not in name]
+    is_console = bool(head) and kind_of(head, own.name, is_all=True) is CONSOLE
+    logs = logs_beside(run.path)
+    of_data = {name.split(".")[0] for name in names if name.endswith(_DATA)}
+    others = {Path(path).name.split(".")[0] for path in logs} & of_data
+    is_only_by_name = is_console or len(alike) > 1 or len(others - {stem}) > 1
+    found: dict[str, tuple[float, str]] = {}
+    for path in logs:
+        name = Path(path).name
+        is_named_alike = name.split(".")[0] == stem
+        if path == str(own.absolute()) or (is_only_by_name and not is_named_alike):
+            continue
+        try:
+            seen = Path(path).stat()
+        except OSError:
+            continue
+        after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
+        is_of_job = is_named_alike or _OF_JOBS.fullmatch(name) is not None
+        if not stat.S_ISREG(seen.st_mode) or after_s < -SLACK_S or (after_s > SOON_S and not is_of_job):
+            continue
+        # Of the logs of several jobs the newest one is the run's.
+        kept = found.get(_pattern(path))
+        if kept is None or (seen.st_mtime, path) > kept:
+            found[_pattern(path)] = seen.st_mtime, path
+    return [path for _, path in found.values()]
+
+
+def _pattern(name: str) -> str:
+    return _DIGITS.sub("#", name)
+
+
+def last_error(data: bytes, last_step: int | None) -> str:
+    """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise.
+
+    Args:
+        data: the end of the log, from the beginning of a line on.
+        last_step: the newest step of the run, or None.
+    """
+    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where there is a log
+    from rltop.formats.console.failures import tells_alone  # noqa: PLC0415
+    from rltop.formats.console.steps import read_bar  # noqa: PLC0415
+
+    decoder = ConsoleDecoder(DecoderOptions(may_count_rows=False))
+    steps = [record.step for record in (*decoder.feed(data, 0, 0), *decoder.finish())]
+    error, text = decoder.last_error, decoder.failure
+    if error is None or not text or (_TRACEBACK not in data and not tells_alone(text)):
+        return ""
+    if steps and last_step is not None and abs(steps[-1] - last_step) > max(NEAR_STEPS, NEAR_SHARE * last_step):
+        return ""
+    before = [bar.done for line in _lines(data[: error.offset]) if (bar := read_bar(line)) is not None]
+    behind = [line for line in _lines(data[error.offset :])[1:] if line and not line.startswith(_OF_TRACKERS)]
+    if len(behind) > AFTERMATH_LINES or any(map(_COMPLETE.search, behind)):
+        return ""
+    bars = [bar.done for line in behind if (bar := read_bar(line)) is not None]
+    return "" if bars and before and bars[-1] > before[-1] else text
+
+
+def _lines(data: bytes) -> list[str]:
+    return [line.strip() for line in re.split("[\r\n]+", data.decode("utf-8", "replace"))]
+
+
+class EndReader:
+    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
+
+    Args:
+        log: the console log that a person named; empty looks beside each run.
+        notify: called when there is something new to show.
+        clock: says when to look again.
+
+    Attributes:
+        count: how often something new was found.
+    """
+
+    def __init__(self, log: str, notify: Callable[[], None], clock: Clock | None = None) -> None:
+        self.count = 0
+        self._log, self._notify = log, notify
+        self._clock = clock or SystemClock()
+        self._thread: threading.Thread | None = None
+        self._seen: dict[int, tuple[Run, int, int]] = {}
+        self._again_s = -math.inf
+
+    def ask(self, runs: Iterable[Run]) -> None:
+        """Have the logs looked at of all runs that are silent, and have been for some time longer since the last look.
+
+        Args:
+            runs: those that are shown.
+        """
+        if (self._thread is not None and self._thread.is_alive()) or self._clock.monotonic() < self._again_s:
+            return
+        self._again_s = self._clock.monotonic() + AGAIN_S
+        wanted = [(run, silent) for run in runs if (silent := self._silent(run)) is not None]
+        if wanted:
+            self._thread = threading.Thread(target=self._read, args=(wanted,), name="ends of logs", daemon=True)
+            self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until what was asked for has been read, or for as long as that."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _silent(self, run: Run) -> Silent | None:
+        """What to look for; None where the run goes on, or nothing has changed."""
+        if run.is_awaited or run.loading is not None or run.path.raw == "-":
+            return None
+        rows, age_s, state = run.stream.rows, run.age_s or 0.0, run.state
+        if state in _BUSY or (state is RunState.LIVE and age_s < STILL_S):
+            return None
+        aged = round(_A_DOUBLING * math.log2(1.0 + age_s))
+        known = self._seen.get(id(run))
+        if known is not None and known == (run, rows, aged):
+            return None
+        self._seen[id(run)] = run, rows, aged
+        written_s = run.stream.last_time_s
+        newest_s = run.main.status.newest_s if written_s is None else written_s
+        return Silent(run.path.raw, self._log, rows, run.stream.last_step, newest_s)
+
+    def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:
+        for run, silent in wanted:
+            try:
+                found = ending_of(silent)
+            except Exception:
+                # A fault in a file that nobody named must not end the program.
+                continue
+            if found != run.ending:
+                run.ending = found
+                self.count += 1
+                self._notify()

@@ -1,0 +1,94 @@
+"""JSON documents of columns, series and evaluations beside them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.decoder import DecoderOptions
+
+STEPS = list(range(10, 810, 10))
+CURVE = [at / 8 for at in range(80)]
+EVALS = {str(step): {"acc": 0.5} for step in (10, 20, 805)}
+
+
+def series(values, x="step", y="value"):
+    return [{x: step, y: value} for step, value in zip(STEPS, values, strict=True)]
+
+
+@pytest.fixture(params=[None, 2], ids=["one line", "indented"])
+def rows(request):
+    def read(document):
+        decoder = AutoDecoder("history.json", DecoderOptions())
+        records = decoder.feed(json.dumps(document, indent=request.param).encode(), 0, 0)
+        records += decoder.finish()
+        assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+        return {
+            each.step: dict(zip(each.schema.keys, each.values, strict=True)) for each in records if any(each.values)
+        }
+
+    return read
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"step": STEPS, "loss": CURVE, "eval": []},
+        {"eval": [], "step": STEPS, "loss": CURVE},
+        {"eval": [], "steps": STEPS, "loss": CURVE, "kl": []},
+        {"model": "m", "config": {"lr": 0.1}, "steps": STEPS, "loss": CURVE},
+    ],
+)
+def test_a_column_without_values_hides_no_other(rows, document):
+    found = rows(document)
+    assert list(found) == STEPS[1:]
+    assert found[800] == {"loss": CURVE[-1]}
+
+
+def test_a_single_list_beside_one_without_values(rows):
+    assert rows({"eval": [], "loss": CURVE})[80] == {"loss": CURVE[-1]}
+    assert rows({"train": {"loss": CURVE, "kl": []}, "eval": {"acc": []}})[80] == {"train/loss": CURVE[-1]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"steps": STEPS, "loss": CURVE, "reward": CURVE, "eval": EVALS},
+        {"eval": EVALS, "steps": STEPS, "loss": CURVE, "reward": CURVE},
+        {"history": [{"step": at, "loss": v, "reward": v} for at, v in zip(STEPS, CURVE, strict=True)], "eval": EVALS},
+    ],
+)
+def test_evaluations_by_step_stand_beside_the_rows(rows, document):
+    found = rows(document)
+    assert found[20] == {"loss": CURVE[1], "reward": CURVE[1], "eval/acc": 0.5}
+    assert found[805] == {"eval/acc": 0.5}
+    assert found[800] == {"loss": CURVE[-1], "reward": CURVE[-1]}
+
+
+def test_fewer_evaluations_do_not_win_over_the_rows(rows):
+    assert rows({"loss": CURVE, "reward": CURVE, "eval": {"10": 0.5, "20": 0.75}})[20] == {
+        "loss": CURVE[19], "reward": CURVE[19], "eval": 0.75,
+    }  # fmt: skip
+    assert rows({"results": {"loss": CURVE, "reward": CURVE}, "log_history": {"10": {"acc": 0.5}}})[80] == {
+        "results/loss": CURVE[-1], "results/reward": CURVE[-1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"loss": series(CURVE), "reward": series(CURVE)},
+        {"loss": series(CURVE, "x", "y"), "reward": series(CURVE, "x", "y")},
+        {"run": "a", "data": {"loss": series(CURVE), "reward": series(CURVE)}},
+        {"loss": {"data": series(CURVE)}, "reward": {"data": series(CURVE)}},
+        [{"name": "loss", "values": series(CURVE)}, {"name": "reward", "values": series(CURVE)}],
+    ],
+)
+def test_a_series_is_called_as_its_key(rows, document):
+    assert rows(document)[800] == {"loss": CURVE[-1], "reward": CURVE[-1]}
+
+
+def test_the_only_series_is_called_as_its_key(rows):
+    assert rows({"reward": series(CURVE)})[800] == {"reward": CURVE[-1]}

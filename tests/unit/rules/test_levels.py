@@ -1,0 +1,49 @@
+"""What is said under a graver alert, and at which level it is shown."""
+
+from __future__ import annotations
+
+from observations import alarms, identity, learning, noisy, play, series, step_up
+
+from rltop.model import Algorithm, Level
+from rltop.rules.engine import Engine
+from rltop.rules.levels import CLASSIC, LANGUAGE, MOOT, NOTES
+from rltop.rules.options import EngineOptions
+from rltop.rules.registry import NAMED
+
+
+def test_every_rule_named_in_a_table_exists() -> None:
+    named = {*MOOT, *(rule for graver in MOOT.values() for rule in graver), *NOTES[CLASSIC], *NOTES[LANGUAGE]}
+    assert named <= set(NAMED)
+
+
+def test_a_lost_reward_makes_its_missing_spread_meaningless() -> None:
+    spread = lambda record: 0.2 if record < 100 else 0.0  # noqa: E731
+    alone = play(160, reward_std=spread, reward_mean=noisy(0.5, 0.05, 7))
+    assert alarms(alone, "R11")
+    lost = play(160, reward_std=spread, reward_mean=step_up(0.5, 0.02, 100))
+    assert alarms(lost, "R1")
+    assert not alarms(lost, "R11")
+
+
+def test_a_note_is_shown_as_info_and_still_counts_for_composites() -> None:
+    metrics = {"loss": step_up(0.05, 5.0, 81), "reward_mean": learning}
+    assert {one.level for one in alarms(play(120, **metrics), "O5")} >= {Level.WARN}
+    engine = Engine(identity(Algorithm.PPO), EngineOptions(profiles=("classic",)))
+    for one in series(120, **metrics):
+        engine.observe(one)
+    assert {one.level for one in engine.events if one.rule == "O5"} == {Level.INFO}
+    (shown,) = [one for one in engine.verdicts if one.rule == "O5"]
+    assert (shown.level, shown.worst) == (Level.INFO, Level.INFO)
+
+
+def test_a_rule_that_is_right_at_its_graver_level_alone_is_a_note_below_it() -> None:
+    for jump, level in ((60.0, Level.INFO), (4000.0, Level.CRIT)):
+        engine = Engine(identity(Algorithm.PPO, has_critic=True), EngineOptions(profiles=("classic",)))
+        for one in series(
+            120,
+            value_loss=step_up(1.0, jump, 81),
+            reward_mean=noisy(0.5, 0.05, 7),
+            explained_var=step_up(0.6, -0.2, 81),
+        ):
+            engine.observe(one)
+        assert {one.level for one in engine.events if one.rule == "C3"} == {level}

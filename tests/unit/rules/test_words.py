@@ -1,0 +1,51 @@
+"""Rules in words: there is a table for each rule and no other, and a rule's own condition is true to its code."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rltop.rules
+from rltop.model import RECENT_LINES
+from rltop.rules.profiles import PROFILES
+from rltop.rules.registry import ALL_SPECS, FAMILIES
+from rltop.rules.words import Words, words_of
+
+FOLDER = Path(rltop.rules.__file__).parent
+OWN, SHARED = {"condition", "why"}, {"causes", "next", "sources"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_rule_of_a_family_has_a_table_and_nothing_else_has_one(family: str) -> None:
+    written = tomllib.loads((FOLDER / f"{family}.toml").read_text())
+    tables = {rule: fields for rule, fields in written.items() if isinstance(fields, dict)}
+    assert list(tables) == [spec.id for spec in import_module(f"rltop.rules.{family}").RULES]
+    assert set(written) - set(tables) <= SHARED
+    for rule, fields in tables.items():
+        # A forgotten condition must not be that of the neighbours.
+        assert OWN <= set(fields) <= OWN | SHARED == set(Words._fields), rule
+
+
+def test_every_file_of_words_is_that_of_a_family() -> None:
+    assert {path.stem for path in FOLDER.glob("*.toml")} == set(FAMILIES)
+
+
+def test_words_are_texts_without_the_line_breaks_of_their_file() -> None:
+    for spec in ALL_SPECS:
+        words = words_of(spec.id)
+        for text in (words.condition, words.why, words.sources, *words.causes, *words.next):
+            assert text, spec.id
+            assert text == " ".join(text.split()), spec.id
+
+
+def test_what_is_no_rule_has_no_words() -> None:
+    assert words_of("Z1") == Words()
+
+
+def test_numbers_and_names_that_a_condition_repeats_are_those_of_the_code() -> None:
+    assert f"last {RECENT_LINES} lines" in words_of("L7").condition
+    for profile in PROFILES.values():
+        assert f"{profile.name}: {profile.about}" in words_of("F5").condition

@@ -1,0 +1,194 @@
+"""How a run ended by the console log beside it: whose log it is, what in it is a death, and where that is said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rltop.cli import main
+from rltop.cli.open_session import direct
+from rltop.clock import FakeClock
+from rltop.config import load
+from rltop.model import Level, RunState
+from rltop.pages.overview import build_overview
+from rltop.rows.rows import TargetKind
+from rltop.run.found import Found, name_of
+from rltop.run.run import Run
+from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
+
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+START = "loading weights\n" + "INFO rollout done, mean error 0.25\n" * 50
+DIED = f"{START}{TRACE}{OOM}\n"
+BEGUN_S = 1_000_000.0
+
+
+def rows(count: int) -> str:
+    return "".join(json.dumps({"step": i, "loss": 1 / i, "reward": i / 200}) + "\n" for i in range(1, count + 1))
+
+
+def put(folder: Path, name: str, text: str, *, at_s: float = 0.0) -> Path:
+    """A file that was last written to at a time, in seconds from that of the metrics."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (BEGUN_S + at_s, BEGUN_S + at_s))
+    return path
+
+
+def read(path: Path, log: str = "", *, is_over: bool = True, after_s: float = 0.0) -> Run:
+    clock = FakeClock(BEGUN_S + after_s)
+    options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False, log=log)
+    found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
+    session = Session([found], direct(clock), clock, options)
+    if is_over:
+        session.drain()
+    while session.step(1_000.0):
+        pass
+    session.read_endings()
+    return session.runs[0]
+
+
+@pytest.mark.parametrize("count", [180, 0])
+def test_the_log_beside_the_metrics_has_the_last_word(tmp_path: Path, count: int) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(count))
+    put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
+    run = read(metrics)
+    assert (run.state, run.failure.raw) == (RunState.DIED, OOM)
+    sentence = build_overview(Snapshot(run)).sentence
+    when = f"after step {count}" if count else "before the first step"
+    assert (sentence.level, sentence.text.raw) == (Level.CRIT, f"died {when}: {OOM} (slurm-4711.out)")
+    assert sentence.target is not None and sentence.target.kind is TargetKind.LOG
+
+
+NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
+    ("it ended well", {"slurm-1.out": (START + "saved\n", 5.0)}),
+    ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
+    ("a later job's log is there", {"slurm-9.out": (DIED, 5.0), "slurm-10.out": (START, 6.0)}),
+    ("it names other steps", {"train.log": ("step:900 - actor/pg_loss:0.5\n" + DIED, 5.0)}),
+    ("its rows went on", {"train.log": (DIED + "step:180 - actor/pg_loss:0.5 - actor/lr:0.1\n", 5.0)}),
+    ("rows without a step went on", {"train.log": (DIED + "{'loss': 0.5, 'grad_norm': 1.0}\n", 5.0)}),
+    ("it went on at length", {"train.log": (DIED + "INFO rollout done\n" * 300, 5.0)}),
+    ("its bar went on", {"train.log": (" 10%|# | 18/180 [00:10<01:00, 1.0it/s]\n" + DIED +
+                                       " 90%|###| 162/180 [01:10<00:10, 1.0it/s]\n", 5.0)}),
+    ("it was survived", {"train.log": (DIED + "Training completed in 300 s\n", 5.0)}),
+    ("it only mentions an error", {"train.log": (START + "TDError: 0.25\nValueErrors: 0\n", 5.0)}),
+    ("it is that of another file", {"b.jsonl": (rows(180), 0.0), "b.log": (DIED, 5.0), "metrics.log": (START, 5.0),
+                                    "c.jsonl": (rows(9), 0.0), "c.log": (DIED, 5.0)}),
+    ("one of many runs of a folder", {"metrics2.jsonl": (rows(180), 0.0), "slurm-1.out": (DIED, 5.0)}),
+    ("it is that of a server, of later", {"vllm_server.log": (DIED, 3_600.0)}),
+    ("W&B's own log", {"debug-internal.log": (DIED, 5.0)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("why", "files"), NOT_OURS, ids=[why for why, _ in NOT_OURS])
+def test_what_is_no_death_of_this_run(tmp_path: Path, why: str, files: dict[str, tuple[str, float]]) -> None:
+    name = "metrics1.jsonl" if "many" in why else "metrics.jsonl"
+    metrics = put(tmp_path, name, rows(180))
+    for name, (text, at_s) in files.items():
+        put(tmp_path, name, text, at_s=at_s)
+    run = read(metrics)
+    assert (run.state, run.failure.raw) == (RunState.ENDED, ""), why
+
+
+def test_a_log_of_the_same_name_is_its_own_among_many(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        put(tmp_path, f"{name}.jsonl", rows(180))
+        put(tmp_path, f"{name}.log", DIED if name == "b" else START, at_s=5.0)
+    assert [read(tmp_path / f"{name}.jsonl").state for name in ("a", "b", "c")] == [
+        RunState.ENDED, RunState.DIED, RunState.ENDED,
+    ]  # fmt: skip
+
+
+def test_a_console_of_many_is_not_ended_by_its_neighbours(tmp_path: Path) -> None:
+    steps = "".join(f"step:{i} - actor/pg_loss:0.5 - actor/grad_norm:1.0\n" for i in range(1, 60))
+    put(tmp_path, "seed1.log", steps)
+    put(tmp_path, "seed2.log", steps + TRACE + OOM + "\n")
+    assert read(tmp_path / "seed1.log").state is RunState.ENDED
+    put(tmp_path, "seed1.err", TRACE + OOM + "\n")
+    assert read(tmp_path / "seed1.log").state is RunState.DIED
+
+
+def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    log = put(tmp_path, "elsewhere/train.txt", DIED, at_s=-3_600.0)
+    assert read(metrics).state is RunState.ENDED
+    assert read(metrics, str(log)).state is RunState.DIED
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (f"^C{TRACE}KeyboardInterrupt\n", RunState.INTERRUPTED),
+        ("slurmstepd: error: *** JOB 4711 ON node1 CANCELLED AT 2026-01-01T10:00:00 ***\n", RunState.INTERRUPTED),
+        (
+            "slurmstepd: error: *** JOB 4711 ON n CANCELLED AT 2026-01-01T10:00:00 DUE TO TIME LIMIT ***\n",
+            RunState.DIED,
+        ),
+        (
+            f"{TRACE}torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 2\n",
+            RunState.INTERRUPTED,
+        ),
+        (f"{TRACE}KeyboardInterrupt\n{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n", RunState.INTERRUPTED),
+        (f"{TRACE}{OOM}\n{TRACE}KeyboardInterrupt\n", RunState.DIED),
+        (f"{TRACE}{OOM}\n{TRACE}torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n", RunState.DIED),
+        ("Killed\n", RunState.DIED),
+    ],
+)
+def test_who_ended_it(tmp_path: Path, end: str, state: RunState) -> None:
+    beside = put(tmp_path / "a", "metrics.jsonl", rows(180))
+    put(tmp_path / "a", "train.log", START + end, at_s=5.0)
+    steps = "".join(f"step:{i} - actor/pg_loss:0.5 - actor/grad_norm:1.0\n" for i in range(1, 60))
+    own = put(tmp_path / "b", "train.log", steps + end)
+    for path in (beside, own):
+        run = read(path)
+        assert run.state is state, path
+        level = build_overview(Snapshot(run)).sentence.level
+        assert (level is Level.CRIT) == (state is RunState.DIED)
+        if OOM in end:
+            assert run.failure.raw == OOM
+
+
+def test_a_run_that_goes_on_is_not_dead_and_one_that_falls_silent_is(tmp_path: Path) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "train.log", DIED, at_s=5.0)
+    run = read(metrics, is_over=False, after_s=20.0)
+    assert run.state is RunState.LIVE
+    assert f"error logged after the newest step: {OOM}" in build_overview(Snapshot(run)).sentence.text.raw
+    assert read(metrics, is_over=False, after_s=1e6).state is RunState.DIED
+
+
+def test_what_came_after_the_look_makes_it_void(tmp_path: Path) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "train.log", DIED, at_s=5.0)
+    clock = FakeClock(BEGUN_S + 20.0)
+    options = load({}, {"HOME": str(tmp_path)}).ingest._replace(has_preview=False)
+    session = Session([Found(str(metrics), name_of(str(metrics)))], direct(clock), clock, options)
+    while session.step(1_000.0):
+        pass
+    session.read_endings()
+    with metrics.open("a") as file:
+        file.write(json.dumps({"step": 181, "loss": 0.1, "reward": 0.9}) + "\n" * 2)
+    clock.advance(5.0)
+    while session.step(1_000.0):
+        pass
+    assert session.runs[0].failure.raw == ""
+
+
+def test_every_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
+    for command in (["check"], ["--once"]):
+        assert main([*command, str(metrics)]) == 0
+        assert f"died after step 180: {OOM}" in " ".join(capsys.readouterr().out.split())
+    assert main(["check", "--json", str(metrics)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["failure"], document["worst"]) == ("died", OOM, "crit")
+    assert main(["watch", str(metrics)]) == 4
+    assert f"died: {OOM}" in capsys.readouterr().out
+    assert main(["report", str(metrics), "-o", str(tmp_path / "report.md")]) == 0
+    assert f"died after step 180: {OOM}" in (tmp_path / "report.md").read_text()

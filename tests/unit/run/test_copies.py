@@ -1,0 +1,192 @@
+"""One training that several trackers record is one run; two trainings never are."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rltop.clock import FakeClock
+from rltop.run.discover import awaited, discover
+from rltop.run.rescan import Rescanner
+from rltop.run.session import Session
+from rltop.sources.feed import DirectFeed
+from tests.binary_files import block_log, history, run_record
+from tests.run_folders import write_events
+
+BEGUN_S = 1_763_000_000
+
+
+def numbers(seed: int, steps: int = 30) -> list[dict[str, float]]:
+    dice = random.Random(seed)
+    return [
+        {"loss": dice.gauss(0, 1), "reward": dice.random(), "grad_norm": dice.random(), "learning_rate": 1e-6 / step}
+        for step in range(1, steps + 1)
+    ]
+
+
+def jsonl(home: Path, rows: list[dict[str, float]]) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({**row, "step": step}) + "\n" for step, row in enumerate(rows, 1)]
+    (home / "metrics.jsonl").write_text("".join(lines))
+
+
+def events(home: Path, rows: list[dict[str, float]]) -> None:
+    named = [
+        (step, BEGUN_S + step, {f"train/{key}": value for key, value in row.items()})
+        for step, row in enumerate(rows, 1)
+    ]
+    write_events(home / "tb", named, BEGUN_S)  # fmt: skip
+
+
+def wandb(home: Path, rows: list[dict[str, float]], name: str = "abc", begun_s: int = BEGUN_S) -> None:
+    folder = home / "wandb" / f"offline-run-20261121_010203-{name}"
+    folder.mkdir(parents=True)
+    own = [
+        history({"_step": step, "_timestamp": begun_s + step, **{f"train/{key}": value for key, value in row.items()}})
+        for step, row in enumerate(rows)
+    ]
+    (folder / f"run-{name}.wandb").write_bytes(block_log(run_record({}, name), *own))
+
+
+def trackio(home: Path, rows: list[dict[str, float]]) -> None:
+    (home / "trackio").mkdir(parents=True)
+    with closing(sqlite3.connect(home / "trackio" / "p.db")) as writer:
+        writer.execute("create table metrics (id integer primary key, timestamp, run_name, step integer, metrics)")
+        for step, row in enumerate(rows):
+            cells = {f"train/{key}": value for key, value in row.items()}
+            values = (f"2025-11-13T02:13:{20 + step % 40}", "dainty-sunset-0", 2 * step, json.dumps(cells))
+            writer.execute("insert into metrics (timestamp, run_name, step, metrics) values (?, ?, ?, ?)", values)
+        writer.commit()
+
+
+def mlflow(home: Path, rows: list[dict[str, float]], before: int = 0) -> None:
+    """MLflow's tables; `before` rows of another run come first."""
+    home.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(home / "mlflow.db")) as writer:
+        writer.execute("create table experiments (experiment_id integer)")
+        writer.execute("create table runs (run_uuid, name, status, lifecycle_stage, start_time, end_time)")
+        for table in ("metrics", "latest_metrics"):
+            writer.execute(f"create table {table} (key, value, timestamp, run_uuid, step, is_nan)")
+        writer.execute("insert into runs values ('u1', 'chill-owl', 'RUNNING', 'active', ?, null)", (1000 * BEGUN_S,))
+        old = [("loss", step / 7, 1000 * step, "u0", step, 0) for step in range(before)]
+        own = [
+            (key, value, 1000 * (BEGUN_S + step), "u1", step, 0)
+            for step, row in enumerate(rows, 1)
+            for key, value in row.items()
+        ]
+        writer.executemany("insert into metrics values (?, ?, ?, ?, ?, ?)", old + own)
+        writer.executemany("insert into latest_metrics values (?, ?, ?, ?, ?, ?)", own[-4:])
+        writer.commit()
+
+
+RECORDS = {"jsonl": jsonl, "events": events, "wandb": wandb, "trackio": trackio, "mlflow": mlflow}
+
+
+def checkpoint(home: Path, rows: list[dict[str, float]]) -> None:
+    path = home / "checkpoint-20" / "trainer_state.json"
+    path.parent.mkdir(parents=True)
+    log = [{**row, "step": step} for step, row in enumerate(rows[:20], 1)]
+    path.write_text(json.dumps({"global_step": 20, "log_history": log, "max_steps": 30}, indent=2))
+
+
+@pytest.mark.parametrize("first", RECORDS)
+def test_one_training_in_every_tracker_is_one_run(tmp_path: Path, first: str) -> None:
+    for name, record in RECORDS.items():
+        if list(RECORDS).index(name) >= list(RECORDS).index(first):
+            record(tmp_path / ("out" if name in ("jsonl", "events") else "."), numbers(1))
+    checkpoint(tmp_path / "out", numbers(1))
+    found = discover([str(tmp_path)])
+    (run,) = found.found
+    assert len({path for path, _ in found.passed_over}) == len(RECORDS) - list(RECORDS).index(first)
+    assert {reason for _, reason in found.passed_over} == {f"the same run as {run.path}"}
+
+
+def test_a_run_that_mlflow_has_written_behind_many_others_is_known_by_its_newest_values(tmp_path: Path) -> None:
+    jsonl(tmp_path / "out", numbers(1))
+    mlflow(tmp_path, numbers(1), before=20_000)
+    assert [Path(run.path).name for run in discover([str(tmp_path)]).found] == ["metrics.jsonl"]
+
+
+def test_trainings_that_differ_in_the_seed_alone_stay_apart(tmp_path: Path) -> None:
+    jsonl(tmp_path / "out", numbers(1))
+    wandb(tmp_path, numbers(2))
+    mlflow(tmp_path, numbers(3))
+    trackio(tmp_path, numbers(4))
+    assert len(discover([str(tmp_path)]).found) == 4
+
+
+def test_the_same_numbers_at_another_time_are_another_run(tmp_path: Path) -> None:
+    mlflow(tmp_path, numbers(1))
+    wandb(tmp_path, numbers(1), begun_s=BEGUN_S + 86_400)
+    assert len(discover([str(tmp_path)]).found) == 2
+
+
+def test_of_reruns_with_the_same_numbers_each_keeps_its_records(tmp_path: Path) -> None:
+    for number, name in enumerate("ab"):
+        jsonl(tmp_path / name, numbers(1))
+        wandb(tmp_path, numbers(1), name)
+        for path in (tmp_path / name / "metrics.jsonl", *(tmp_path / "wandb").glob(f"*-{name}/*.wandb")):
+            os.utime(path, (BEGUN_S + 9000 * number,) * 2)
+    found = discover([str(tmp_path)]).found
+    assert {Path(run.path).parent.name: "".join(Path(path).stem[-1] for path in run.copies) for run in found} == {
+        "a": "a",
+        "b": "b",
+    }
+
+
+def test_round_numbers_alone_make_no_copy(tmp_path: Path) -> None:
+    rows = [{"reward": 0.25 * (step % 4), "length": 512.0} for step in range(30)]
+    jsonl(tmp_path / "out", rows)
+    wandb(tmp_path, rows)
+    assert len(discover([str(tmp_path)]).found) == 2
+
+
+def test_a_file_that_was_named_is_shown_whatever_it_repeats(tmp_path: Path) -> None:
+    jsonl(tmp_path / "out", numbers(1))
+    wandb(tmp_path, numbers(1))
+    (own,) = (tmp_path / "wandb").glob("*/*.wandb")
+    assert len(discover([str(tmp_path / "out"), str(own)]).found) == 2
+    assert len(discover([str(tmp_path / "out"), str(tmp_path / "wandb")]).found) == 1
+
+
+def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path: Path) -> None:
+    clock = FakeClock()
+    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
+    session.look_again = scanner.take
+
+    def look() -> int:
+        scanner.look()
+        while session.step(1_000.0):
+            clock.advance(1.0)
+        return len(session.runs)
+
+    first = session.runs[0]
+    events(tmp_path / "out", [])
+    assert look() == 1
+    wandb(tmp_path, [])
+    assert look() == 1
+    events(tmp_path / "out", numbers(1, 4))
+    assert look() == 1
+    trackio(tmp_path, [{"completions/nrows": 8.0}])
+    assert look() == 1
+    (tmp_path / "trackio" / "p.db").unlink()
+    (tmp_path / "trackio").rmdir()
+    trackio(tmp_path, numbers(1, 5))
+    assert look() == 1
+    jsonl(tmp_path / "out", numbers(1, 6))
+    assert look() == 1
+    mlflow(tmp_path, numbers(1, 6))
+    checkpoint(tmp_path / "out", numbers(1))
+    assert look() == 1
+    assert session.runs[0].stream.last_step == 6
+    while first.replaced_by is not None:
+        first = first.replaced_by
+    assert first is session.runs[0]
