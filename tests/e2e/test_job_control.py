@@ -18,6 +18,8 @@ from rltop import resources
 PROGRAM = str(Path(__file__).parent / "program.py")
 RECORDED = str(resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl")
 OPEN, FOOTER, PROMPT = "veRL", "Quit", "ready>"
+ALERTS = "Alerts"
+"""In the footer once a run that has some has been read."""
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "dash": ["dash", "-i"],
@@ -107,6 +109,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_whole_screen(start: Start, shell: str) -> None:
     job = start(shell)
     job.until_drawn()
+    job.terminal.until(lambda: ALERTS in job.terminal.text.splitlines()[-1], what="the keys of what has been found")
     job.terminal.until_still(0.4)
     seen = job.terminal.text.splitlines()[-1]
     held = set(job.modes.items())
