@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop.app.environment import is_served
 from rltop.app.options import UiOptions
@@ -23,6 +23,7 @@ from rltop.run.options import IngestOptions
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
 from rltop.sources.events import ReaderOptions
 from rltop.store.series import StoreOptions
+from rltop.structs import NamedTuple
 
 FILE_NAME = "config.toml"
 THEMES_FOLDER = "themes"

@@ -11,10 +11,11 @@ import enum
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rltop.errors import ConfigError
 from rltop.resources import read_toml
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -19,10 +19,11 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 
 from rltop.errors import DecodeError, refusing
 from rltop.files import open_regular
+from rltop.structs import NamedTuple
 
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100

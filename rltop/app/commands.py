@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count, islice
-from typing import NamedTuple
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
@@ -21,6 +20,7 @@ from rltop.pages.verdict import rule_titles
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
 from rltop.settings import SETTINGS
+from rltop.structs import NamedTuple
 
 MOST_ELSEWHERE = 2_000
 """Metrics of other runs that are looked through."""

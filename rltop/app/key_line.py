@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
@@ -21,6 +21,7 @@ from textual.widgets import Input
 
 from rltop.app.bindings import types
 from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
 
 _GAP = 1
 """Blanks behind every part."""

@@ -8,11 +8,12 @@ attributes at the start, and leaves it so.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+
+from rltop.structs import NamedTuple
 
 
 class _Look(NamedTuple):

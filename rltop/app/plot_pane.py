@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop.model import Unit
 from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, Series
@@ -23,6 +23,7 @@ from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs, glyph_set
 from rltop.rows.rows import ROLES, Line, Piece, Row
 from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
 
 LEAST = (24, 6)
 """Below this many columns and rows there is no room for axes."""

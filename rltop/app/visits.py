@@ -6,7 +6,6 @@ Owns the list of visited pages; how a page is opened is in `routes`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from textual.app import SystemCommand
 from textual.screen import Screen
@@ -19,6 +18,7 @@ from rltop.app.page_screen import PageScreen
 from rltop.model import Event, EventState, Level
 from rltop.pages.page import Page
 from rltop.run.past import outlived
+from rltop.structs import NamedTuple
 
 MOST_VISITS = 100
 """Pages that are remembered; the oldest are forgotten."""

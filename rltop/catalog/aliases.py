@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import Pattern, PatternSet, compiled
 from rltop.model import Algorithm, Signal
+from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
 
@@ -31,7 +31,7 @@ class Spelling:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._exact: dict[str, list[int]] = {}
-        self._wild: list[tuple[int, Pattern]] = []
+        self._wild: dict[str, list[tuple[int, Pattern]]] = {}
         self._found: dict[str, tuple[Found, ...]] = {}
         for index, alias in enumerate(dialect.aliases):
             if alias.metric not in CATALOG:
@@ -40,7 +40,7 @@ class Spelling:
             if pattern.is_exact:
                 self._exact.setdefault(alias.pattern, []).append(index)
             else:
-                self._wild.append((index, pattern))
+                self._wild.setdefault(pattern.section, []).append((index, pattern))
 
     def plain(self, key: str) -> str:
         """The key as the dialect's own file spells it: without the prefix of another sink."""
@@ -67,10 +67,12 @@ class Spelling:
         for text, penalty in spellings:
             for index in self._exact.get(text, ()):
                 yield Found((index, penalty), "")
-            for index, pattern in self._wild:
-                covered = pattern.covered(text)
-                if covered is not None:
-                    yield Found((index, penalty), covered)
+            section, slash, _ = text.partition("/")
+            for of in {"", section if slash else ""}:
+                for index, pattern in self._wild.get(of, ()):
+                    covered = pattern.covered(text)
+                    if covered is not None:
+                        yield Found((index, penalty), covered)
 
     def caution(self, key: str) -> str:
         """What a key is that is not what its name says; empty for all others."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.model import Algorithm, Signal, Traits
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 NESTED = "nested"
 """Envelope of rows like `{"step": 1, "data": {…}}`. Any other envelope is the name of the step key."""

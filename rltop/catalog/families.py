@@ -12,7 +12,8 @@ import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 
 class Statistic(enum.StrEnum):

@@ -20,15 +20,18 @@ class Pattern:
     Attributes:
         text: as written in the dialect.
         is_exact: it has no wildcard and matches the key of the same text only.
+        section: what stands before the first slash of every key that matches; empty where that may be anything.
     """
 
-    __slots__ = ("_prefix", "_regex", "_suffix", "is_exact", "text")
+    __slots__ = ("_prefix", "_regex", "_suffix", "is_exact", "section", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         pieces = _WILDCARD.split(text)
         self.is_exact = len(pieces) == 1
         self._prefix, self._suffix = pieces[0], pieces[-1]
+        section, slash, _ = self._prefix.partition("/")
+        self.section = section if slash else ""
         self._regex: re.Pattern[str] | None = None
 
     def covered(self, key: str) -> str | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import NamedTuple
 
 from rltop.catalog.patterns import Pattern, compiled
+from rltop.structs import NamedTuple
 
 _STATISTICS = ("mean", "min", "max")
 MAX_DECLARED = 4096

@@ -6,9 +6,9 @@ Data, not code: a row names a metric and what may stand in for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.model import Algorithm
+from rltop.structs import NamedTuple
 
 
 class OverviewRow(NamedTuple):

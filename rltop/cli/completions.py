@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 SHELLS = ("bash", "zsh", "fish")
 

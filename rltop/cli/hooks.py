@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
+from rltop.structs import NamedTuple
 from rltop.terminal.endings import Warden
 
 ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"

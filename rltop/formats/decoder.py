@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from rltop.model import Counts, Record, TimedSpan
+from rltop.structs import NamedTuple
 
 Envelope = Literal["", "flat", "nested"]
 """How rows are wrapped: `nested` is {"step": N, "data": {…}}, `flat` is one object; empty: no row yet."""

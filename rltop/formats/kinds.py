@@ -14,12 +14,12 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import PurePath
-from typing import NamedTuple
 
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.formats.lines import BOM, without_holes
 from rltop.model.table_rows import ROWS_MAGIC
+from rltop.structs import NamedTuple
 
 MAGIC_BYTES = 4
 """How many bytes of a file tell its codec."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 
@@ -32,6 +31,7 @@ from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
 from rltop.sqlite_file import MAGIC, DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+from rltop.structs import NamedTuple
 
 SYSTEM = "system/"
 """Before the keys of the machine, as in a W&B run; MLflow writes it itself."""

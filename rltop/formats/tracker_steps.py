@@ -6,11 +6,10 @@ number of its own. Such a row belongs to the newest step of the trainer before i
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rltop.formats.rows import ROWS_AT_ZERO, Row, Step, is_out_of_range, step_of
 from rltop.model import Counts, FilePosition
 from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES, TRAINER_STEP_KEYS, is_bookkeeping_key
+from rltop.structs import NamedTuple
 
 TRACKER_STEP = "_step"
 """Stands for the tracker's own count where a key is expected."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from rltop.structs import NamedTuple
 
 MAX_COMPLETIONS = 32_768
 """Completions of one step that are held; what comes after them is counted, not shown."""

@@ -7,7 +7,8 @@ name. Knows nothing of dialects.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 STEP_KEYS = (
     "step",

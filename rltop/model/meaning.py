@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.model.rows import NonFinite
+from rltop.structs import NamedTuple
 
 
 class Direction(enum.StrEnum):

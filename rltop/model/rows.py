@@ -8,9 +8,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
-from rltop.structs import Struct, field
+from rltop.structs import NamedTuple, Struct, field
 
 GAP = float("nan")
 """A cell in which nothing was logged. Whether a value was *not finite* is a `Mark`, never a NaN in a column."""

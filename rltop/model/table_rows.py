@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 ROWS_MAGIC = b"rows of tables 1\n"
 """With which such bytes begin."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection
-from typing import NamedTuple
 
 from rltop.model.meaning import Unit
+from rltop.structs import NamedTuple
 
 
 class Level(enum.IntEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Signal
@@ -18,6 +18,7 @@ from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 8)
 _HEAD_ROWS = 2

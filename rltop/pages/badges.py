@@ -6,7 +6,6 @@ Owns how the verdicts that stand at a step are written in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Verdict, VerdictState
@@ -17,6 +16,7 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert, History
+from rltop.structs import NamedTuple
 
 GROUPS = ("learning", "system")
 _GAP = "  "

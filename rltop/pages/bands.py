@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.families import Family, Member
@@ -13,6 +12,7 @@ from rltop.model import Signal, Unit
 from rltop.pages.signals import signal_of
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
+from rltop.structs import NamedTuple
 
 _BOUNDARIES = "/_@"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
@@ -13,6 +12,7 @@ from rltop.pages.compare import Comparison, common_metrics, compare, divergence_
 from rltop.pages.key_metrics import MetricRow, is_difference
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 _RECORDS = 8
 """So many new records of either run before it is worked out again where they diverge."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
@@ -19,6 +18,7 @@ from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
 
 _FRONT, _LEVEL = 1, 9
 _LINE_FROM_LEVELS, _LINE_FROM_KEYS = 34, 46

@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Unit
 from rltop.pages.chart import SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, Series
+from rltop.structs import NamedTuple
 
 FAR = 3.0
 """A level farther away than this many spreads of the data would flatten the line."""

@@ -9,7 +9,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
@@ -30,6 +29,7 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, divergence
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 MOST_RUNS = 8

@@ -7,7 +7,6 @@ lines once for a width; what is longer than a person reads is cut in the middle.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
@@ -33,6 +32,7 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
+from rltop.structs import NamedTuple
 
 SHOWN_CHARS = 400_000
 """Characters of one text that are shown; of a longer one the beginning and the end."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, paint_table
+from rltop.structs import NamedTuple
 
 _EVENT_WORDS = {
     EventState.FIRING: "raised",

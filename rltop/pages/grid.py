@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Signal
@@ -24,6 +23,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection
 from itertools import pairwise
 from pathlib import PurePath
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.dialect import Identity
@@ -19,6 +18,7 @@ from rltop.rows.rows import Piece, Row
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
+from rltop.structs import NamedTuple
 
 CHROME_ROWS = 2
 """The status line and the footer below every page."""

@@ -6,7 +6,6 @@ Owns the choice only; nothing is read here but the value beside a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.guesses import guessed
@@ -24,6 +23,7 @@ from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Mark
+from rltop.structs import NamedTuple
 
 _SHORT = {
     "mem_alloc_gb": "mem",

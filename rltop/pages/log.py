@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Label, Level
@@ -16,6 +16,7 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.console_log import ConsoleLog, LogLine, LogState

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Metric, Unit
@@ -16,6 +15,7 @@ from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 8)
 AS_LOGGED, FORGET = "", "*"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Verdict
@@ -28,6 +27,7 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 

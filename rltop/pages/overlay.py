@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Signal, Unit
@@ -29,6 +29,7 @@ from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 MOST_METRICS = 8

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Action, Counts, Event, Label, Level, RunState, SpanKind, Verdict
@@ -30,6 +30,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.pages.streams import StreamsView

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target
 from rltop.rows.table import Sorting
+from rltop.structs import NamedTuple
 
 
 class Open(NamedTuple):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, RunState
+from rltop.structs import NamedTuple
 
 _TERM = re.compile(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
 _SCALES = {"%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9}

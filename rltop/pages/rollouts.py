@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Label
@@ -22,6 +22,7 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
 from rltop.stats.rollouts import GroupSummary
+from rltop.structs import NamedTuple
 from rltop.trainers import ROLLOUT_HINTS
 
 if TYPE_CHECKING:

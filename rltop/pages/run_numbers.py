@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Direction, Signal, Unit
@@ -15,6 +14,7 @@ from rltop.pages.stages import PACE_STEPS
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket
+from rltop.structs import NamedTuple
 
 REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "success_frac")
 VALIDATIONS = ("val_score", "val_acc", "val_passk", "val_return", "val_loss")

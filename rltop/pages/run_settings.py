@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rltop import units
 from rltop.model import Label
@@ -19,6 +19,7 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter
 from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.run_settings import RunSettings, SettingsFile

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Level, RunState
@@ -30,6 +30,7 @@ from rltop.rows.widths import cell_width
 from rltop.run.run import Run
 from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 HEAD_ROWS = 2

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import place_of
@@ -25,6 +24,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 
 _CADENCE_ROWS = 64
 _MOST_PARTS = 6

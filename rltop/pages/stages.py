@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Span, SpanKind, StepTiming
@@ -16,6 +15,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.stats.timing import OVERLAP
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 
 HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""

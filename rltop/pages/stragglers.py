@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, Verdict
@@ -21,6 +20,7 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import StragglerKind, StragglerReading, straggler_reading
 from rltop.stats.rolling import Frozen
+from rltop.structs import NamedTuple
 
 _ANCHORS = ("group_len_ratio", "time_gen_sample_max", "response_len_max")
 _NAMES = (

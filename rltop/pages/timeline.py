@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
@@ -22,6 +21,7 @@ from rltop.rows.table import Sorting, Table, paint_table, sort_items
 from rltop.run.past import Calendar, outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)

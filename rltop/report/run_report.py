@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
@@ -40,6 +40,7 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
 
 T = TypeVar("T")
 

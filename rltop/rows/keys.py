@@ -10,9 +10,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 
 class Where(enum.Enum):

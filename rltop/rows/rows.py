@@ -7,7 +7,8 @@ one-shot report turn the same rows into cells, escape codes or plain text.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 
 class Piece(NamedTuple):

@@ -7,12 +7,12 @@ not the screen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
 from rltop.rows.rows import POINTED, Line, Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width, char_width
+from rltop.structs import NamedTuple
 
 
 class Spot(NamedTuple):

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import filterfalse
 from operator import sub
-from typing import NamedTuple
 
 from rltop.model import Signal
 from rltop.rows.glyphs import Glyphs, glyph_set
 from rltop.rows.rows import Line, Piece
 from rltop.store.series import Bucket
+from rltop.structs import NamedTuple
 
 _SPIKE = 2.5
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from rltop.rows.cells import RowBuilder, clip, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width, plain
+from rltop.structs import NamedTuple
 
 T = TypeVar("T")
 Cell = Line | tuple[str, str]

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop import resources
 from rltop.errors import ConfigError, ThemeError
 from rltop.rows.rows import ROLES
-from rltop.structs import Struct, field, replace
+from rltop.structs import NamedTuple, Struct, field, replace
 
 NAMED_COLOURS = (
     "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.model import Action, Advice, Level, Verdict, VerdictState
 from rltop.rules.words import words_of
+from rltop.structs import NamedTuple
 
 
 class _Reasons(NamedTuple):

@@ -55,14 +55,16 @@ class _Lasting:
     As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
     """
 
-    __slots__ = ("_bits", "_least", "_lines", "_places")
+    __slots__ = ("_alike", "_bits", "_established", "_last", "_least", "_lines", "_longest", "_places")
 
     def __init__(self, spec: RuleSpec) -> None:
         counts = tuple([spec.n_of_m_for(level) for level in _LEVELS])
         self._lines = _lines_of(counts)
         self._bits = [0, 0, 0]
+        self._last, self._alike, self._established = OK, 0, OK
         self._least = spec.clear_after
-        self._places: deque[tuple[int, int]] = deque(maxlen=max(self._least, *(m for _, m in counts)))
+        self._longest = max(m for _, m in counts)
+        self._places: deque[tuple[int, int]] = deque(maxlen=max(self._least, self._longest))
 
     def m(self, level: Level) -> int:
         """Of so many findings."""
@@ -76,12 +78,17 @@ class _Lasting:
     def push(self, level: Level, record: int, step: int) -> Level:
         """Take a finding in; the worst level that is established now."""
         self._places.append((record, step))
+        self._alike = self._alike + 1 if level == self._last else 1
+        self._last = level
+        if self._alike > self._longest:
+            return self._established  # nothing has moved
         # A record counts for every level, whichever of them is established.
         established, bits = OK, self._bits
         for i, (one, n, _, mask) in enumerate(self._lines):
             bits[i] = now = ((bits[i] << 1) | (level >= one)) & mask
             if now.bit_count() >= n:
                 established = one
+        self._established = established
         return established
 
     @property
@@ -102,10 +109,12 @@ class _Lasting:
     def clear(self) -> None:
         """Forget what counts."""
         self._bits = [0, 0, 0]
+        self._alike, self._established = 0, OK
 
     def clone(self) -> _Lasting:
         twin = _Lasting.__new__(_Lasting)
-        twin._lines, twin._least = self._lines, self._least
+        for name in _Lasting.__slots__:
+            setattr(twin, name, getattr(self, name))
         twin._bits, twin._places = self._bits.copy(), self._places.copy()
         return twin
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop.model import Observation
 from rltop.rules.rule import Detector, Finding, RuleSpec
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+from rltop.structs import NamedTuple
 
 LEVEL_RECORDS = 50
 """Values behind a frozen level at most."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 
 class Fact(enum.StrEnum):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.model import Evidence, Unit, Verdict
 from rltop.rules import applicability
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.structs import NamedTuple
 
 ONSET = "onset step"
 LAST_GOOD = "last good step"

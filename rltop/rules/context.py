@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import History, evaluations
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.rules.baseline import Home, Judged

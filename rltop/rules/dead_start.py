@@ -125,9 +125,9 @@ class MostlyOneReward(Detector):
         self.flat.append(round(reward.value, 9) if is_flat else None)
         if len(self.flat) < self.thresholds["least"] or reward.is_constant or has_teacher(context):
             return QUIET
-        flat = [one for one in self.flat if one is not None]
         least = RELEASE * min(self.thresholds["warn"], self.thresholds["floor"]) * len(self.flat)
-        if not flat or is_paused(context) or len(flat) - len(set(flat)) + 1 < least:
+        flat = [] if self.flat.count(None) > len(self.flat) - least else [one for one in self.flat if one is not None]
+        if not flat or len(flat) - len(set(flat)) + 1 < least or is_paused(context):
             return QUIET
         level, count = Counter(flat).most_common(1)[0]
         share = count / len(self.flat)

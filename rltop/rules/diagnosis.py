@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.model import Verdict
 from rltop.rules.chains import Link, chain_of
 from rltop.rules.words import words_of
+from rltop.structs import NamedTuple
 
 
 class NextStep(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import mul
-from typing import NamedTuple, Self
+from typing import Self
 
 from rltop.model import Evidence, Level
 from rltop.rules import applicability
@@ -20,6 +20,7 @@ from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.evaluations import METRIC, OTHERS, RETURN, metric_of
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, RuleSpec, Subject
 from rltop.stats.rolling import mean_and_error, median_of
+from rltop.structs import NamedTuple
 from rltop.units import number
 
 _HELD = 64
@@ -110,7 +111,7 @@ class HeldOutFlat(Detector):
         if not found or RETURN in found:
             # The return of a few episodes is too noisy to be called flat.
             return None
-        at = mean_and_error(list(self.rewards)) if len(self.rewards) == _REWARDS else None
+        at = mean_and_error(self.rewards) if len(self.rewards) == _REWARDS else None
         for name, value in found.items():
             source = self.sources.get(name)
             if source is None:
@@ -140,15 +141,16 @@ class HeldOutFlat(Detector):
         source = self.sources[name]
         held, thresholds = source.held, self.thresholds
         reach = min(context.reward.top - context.reward.bottom, 1.0)
-        for count in (len(held), *_SHORTER):
-            if count > len(held) or count < thresholds["info_evaluations"]:
+        whole, least = len(held), thresholds["info_evaluations"]
+        for count in (whole, *_SHORTER):
+            if count > whole or count < least:
                 continue
             before = held[-count][1]
             if before is None:
-                before = next((at for _, at in islice(held, len(held) - count, None) if at is not None), now)
+                before = next((at for _, at in islice(held, whole - count, None) if at is not None), now)
             # Most of the time the reward has not risen, and nothing else is looked at.
             rise = now[0] - before[0]
-            if rise < thresholds["share" if count == len(held) else "later_share"] * reach:
+            if rise < thresholds["share" if count == whole else "later_share"] * reach:
                 continue
             if rise < thresholds["errors"] * math.hypot(before[1], now[1]):
                 continue

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rltop.model import Incident
+from rltop.structs import NamedTuple
 
 TOGETHER_RECORDS = 5
 """Onsets this close belong together, as in a collapse (X1)."""

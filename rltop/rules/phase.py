@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+from rltop.structs import NamedTuple
 
 SETTLED = 3
 """Records that must be on the new level."""

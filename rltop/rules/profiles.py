@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
 from rltop.rules.rule import Group, RuleSpec
+from rltop.structs import NamedTuple
 
 RULE = "F5"
 CONFIGURED = "as configured"

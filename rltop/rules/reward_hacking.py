@@ -333,10 +333,12 @@ class PenalisedDown(Detector):
         sigmas = self.thresholds["sigmas"] * (0.5 if self.is_firing else 1.0)
         if sum(self.final) >= sum(self.first_final):
             return QUIET
+        if sum(self.score) <= sum(self.first_score):
+            return QUIET
         final, final_error = mean_and_error(self.first_final)
-        final_now, final_now_error = mean_and_error(list(self.final))
+        final_now, final_now_error = mean_and_error(self.final)
         score, score_error = mean_and_error(self.first_score)
-        score_now, score_now_error = mean_and_error(list(self.score))
+        score_now, score_now_error = mean_and_error(self.score)
         gained, lost = score_now - score, final - final_now
         is_gain = gained > sigmas * math.hypot(score_error, score_now_error)
         is_loss = lost > sigmas * math.hypot(final_error, final_now_error)

@@ -110,13 +110,19 @@ class _Held(Detector):
         found = context.evaluations
         if not found:
             return None
-        histories = context.histories
+        histories, sources = context.histories, self.sources
+        reward = context.reward.usual
+        floor, warn = self.thresholds["floor"], self.thresholds["warn"]
         for name, value in found.items():
             history = histories[name]
-            source = self.sources.get(name)
+            source = sources.get(name)
             if source is None:
-                source = self.sources[name] = _Source(history)
-            source.push(history, context.reward.usual)
+                source = sources[name] = _Source(history)
+            source.push(history, reward)
+            best = source.best
+            is_as_usual = value >= best - floor or value >= best - warn * abs(best)
+            if is_as_usual and source.low is None and history.seen > _MIN_EVALUATIONS and name != RETURN:
+                continue
             low = self._judge(source, value, context) if name != RETURN else self._judge_return(source, value, context)
             if low is None:
                 self.low.pop(name, None)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop.resources import read_toml
 from rltop.rules.registry import HOMES
+from rltop.structs import NamedTuple
 
 
 class Words(NamedTuple):

@@ -11,7 +11,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock, SystemClock
 from rltop.files import names_in, open_regular
@@ -19,6 +19,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import CONSOLE, kind_of
 from rltop.model import RunState
 from rltop.run.beside import logs_beside
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.run import Run

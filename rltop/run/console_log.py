@@ -11,7 +11,6 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError, reason_of
@@ -23,6 +22,7 @@ from rltop.run.beside import logs_beside
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
 from rltop.sources.tail import Tail
+from rltop.structs import NamedTuple
 
 HELD_BYTES = 8 * 1024 * 1024
 """So much of the end of the file is read at first; of what comes later as much is held."""

@@ -10,7 +10,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.clock import SystemClock
 from rltop.errors import DecodeError
@@ -25,6 +24,7 @@ from rltop.sources.events import ONE_SHOT, Chunk, Reset
 from rltop.sources.feed import DirectFeed
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tail import folder_at, open_tail
+from rltop.structs import NamedTuple
 
 MOST_RUNS = 64
 """Of more runs only the newest are compared."""

@@ -13,7 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
@@ -26,7 +26,7 @@ from rltop.run.found import WANDB_PARTS, Found, name_of, titled, told_apart, who
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tables import is_metric_folder
-from rltop.structs import Struct, field
+from rltop.structs import NamedTuple, Struct, field
 
 if TYPE_CHECKING:
     from rltop.run.copies import Numbers

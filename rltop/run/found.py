@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.kinds import TABLES, TENSORBOARD, Kind, bare_name
 from rltop.model import Label
 from rltop.model.table_rows import split_member
+from rltop.structs import NamedTuple
 
 
 class Found(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.formats.decoder import DecoderOptions
@@ -15,6 +14,7 @@ from rltop.rules.options import EngineOptions
 from rltop.sources.feed import Feed
 from rltop.sources.tail import LastRows
 from rltop.store.series import StoreOptions
+from rltop.structs import NamedTuple
 
 OpenFeed = Callable[[str, LastRows | None], Feed]
 """Follow a path from its beginning, or from its last rows on."""

@@ -9,12 +9,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Event, EventState, Incident, Level, Verdict, VerdictState
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 
 RESTART_RULE = "L6"
 """The rule that logs a restart."""

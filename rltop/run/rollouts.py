@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from heapq import merge
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
 from rltop.files import names_in, open_regular
@@ -32,6 +32,7 @@ from rltop.model.completions import (
 from rltop.model.table_rows import split_member
 from rltop.run.found import INNER_PATTERN, LOG_FOLDERS
 from rltop.stats.rollouts import StepSummary, summarise
+from rltop.structs import NamedTuple
 
 MAX_DUMPS = 64
 MOST_PATH_CHARS = 4096

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Event, Observation, Verdict
@@ -30,6 +29,7 @@ from rltop.rules.registry import NAMED
 from rltop.run.observe import Observer
 from rltop.run.past import LIVENESS_RULE
 from rltop.store.stream import ClosedRow, Stream
+from rltop.structs import NamedTuple
 
 WARM_UP_RECORDS = 30
 COLLAPSE_RULE = "X1"

@@ -28,8 +28,8 @@ from rltop.store.stream import Stream
 if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
 
-PREVIEW_ROWS = 1024
-"""Rows at the end that are shown while history is being read."""
+PREVIEW_ROWS = 256
+"""Rows at the end that are shown while history is being read: as many as rules look back and sparklines show."""
 CROWD_PREVIEW_FROM_BYTES = 64 * 1024
 """Of many runs a smaller file is read whole before a second reader of its last rows would pay."""
 _PREVIEW_PART = 8

@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import DecodeError
 from rltop.files import names_in, open_regular
 from rltop.model.table_rows import split_member
 from rltop.run.found import home_of
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.formats.settings import Value

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from rltop.errors import DecodeError
 from rltop.files import open_regular
@@ -32,6 +32,7 @@ from rltop.formats.kinds import (
 from rltop.model import Label, Record
 from rltop.model.table_rows import may_be_database
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
+from rltop.structs import NamedTuple
 
 SNIFF_BYTES = 256 * 1024
 _BZIP2_BYTES = 1024 * 1024

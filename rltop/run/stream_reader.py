@@ -6,7 +6,7 @@ Owns which of the two is shown, what has been read, and when rows were seen to a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from rltop.clock import Clock
 from rltop.formats.kinds import Kind
@@ -16,6 +16,7 @@ from rltop.run.recall import Recaller
 from rltop.sources.events import TailState
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.sources.tail import LastRows
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop.model import Event, Verdict
 from rltop.run.stream_reader import StreamReader
 from rltop.run.stream_status import StreamStatus
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner

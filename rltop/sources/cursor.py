@@ -11,13 +11,12 @@ import enum
 import errno
 import posixpath
 import stat
-from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus, is_binary
 from rltop.sources.file import FileStat, FileSystem, Fingerprint, read_fully
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 READ_BYTES = 1024 * 1024
 """One read; larger ones are not faster."""

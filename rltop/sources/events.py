@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 from rltop.errors import SourceError
 from rltop.sources.file import MountRules
+from rltop.structs import NamedTuple
 
 
 class Chunk(NamedTuple):

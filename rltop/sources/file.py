@@ -14,9 +14,10 @@ import stat
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from rltop.files import kind_word
+from rltop.structs import NamedTuple
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 

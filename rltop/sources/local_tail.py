@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.sources.cursor import (
@@ -26,6 +25,7 @@ from rltop.sources.cursor import (
 )
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import FileSystem
+from rltop.structs import NamedTuple
 
 RENAMED_NOTE = "file renamed; switching to the new one once writes to the old one stop"
 

@@ -13,7 +13,6 @@ import posixpath
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import cannot_read, reason_of
@@ -24,7 +23,7 @@ from rltop.sources.file import FileStat, FileSystem, LocalFileSystem, read_fully
 from rltop.sources.local_tail import HeldFile
 from rltop.sources.network_tail import ReopenedFile
 from rltop.sources.tables import DatabaseTail, MetricFolderTail, is_metric_folder
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 FIRST_BLOCK = 256 * 1024
 """First block read from the end; each further one is twice as long. Any first block from 64 KiB to 1 MiB is as fast."""

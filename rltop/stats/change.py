@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
+from rltop.structs import NamedTuple
 
 LEAST_BEFORE = 8
 """Values needed to estimate the usual range."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop.stats.rolling import median
+from rltop.structs import NamedTuple
 
 WINDOW = 8
 """Records whose means are compared: one lucky batch is no divergence."""

@@ -11,9 +11,9 @@ import enum
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.model.completions import gini, length_ratio
+from rltop.structs import NamedTuple
 
 _SIZES = (1, 4, 8, 16, 64)
 _EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)

@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.stats.spans import SpanBook
+from rltop.structs import NamedTuple
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from rltop.model.completions import Completion, StepRollouts, gini, length_ratio
 from rltop.stats.groups import group_statistics
 from rltop.stats.rolling import median
+from rltop.structs import NamedTuple
 
 ZERO_STD = 1e-6
 """Groups whose rewards spread less have zero variance: float noise on equal values."""

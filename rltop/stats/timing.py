@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from typing import NamedTuple
 
 from rltop.catalog.dialect import Stage, TimingPlan
 from rltop.catalog.patterns import PatternSet, compiled
 from rltop.model import Span, SpanKind, StepTiming
+from rltop.structs import NamedTuple
 
 OVERLAP = 1.02
 """Stages that add up to more than this share of the step cannot have run one after the

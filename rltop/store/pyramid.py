@@ -14,10 +14,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rltop.store.ring import Block
 from rltop.store.series import Bucket, Point
+from rltop.structs import NamedTuple
 
 BASE_ROWS = 16
 """Rows in a bucket of the finest level."""

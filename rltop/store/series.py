@@ -9,10 +9,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 
 class Point(NamedTuple):

@@ -11,7 +11,6 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite, Record
 from rltop.stats.crossing import Crossing
@@ -20,6 +19,7 @@ from rltop.store.query import StreamQueries
 from rltop.store.ring import Block, Columns, Layout
 from rltop.store.segment import Segment
 from rltop.store.series import Mark, MarkRegister, StoreOptions
+from rltop.structs import NamedTuple
 
 _RECALLED_KEPT = 64
 _SAID_KEPT = 256

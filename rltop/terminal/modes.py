@@ -9,7 +9,9 @@ import select
 import signal
 import termios
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from rltop.structs import NamedTuple
 
 WRITE_TIMEOUT_S = 0.5
 """How long the last bytes wait for a terminal that does not read."""

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
@@ -20,6 +19,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.structs import NamedTuple
 from rltop.trainers import ALL, BASE, GENERIC
 
 SINGLE_UPDATE_ROWS = 10

@@ -8,9 +8,8 @@ Every other trainer has its hint in its own file, next to its dialect;
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
-from rltop.structs import Struct
+from rltop.structs import NamedTuple, Struct
 
 
 class StreamKind(enum.StrEnum):

@@ -6,9 +6,9 @@ The exception at the end of a traceback, memory that ran out, a collective that 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from rltop.model import Label
+from rltop.structs import NamedTuple
 
 MAX_TEXT_CHARS = 300
 _PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")

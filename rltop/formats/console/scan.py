@@ -11,10 +11,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rltop.formats.lines import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.model import Counts
+from rltop.structs import NamedTuple
 
 
 class Kind(enum.IntFlag):

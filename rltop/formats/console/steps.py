@@ -17,7 +17,8 @@ then be far ahead: there the epoch decides, and the bar is only a limit.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple
 
 _BAR = re.compile(
     r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{0,80}pid=[^()]{1,60}\)[ \t]*)?"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import orjson
 
@@ -18,6 +18,7 @@ from rltop.files import open_regular
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.rollouts.rows import Row, placed, read_text, step_of_row
 from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
+from rltop.structs import NamedTuple
 
 PIECE_BYTES = 4 * 1024 * 1024
 """What one call of `refresh` looks through."""

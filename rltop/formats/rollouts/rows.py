@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from rltop.formats.rows import MAX_STEP, number_of
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.structs import NamedTuple
 
 Row = Mapping[str, object]
 

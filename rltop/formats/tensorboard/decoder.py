@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from itertools import chain
-from typing import NamedTuple
 
 from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import (
@@ -33,6 +32,7 @@ from rltop.formats.tensorboard.framing import HEADER_BYTES, TfRecordFramer
 from rltop.formats.tensorboard.templates import STEP_AT, Template, TemplateMatch, Templates
 from rltop.formats.tensorboard.tensors import scalar_of
 from rltop.model import Counts, FilePosition, Record, Schema
+from rltop.structs import NamedTuple
 
 _TAGS_KEPT = 20_000
 _SCHEMAS_KEPT = 64

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop.formats.protobuf import FIXED32, SPAN, VARINT, MalformedMessageError, fields, varint
 from rltop.formats.rows import clipped_key
 from rltop.formats.tensorboard.framing import HEADER_BYTES, masked_crc32c
+from rltop.structs import NamedTuple
 
 STEP_AT = 9
 """An event begins with its wall time: one byte of key, eight of value."""
