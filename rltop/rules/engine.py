@@ -84,14 +84,22 @@ class Selection:
         """Does the stream log what a rule is about?"""
         return spec.runs_always or spec.is_logged(self.identity)
 
+    def key_of(self, metric: str) -> str:
+        """The key that a metric is read from; empty where it is not logged."""
+        signals = self.identity.signals.get(metric)
+        return signals[0].key if signals else ""
+
     def keeps(self, spec: RuleSpec, before: Selection) -> bool:
-        """Whether a rule goes on with its state: it applies, and its thresholds have not moved.
+        """Whether a rule goes on with its state: it applies, with the same thresholds and the same keys.
 
         Args:
             spec: the rule.
             before: the selection under which it ran so far.
         """
         if not self.applies(spec) or not self.logs(spec):
+            return False
+        # Where another key has taken a metric over, what was learned is about other numbers.
+        if any(before.key_of(metric) not in ("", self.key_of(metric)) for metric in spec.metrics):
             return False
         settings = self._options.settings
         return before.profiles == self.profiles or settings(spec.id, before._names) == settings(spec.id, self._names)

@@ -132,6 +132,19 @@ def test_identified_keeps_the_state_of_rules_that_still_apply() -> None:
     assert {event.rule for event in spike if event.family != "facts"} == {"O1", "O11"}
 
 
+def test_another_key_that_takes_a_metric_over_has_no_past() -> None:
+    first = identity(names=("loss", "reward_mean", "response_len_mean"))
+    engine = Engine(first)
+    for one in series(60, loss=noisy(0.69), reward_mean=noisy(0.2, 0.1), response_len_mean=noisy(100.0)):
+        engine.observe(one)
+    (signal,) = first.signals["loss"]
+    other = Signal(signal.metric, "train/loss")
+    engine.identified(first._replace(signals={**first.signals, "loss": (other, signal)}))
+    for one in list(series(100, reward_mean=noisy(0.2, 0.1), response_len_mean=noisy(100.0)))[60:]:
+        engine.observe(one)
+    assert [event for event in alarms(engine) if event.said_by == "L11"] == []
+
+
 def test_identified_ends_what_no_longer_applies() -> None:
     engine = play(30, zero_std_frac=0.9, reward_mean=noisy(0.5, 0.2))
     assert [v.rule for v in engine.verdicts] == ["G1"]
