@@ -301,14 +301,18 @@ class LossJump(Detector):
         self.largest = max(self.largest, abs(value))
 
     def _has_company(self, context: RuleContext) -> bool:
-        """Gradient norm or KL is a multiple of its usual on the same record; true where neither is logged."""
+        """Gradient norm or KL is a multiple of its usual on the same record.
+
+        Where neither is logged, a loss that has been of one sign counts alone.
+        """
         values, factor = context.values, self.thresholds["company"]
         norm, distance = values.get("grad_norm"), values.get("kl_ref", values.get("kl_old"))
         critic = values.get("value_loss")
         if critic is not None:
             self.critic.push(critic)
         if norm is None and distance is None:
-            return not (self.gradient.count or self.kl.count)
+            is_signed = self.loss.count > 0 and self.loss.low < 0.0 < self.loss.high
+            return not (self.gradient.count or self.kl.count or is_signed)
         is_steep = norm is not None and norm > factor * self.gradient.median > 0.0
         is_away = distance is not None and abs(distance) > max(factor * self.kl.median, self.thresholds["kl"])
         if norm is not None and not is_steep:

@@ -109,6 +109,13 @@ def test_o5_a_policy_gradient_loss_of_either_sign_needs_company() -> None:
     assert alarms(play(100, grad_norm=lambda r: 6.0 if 60 <= r < 70 else 1.0, **big_before), "O5") == []
 
 
+def test_o5_a_policy_loss_of_both_signs_needs_a_gradient_or_a_kl_beside_it() -> None:
+    signed = {"loss": lambda r: -0.3 if r >= 60 else 0.003 * (-1) ** r, "reward_mean": noisy(0.0, 0.5)}
+    positive = {"loss": lambda r: 0.3 if r >= 60 else 0.003 + 0.001 * (-1) ** r, "reward_mean": noisy(0.0, 0.5)}
+    assert alarms(play(100, **signed), "O5") == []
+    assert first(play(100, **positive), "O5").step >= 60
+
+
 def test_o5_a_loss_that_leaves_its_value_loss_behind() -> None:
     control = {"reward_mean": noisy(200.0), "kl_old": noisy(0.01), "clip_frac": noisy(0.1)}
     loss = lambda r: 500.0 if 60 <= r < 70 else noisy(5.0, 0.2)(r)  # noqa: E731
