@@ -50,7 +50,8 @@ from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import RltopError
-from rltop.model import Algorithm, EventState, Level
+from rltop.model import EventState, Level
+from rltop.rules.levels import is_of_text
 from rltop.rules.registry import NAMED
 
 HERE = Path(__file__).resolve().parent
@@ -60,14 +61,6 @@ COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too l
 FIELDS = {"llm": "language models", "classic": "classic RL"}
 COLUMNS = ("rule", "family", "field", *COUNTS)
 ALARMS = frozenset({EventState.FIRING, EventState.ESCALATED})
-
-_OF_TEXT = frozenset(
-    {Algorithm.GRPO, Algorithm.RLOO, Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD, Algorithm.SFT, Algorithm.DISTILL}
-)
-_TEXT_METRICS = frozenset(
-    {"response_len_mean", "truncated_frac", "terminated_len_mean", "num_tokens", "total_tokens", "throughput",
-     "kl_ref", "zero_std_frac", "reward_std", "prompt_len_mean", "dpo_accuracy"}
-)  # fmt: skip
 
 
 class Log(NamedTuple):
@@ -181,9 +174,7 @@ def hear(log: Log) -> Heard:
     try:
         for run in session.runs[:1]:
             identity = run.identity
-            is_text = identity is not None and (
-                identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint(identity.signals)
-            )
+            is_text = identity is not None and is_of_text(identity)
             field, records = field or ("llm" if is_text else "classic"), run.stream.rows
             for event in run.events:
                 if event.state in ALARMS and event.level >= Level.WARN:

@@ -21,7 +21,7 @@ from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
 from rltop.rules.incidents import Incidents
-from rltop.rules.levels import CLASSIC, LANGUAGE, NOTES
+from rltop.rules.levels import NOTES, field_of
 from rltop.rules.options import EngineOptions
 from rltop.rules.parts import Told, shown
 from rltop.rules.rule import QUIET, RuleSpec
@@ -52,7 +52,7 @@ class Selection:
         self.identity, self._options = identity, options
         self.profiles = profiles.active(identity, options.profiles)
         self._names = [profile.name for profile in self.profiles]
-        self._notes = NOTES[CLASSIC if CLASSIC in self._names else LANGUAGE]
+        self._notes = NOTES[field_of(identity, self._names)]
 
     @property
     def group_size(self) -> int | None:

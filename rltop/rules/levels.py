@@ -6,12 +6,39 @@ incidents see those, only what is shown is capped here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from rltop.model import Level
+from rltop.catalog.dialect import Identity
+from rltop.model import Algorithm, Level
 
 CLASSIC, LANGUAGE = "classic", "language"
+
+_OF_TEXT = frozenset(
+    {Algorithm.GRPO, Algorithm.RLOO, Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD, Algorithm.SFT, Algorithm.DISTILL}
+)
+_TEXT_METRICS = frozenset({
+    "response_len_mean", "truncated_frac", "terminated_len_mean", "num_tokens", "total_tokens", "throughput", "kl_ref",
+    "zero_std_frac", "reward_std", "prompt_len_mean", "dpo_accuracy",
+})  # fmt: skip
+
+
+def is_of_text(identity: Identity) -> bool:
+    """Is a language model trained: by the algorithm, or by a metric of completions, a reference policy, groups?"""
+    return identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint(identity.signals)
+
+
+def field_of(identity: Identity, profiles: Collection[str]) -> str:
+    """Whose evidence counts for a run: that of language models, or of classic RL, loops of one's own without text too.
+
+    Args:
+        identity: what the stream turned out to be.
+        profiles: names of those that apply.
+    """
+    if CLASSIC in profiles or (identity.traits.is_generic and not is_of_text(identity)):
+        return CLASSIC
+    return LANGUAGE
+
 
 NEVER = Level.CRIT + 1
 NOTES: Mapping[str, Mapping[str, int]] = MappingProxyType(

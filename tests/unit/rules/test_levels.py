@@ -47,3 +47,13 @@ def test_a_rule_that_is_right_at_its_graver_level_alone_is_a_note_below_it() -> 
         ):
             engine.observe(one)
         assert {one.level for one in engine.events if one.rule == "C3"} == {level}
+
+
+def test_a_loop_of_ones_own_without_text_is_judged_as_classic_rl() -> None:
+    metrics = {"loss": step_up(0.05, 5.0, 81), "reward_mean": learning}
+    for names, level in ((("loss", "reward_mean"), Level.INFO), (("loss", "reward_mean", "kl_ref"), Level.WARN)):
+        engine = Engine(identity(Algorithm.UNKNOWN, names=names, is_generic=True))
+        for one in series(120, **metrics):
+            engine.observe(one)
+        assert max(one.level for one in engine.events if one.rule == "O5") >= level
+        assert (level is Level.INFO) == all(one.level is Level.INFO for one in engine.events if one.rule == "O5")
