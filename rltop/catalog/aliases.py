@@ -6,6 +6,7 @@ up once per dialect and process; after that it costs a dictionary access.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -16,6 +17,12 @@ from rltop.model import Algorithm, Signal
 from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
+_AVERAGED = re.compile(r"^(?:avg|mean|average)_|_(?:avg|mean|average)$")
+"""What people write around the name of a metric that they have averaged over a batch."""
+
+
+def _singular(name: str) -> str:
+    return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
 
 
 class Found(NamedTuple):
@@ -57,7 +64,10 @@ class Spelling:
                 self._found.clear()
             known = tuple(sorted(self._look_up(key)))
             if not known and self._dialect.is_any_case:
-                known = tuple(sorted(self._look_up(key.lower().replace(" ", "_"))))
+                plain = key.lower().replace(" ", "_")
+                known = tuple(sorted(self._look_up(plain)))
+                if not known and (name := _AVERAGED.sub("", plain)) != plain:
+                    known = tuple(sorted(self._look_up(name))) or tuple(sorted(self._look_up(_singular(name))))
             self._found[key] = known
         return known
 

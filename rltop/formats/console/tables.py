@@ -32,9 +32,9 @@ _MAX_GAP = 2
 _MAX_HEAD = 4
 """Lines between two of a table, and between its title and the first one."""
 _MAX_ROWS = 512
-_SIGNS = ("loss", "rew", "ret", "kl", "entropy")
+_SIGNS = ("loss", "rew", "ret", "kl", "entropy", "success", "exploitability")
 _COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "TimestepsSoFar", "nupdates", "Iteration",
-           "Epoch")  # fmt: skip
+           "Epoch", "epoch", "t")  # fmt: skip
 """Keys that count steps in such tables and nowhere else, most trusted first."""
 
 

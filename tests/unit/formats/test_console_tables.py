@@ -43,6 +43,15 @@ SPINNING_UP = """\
 (Worker pid=12) |            LossPi |        -5.1e-09 |
 (Worker pid=12) ---------------------------------------
 """
+HINDSIGHT = """\
+WARNING: something of no interest
+------------------------------------
+| epoch              | {step}      |
+| stats_g/mean       | 0.836       |
+| test/success_rate  | 0.25        |
+------------------------------------
+New best success rate: 0.25. Saving policy ...
+"""
 
 
 def decode(text: str, piece: int = 65536) -> tuple[list[Record], ConsoleDecoder]:
@@ -66,8 +75,9 @@ def row(record: Record) -> dict[str, float]:
             {"rollout/ep_len_mean": 20.5, "rollout/ep_rew_mean": -1050.0, "train/value_loss": 0.25, "plain": 3.0},
         ),
         (SPINNING_UP, (1, 2, 3), {"AverageEpRet": 17.6, "LossPi": -5.1e-09}),
+        (HINDSIGHT, (0, 1), {"stats_g/mean": 0.836, "test/success_rate": 0.25}),
     ],
-    ids=["tinker", "Stable-Baselines3", "Spinning Up"],
+    ids=["tinker", "Stable-Baselines3", "Spinning Up", "HER"],
 )
 def test_a_table_is_a_row(table: str, steps: tuple[int, ...], last: dict[str, float], piece: int) -> None:
     records, decoder = decode("".join(table.format(step=step) for step in steps), piece)

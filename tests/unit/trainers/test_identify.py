@@ -118,6 +118,20 @@ def test_the_raw_score_stands_for_the_reward() -> None:
     assert plain(TRL_PPO).primary("reward_mean").key == "objective/scores"
 
 
+@pytest.mark.parametrize(
+    ("key", "metric"),
+    [
+        ("rewards_avg", "reward_mean"),
+        ("avg_entropy", "entropy"),
+        ("avg_clip_fraction", "clip_frac"),
+        ("val_accuracies_avg", "val_acc"),
+        ("Average KL", "kl_ref"),
+    ],
+)
+def test_an_average_is_of_the_metric_that_it_averages(key: str, metric: str) -> None:
+    assert [signal.key for signal in plain(["step", "total_loss", key]).signals[metric]] == [key]
+
+
 def test_lengths_without_aborted_answers_are_preferred() -> None:
     found = plain([*VERL_GRPO, "response_length_non_aborted/mean"])
     assert found.primary("response_len_mean").key == "response_length_non_aborted/mean"
