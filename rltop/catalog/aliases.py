@@ -17,7 +17,7 @@ from rltop.model import Algorithm, Signal
 from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
-_AVERAGED = re.compile(r"^(?:avg|mean|average)_|_(?:avg|mean|average)$")
+_AVERAGED = re.compile(r"^(?:avg|average)_|_(?:avg|average)$")
 """What people write around the name of a metric that they have averaged over a batch."""
 
 

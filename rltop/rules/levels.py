@@ -24,8 +24,8 @@ _TEXT_METRICS = frozenset({
 
 
 def is_of_text(identity: Identity) -> bool:
-    """Is a language model trained: by the algorithm, or by a metric of completions, a reference policy, groups?"""
-    return identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint(identity.signals)
+    """Is a language model trained: by the algorithm, or by a metric, or a guess at one, of completions, a reference policy, groups?"""
+    return identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses])
 
 
 def field_of(identity: Identity, profiles: Collection[str]) -> str:
