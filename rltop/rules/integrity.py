@@ -205,8 +205,7 @@ class NonFiniteValue(Detector):
     def subject(self, finding: Finding) -> Subject:
         if finding.words[1] == "skipped":
             return Subject("grad_norm")
-        name = _named(finding.words[1])
-        return Subject(name) if name in CATALOG else Subject("", key=name)
+        return _subject(_named(finding.words[1]))
 
     def headline(self, finding: Finding) -> str:
         step, first, *others = finding.words
@@ -228,6 +227,11 @@ def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
 def _named(words: str) -> str:
     """The name in `<name> is <kind>`; a key may have spaces in it."""
     return words.rpartition(" is ")[0]
+
+
+def _subject(name: str) -> Subject:
+    """A metric of the catalogue, or a key that is none."""
+    return Subject(name) if name in CATALOG else Subject("", key=name)
 
 
 class UndefinedStatistic(Detector):
@@ -262,7 +266,7 @@ class UndefinedStatistic(Detector):
         return Finding(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 
     def subject(self, finding: Finding) -> Subject:
-        return Subject(finding.words[0])
+        return _subject(finding.words[0])
 
     def headline(self, finding: Finding) -> str:
         name, word = finding.words
