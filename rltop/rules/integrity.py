@@ -371,12 +371,19 @@ class NoLongerLogged(Detector):
     """L10: a metric that was logged with every rollout is missing while training continues.
 
     Only essential metrics are watched, at the cadence they have had so far: every record,
-    or one of several that reuse a rollout.
+    or one of several that reuse a rollout. Where mostly nothing else came with them, the
+    records without are of another axis of steps.
+
+    Attributes:
+        found: how often the metric was there.
+        accompanied: how often with something else of training, on its record or since the one before.
+        missing: training records without it since.
+        longest: the most of those so far.
     """
 
     text = "{words[0]} missing for {value:.0f} records, was logged regularly before"
     name = ""
-    found = missing = longest = 0
+    found = accompanied = missing = longest = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record that has it."""
@@ -387,6 +394,7 @@ class NoLongerLogged(Detector):
                 return None
         if self.name in values or context.observation.nonfinite.get(self.name) is not None:
             self.found += 1
+            self.accompanied += self.missing > 0 or self._has_others(values)
             self.longest = max(self.longest, self.missing)
             self.missing = 0
             return QUIET
@@ -396,7 +404,7 @@ class NoLongerLogged(Detector):
 
     def _is_long(self) -> bool:
         thresholds = self.thresholds
-        is_known = self.found >= thresholds["present"]
+        is_known = self.found >= thresholds["present"] and 2 * self.accompanied > self.found
         return is_known and self.missing >= max(thresholds["missing"], thresholds["gaps"] * (self.longest + 1))
 
     def _has_others(self, values: Mapping[str, float]) -> bool:
