@@ -1,4 +1,4 @@
-"""`rltop check`: apply the rules to whole files, without a clock."""
+"""`rltop check`: apply the rules to whole files; the clock decides nothing but the word for the state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rltop.cli.open_session import each_run, not_read, read_rollouts, read_whole, runs_of
 from rltop.cli.output import complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.cli.resolve_paths import load_config
-from rltop.clock import FakeClock
+from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
 from rltop.model import Event, Level
@@ -97,7 +97,7 @@ def _one(
     arguments: Namespace, config: Config, spec: Any, found: Found, reports: list[RunReport] | None, *, is_only: bool
 ) -> tuple[int, str]:
     """Exit code and text of one run."""
-    session = read_whole(found, config, FakeClock())
+    session = read_whole(found, config, SystemClock())
     run = session.runs[0]
     try:
         trouble = not_read(run)

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.long_table import VALUE, LongTable, is_long
-from rltop.formats.rows import RecordBuilder, RepeatedRows, Row, number_of, step_of
+from rltop.formats.rows import WRITER_STEP, RecordBuilder, RepeatedRows, Row, number_of, step_of
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
+
+if TYPE_CHECKING:
+    from rltop.formats.tracker_steps import ExportedRows
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 """A quote that is never closed may swallow so much, no more."""
@@ -63,6 +67,7 @@ class CsvDecoder:
         self._delimiter = ","
         self._has_step = False
         self._long: LongTable | None = None
+        self._exported: ExportedRows | None = None
         self._row_number = 0
         self._may_count_rows = may_count_rows
         self._is_in_the_middle = False
@@ -75,6 +80,7 @@ class CsvDecoder:
         self._open.clear()
         self._repeated.rewind()
         self._long = LongTable(self._builder) if self._long is not None else None
+        self._exported = self._export() if self._exported is not None else None
         self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -95,8 +101,9 @@ class CsvDecoder:
         return records if self._long is None or not self._long.is_full else [*records, *self.flush()]
 
     def flush(self) -> list[Record]:
-        """The rows of a long table so far; any other row is given out when its line is whole."""
-        return [] if self._long is None else self._new_ones(self._long.begin())
+        """The rows of a long table so far, and those that wait for a step; others are given out with their line."""
+        waiting = [] if self._exported is None else self._exported.release(is_end=False)
+        return self._new_ones(waiting if self._long is None else self._long.begin())
 
     @property
     def has_more(self) -> bool:
@@ -109,8 +116,9 @@ class CsvDecoder:
 
     @property
     def holds_back(self) -> bool:
-        """Has a line, or a cell over several, not ended?"""
-        return self._framer.pending is not None or bool(self._open)
+        """Has a line, or a cell over several, not ended, or does a row wait for its step?"""
+        is_waiting = self._exported is not None and self._exported.is_holding
+        return is_waiting or self._framer.pending is not None or bool(self._open)
 
     def finish(self) -> list[Record]:
         """Decode the last record if it has a cell for every column; a shorter one was cut off."""
@@ -120,6 +128,8 @@ class CsvDecoder:
             records.extend(self._take_line(*last, is_ended=False))
         if self._long is not None:
             records.extend(self._new_ones(self._long.to_end()))
+        if self._exported is not None:
+            records.extend(self._new_ones(self._exported.release(is_end=True)))
         if self._open:
             self._open.clear()
             self._refuse("incomplete row")
@@ -129,7 +139,7 @@ class CsvDecoder:
         """The file begins anew, with a header, whoever goes on writing it."""
         self._framer.reset()
         self._open.clear()
-        self._header, self._long = [], None
+        self._header, self._long, self._exported = [], None, None
         self._row_number = 0
         self._is_in_the_middle = False
         self._repeated.rewind()
@@ -164,6 +174,8 @@ class CsvDecoder:
         if not self._header or (cells is not None and self._is_new_header(cells)):
             if self._long is not None:
                 yield from self._new_ones(self._long.to_end())
+            if self._exported is not None:
+                yield from self._new_ones(self._exported.release(is_end=True))
             self._take_header(text)
             return
         reason = self._why_not(cells, is_ended=is_ended)
@@ -173,6 +185,9 @@ class CsvDecoder:
         row = self._row(cells if is_ended else cells[:-1])
         position = FilePosition(self._generation, self._open_start)
         if self._long is not None and (VALUE not in row or self._long.take(row, position)):
+            return
+        if self._exported is not None:
+            yield from self._new_ones(self._exported.take(row, position))
             return
         record = self._record(row, position)
         yield from self._new_ones([record] if record is not None else [])
@@ -227,8 +242,15 @@ class CsvDecoder:
             self._header[0] = _LEFT_OUT  # the numbers of the rows, as pandas writes them
         self._builder = RecordBuilder(self.counts, self._step_key)
         self._long = LongTable(self._builder) if is_long(self._header) else None
+        is_export = WRITER_STEP in self._header and not self._step_key and self._long is None
+        self._exported = self._export() if is_export else None
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
         self.envelope = self.envelope or "flat"
+
+    def _export(self) -> ExportedRows:
+        from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
+
+        return ExportedRows(self.counts, self._builder)
 
     @property
     def _step_keys(self) -> Sequence[str]:

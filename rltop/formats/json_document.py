@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import orjson
 
@@ -18,9 +18,21 @@ from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
 from rltop.formats.long_table import NAMES, put_together
-from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, step_of, unwrapped
+from rltop.formats.rows import (
+    MAX_STEP,
+    WRITER_STEP,
+    RecordBuilder,
+    RepeatedRows,
+    flat_items,
+    number_of,
+    step_of,
+    unwrapped,
+)
 from rltop.model import Counts, FilePosition, NonFinite, Record
 from rltop.model.keys import STEP_KEYS, TIME_KEYS
+
+if TYPE_CHECKING:
+    from rltop.formats.tracker_steps import ExportedRows
 
 AT_ONCE_BYTES = 512 * 1024
 """A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
@@ -228,6 +240,10 @@ class DocumentDecoder:
 
     def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
         """What is new in each row; None where nothing is."""
+        exported = self._exported(rows)
+        if exported is not None:
+            yield from self._of_export(exported, rows, total)
+            return
         is_numbered = self._has_no_step(rows)
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
@@ -245,13 +261,35 @@ class DocumentDecoder:
             if record is None:
                 yield None
                 continue
-            if total is not None and record.total_steps is None:
-                record = record._replace(total_steps=total)
-            if self._repeated.is_new(record):
-                yield record
+            yield self._if_new(record, total)
+
+    def _if_new(self, record: Record, total: int | None) -> Record | None:
+        """The record of a row that was not in the document before."""
+        if total is not None and record.total_steps is None:
+            record = record._replace(total_steps=total)
+        if self._repeated.is_new(record):
+            return record
+        self.counts.rows -= 1
+        return None
+
+    def _exported(self, rows: Sequence[object]) -> ExportedRows | None:
+        """For rows of a tracker; None where they are none."""
+        is_export = not self._step_key and bool(rows) and isinstance(rows[0], dict) and WRITER_STEP in rows[0]
+        if not is_export:
+            return None
+        from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
+
+        return ExportedRows(self.counts, self._builder)
+
+    def _of_export(self, exported: ExportedRows, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
+        for row in rows:
+            if isinstance(row, dict):
+                found = exported.take(unwrapped(row).copy(), self._position)
+                yield from (self._if_new(record, total) for record in found) if found else (None,)
             else:
-                self.counts.rows -= 1
+                self._refuse("entry is not a JSON object")
                 yield None
+        yield from (self._if_new(record, total) for record in exported.release(is_end=True))
 
     def _has_no_step(self, rows: Sequence[object]) -> bool:
         """Is there no row that names its step, so that their numbers are all there is?"""

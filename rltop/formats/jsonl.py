@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator
-from typing import NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of, unwrapped
+from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
+
+if TYPE_CHECKING:
+    from rltop.formats.tracker_steps import ExportedRows
 
 Loads = Callable[[bytes], object]
 """Parses strict JSON; raises `ValueError` for anything else, NaN and Infinity included."""
@@ -247,6 +250,7 @@ class JsonlDecoder:
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
         self._stepless: list[tuple[Row, FilePosition]] = []
+        self._exported: ExportedRows | None = None
         self._row_number: int | None = None
         self._given: tuple[bytes, int] | None = None
         self._generation = 0
@@ -277,12 +281,13 @@ class JsonlDecoder:
         if last is not None and last != self._given and last[0].rstrip().endswith(b"}") and _is_object(last[0]):
             self._given = last
             self._decode(*last, records)
-        return records
+        return records if self._exported is None else [*records, *self._exported.release(is_end=False)]
 
     @property
     def holds_back(self) -> bool:
         """Is there a torn line, or a row that waits for a step?"""
-        return bool(self._stepless) or self._framer.pending != self._given
+        is_waiting = bool(self._stepless) or (self._exported is not None and self._exported.is_holding)
+        return is_waiting or self._framer.pending != self._given
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""
@@ -293,7 +298,7 @@ class JsonlDecoder:
         if len(self._stepless) > 1 and self._row_number is None and not self._builder.step_key:
             self._number_rows(records)
         self._drop_stepless()
-        return records
+        return records if self._exported is None else [*records, *self._exported.release(is_end=True)]
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the half line, and count rows anew if the writer does."""
@@ -301,7 +306,7 @@ class JsonlDecoder:
         self._given = None
         self._drop_stepless()
         if is_restart:
-            self._row_number = None
+            self._row_number = self._exported = None
             self._builder.begin_anew()
 
     def _is_given(self, line: bytes, start: int) -> bool:
@@ -343,6 +348,11 @@ class JsonlDecoder:
         elif not self.envelope:
             self.envelope = "flat"
         builder = self._builder
+        if WRITER_STEP in row and outer is None and not (builder.step_key or self.options.step_key):
+            self._begin_export()
+        if self._exported is not None:
+            records += self._exported.take(row, position)
+            return None
         step = builder.take_step(row if outer is None else outer)
         if step is None and outer is not None:
             step = builder.take_step(row)
@@ -356,6 +366,14 @@ class JsonlDecoder:
         if outer:
             row = {**outer, **row}
         return builder.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
+
+    def _begin_export(self) -> None:
+        """Every row is one of a tracker's from here on."""
+        if self._exported is None:
+            from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
+
+            self._drop_stepless()
+            self._exported = ExportedRows(self.counts, self._builder)
 
     def _without_step(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         """A row that names no step: numbered if no row of this file ever does."""

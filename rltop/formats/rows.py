@@ -198,7 +198,8 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
 
 ROWS_AT_ZERO = 3
 """Rows of the same metrics at step 0, after which the trainer's counter is taken for one that nobody moves."""
-_WRITER_STEP = "_step"
+WRITER_STEP = "_step"
+"""Under which a tracker counts its own rows."""
 _COUNTED, _EPOCH = "step", "epoch"
 _EPISODE = "episode"
 _LENGTHS = ("steps",)
@@ -364,7 +365,7 @@ class RecordBuilder:
             self._step_rows += found is not None
             if found is None:
                 self._counts.unusable_steps += is_out_of_range(value)
-            return self._step_of_writer(row) if found == 0 and _WRITER_STEP in row else found
+            return self._step_of_writer(row) if found == 0 and WRITER_STEP in row else found
         beyond = False
         for key in self._step_keys if self._step_rows < self._settled_after else ():
             if self.may_hold_step(key, row):
@@ -415,11 +416,11 @@ class RecordBuilder:
     def _step_of_writer(self, row: Row) -> Step:
         """The step of a row whose trainer says 0: the writer's own count, if the trainer's stays there."""
         self._rows_at_zero += 1
-        own = step_of(row[_WRITER_STEP])
+        own = step_of(row[WRITER_STEP])
         if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or not isinstance(own, int) or own <= 0:
             return 0
-        del row[_WRITER_STEP]
-        self.step_key = _WRITER_STEP
+        del row[WRITER_STEP]
+        self.step_key = WRITER_STEP
         return own
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:

@@ -6,8 +6,10 @@ number of its own. Such a row belongs to the newest step of the trainer before i
 
 from __future__ import annotations
 
-from rltop.formats.rows import ROWS_AT_ZERO, Row, Step, is_out_of_range, step_of
-from rltop.model import Counts, FilePosition
+from collections.abc import Iterable
+
+from rltop.formats.rows import ROWS_AT_ZERO, RecordBuilder, Row, Step, is_out_of_range, step_of, take_time, total_of
+from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES, TRAINER_STEP_KEYS, is_bookkeeping_key
 from rltop.structs import NamedTuple
 
@@ -148,3 +150,47 @@ class TrackerSteps:
             if not (key.startswith(TIMING_PREFIXES) or is_bookkeeping_key(key)):
                 self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
         return max(self._logged_at_zero.values(), default=0) > ROWS_AT_ZERO
+
+
+class ExportedRows:
+    """Rows of a tracker's history that somebody wrote down, `_step` among their cells → records.
+
+    Args:
+        counts: where steps that cannot be used are counted.
+        builder: makes the records.
+    """
+
+    def __init__(self, counts: Counts, builder: RecordBuilder) -> None:
+        self._counts, self._builder = counts, builder
+        self._steps = TrackerSteps(counts)
+
+    @property
+    def is_holding(self) -> bool:
+        """Do rows wait for their step?"""
+        return self._steps.is_holding
+
+    def take(self, row: Row, position: FilePosition) -> list[Record]:
+        """The records whose steps are known by now, in order.
+
+        Args:
+            row: the next one; used up.
+            position: where it stands in the file.
+        """
+        number = step_of(row.pop(TRACKER_STEP, None))
+        own = number if isinstance(number, int) else None
+        return self._records_of(self._steps.place(TrackerRow(row, own, take_time(row), position)))
+
+    def release(self, *, is_end: bool) -> list[Record]:
+        """The records of rows that wait: nothing has come for a while, or nothing more will (`is_end`)."""
+        return self._records_of(self._steps.release(is_end=is_end))
+
+    def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
+        records = []
+        for (cells, _, time_s, position, _), step, is_part in rows:
+            if step is None:
+                self._counts.miss_step(cells)
+                continue
+            at, total = step if isinstance(step, tuple) else (step, total_of(cells))
+            record = self._builder.of_cells(at, time_s, cells, position, total)
+            records.append(record._replace(is_part=True) if is_part else record)
+        return records

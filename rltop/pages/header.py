@@ -59,8 +59,8 @@ class HeaderView(NamedTuple):
         downsampled: first and last step of the bucket that stands for it, where memory
             has downsampled it, else None.
         total_steps: where the run says it.
-        step_s: what a step of `step` takes now, wherever the cursor is: the median of the newest.
-        eta_s: time from now to the last step at the present pace.
+        step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
+        eta_s: time from now to the last step at that pace.
         state: the state word.
         age_s: age of the newest record.
         loading: fraction of the history that was read, None when complete.
@@ -89,25 +89,17 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
         timing: its stages; None where none are logged.
     """
     stream, identity = snapshot.stream, snapshot.identity
-    if snapshot.at_step is not None:
-        # The state, the age and the time to the end are those of now, and so is the pace beside them.
-        step_s, wall_s = _paces(snapshot.at(None), build_timing(snapshot.at(None)))
-    else:
-        step_s, wall_s = _paces(snapshot, timing)
-    last, total = stream.last_step, stream.total_steps
-    pace = wall_s if wall_s is not None else step_s
-    eta_s = None
-    if pace is not None and total is not None and last is not None and last < total and snapshot.now.state in UNDER_WAY:
-        eta_s = pace * (total - last)
+    step_s = pace_of(snapshot, timing)
+    total = stream.total_steps
     return HeaderView(
         name=snapshot.name,
         dialect=identity.dialect.name if identity is not None else "",
         algorithm=_algorithm(snapshot, identity),
-        step=last,
+        step=stream.last_step,
         cursor=snapshot.at_step,
         total_steps=total if total else None,
         step_s=step_s,
-        eta_s=eta_s,
+        eta_s=eta_of(snapshot, step_s),
         state=snapshot.now.state,
         age_s=snapshot.now.age_s,
         loading=snapshot.now.loading,
@@ -124,26 +116,52 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
-def _paces(snapshot: Snapshot, timing: TimingView | None) -> tuple[float | None, float | None]:
-    """Seconds per step of the axis: as the trainer logs it, and by the clock; None where unknown.
+def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | None:
+    """Seconds that a step of the axis takes now, for every page: by the clock, else as logged; None where unknown.
 
-    A trainer whose axis counts minibatches (RLinf's reasoning runners) logs one duration for
-    several of them, and writes their rows together: its durations are shared out, and the
-    clock is read only where there is one. Where a duration just is not logged on every
-    step, the clock tells that it is one step's.
+    By the clock it is what whoever waits for the run waits: what happens between steps, which few trainers log, is in
+    it. A trainer whose axis counts minibatches (RLinf's reasoning runners) writes the rows of a step together, and logs
+    one duration for them: there the clock is read only on the rows that have one.
+
+    Args:
+        snapshot: the run, at whatever step: the pace is that of now.
+        timing: of its newest steps, where it is at hand.
     """
-    strip = () if timing is None else timing.strip[-PACE_STEPS:]
-    if not strip:
-        wall_s = wall_pace(snapshot)
-        return wall_s, wall_s
-    step_s = median(step.total_s for step in strip)
-    apart = median(b.step - a.step for a, b in pairwise(strip)) if len(strip) > 1 else 1
-    if timing is None or timing.stream.raw or apart <= cadence_of(snapshot.stream):
-        return step_s, wall_pace(snapshot)
-    wall_s = wall_pace(snapshot, frozenset(step.step for step in strip))
-    if wall_s is not None and step_s > wall_s * math.sqrt(apart):
-        step_s /= apart
-    return step_s, wall_s
+    if snapshot.at_step is not None:
+        snapshot, timing = snapshot.at(None), None
+    logged = _logged(snapshot)
+    steps = list(logged)
+    apart = median(b - a for a, b in pairwise(steps)) if len(steps) > 1 else 1
+    wall_s = wall_pace(snapshot, () if apart <= cadence_of(snapshot.stream) else frozenset(steps))
+    if wall_s is not None:
+        return wall_s
+    if logged:
+        return median(logged.values())
+    timing = timing or build_timing(snapshot, count=PACE_STEPS, inner=0)
+    return None if timing is None else timing.pace_s
+
+
+def _logged(snapshot: Snapshot) -> dict[int, float]:
+    """Seconds of the newest steps whose duration is logged as one number."""
+    signal = None if snapshot.identity is None else snapshot.identity.primary("time_step")
+    if signal is None:
+        return {}
+    series = snapshot.stream.series(signal.key, PACE_STEPS)
+    rows = ((step, signal.read(value)) for step, value in zip(series.steps, series.values, strict=True))
+    return {step: seconds for step, seconds in rows if seconds > 0.0 and math.isfinite(seconds)}
+
+
+def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
+    """Seconds from now to the last step, where the run says which that is and is under way.
+
+    Args:
+        snapshot: the run.
+        step_s: what a step takes now, from `pace_of`.
+    """
+    last, total = snapshot.stream.last_step, snapshot.stream.total_steps
+    if step_s is None or last is None or not total or last >= total or snapshot.now.state not in UNDER_WAY:
+        return None
+    return step_s * (total - last)
 
 
 _BURST, _PAUSES = 0.1, 0.05

@@ -213,8 +213,8 @@ def _cost(timing: TimingView | None) -> str:
         return f"{units.share(unexplained)} of step time unaccounted for"
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
         if not timing.median_s:
-            return f"step time {units.duration(timing.total_s)}"
-        return f"median step time {units.duration(timing.pace_s)}"
+            return f"logged step time {units.duration(timing.total_s)}"
+        return f"median logged step time {units.duration(timing.pace_s)}"
     if largest.is_longer:
         return longer_words(largest, timing)
     text = f"{largest.name.raw}: {units.share(largest.share)} of step time"

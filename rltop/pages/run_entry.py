@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Label, Level, RunState, Verdict, VerdictState
-from rltop.pages.header import BROKEN_OFF, UNDER_WAY, wall_pace
+from rltop.pages.header import BROKEN_OFF, UNDER_WAY, eta_of, pace_of
 from rltop.pages.past_alerts import alert_name, first_mover, incident_count, worse_before
-from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
+from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
@@ -119,7 +119,7 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
 def unjudged_entry(snapshot: Snapshot) -> RunEntry:
     """What the list says of a run without asking the rules, which takes most of the time."""
     identity = snapshot.identity
-    pace = pace_s(snapshot)
+    pace = pace_of(snapshot)
     return RunEntry(
         name=snapshot.name,
         path=snapshot.path,
@@ -138,7 +138,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         best=best(snapshot, VALIDATIONS),
         pace_s=pace,
         speed=newest(snapshot, SPEEDS),
-        eta_s=_eta_s(snapshot, pace),
+        eta_s=eta_of(snapshot, pace),
         is_judged=False,
     )
 
@@ -166,16 +166,6 @@ def _what(worst: Verdict) -> str:
 def past_name(alert: Alert) -> str:
     """What an alert that is over is called, and where it began."""
     return f"{alert_name(alert, is_loud=False)} @{units.step(alert.since_step)}"
-
-
-def _eta_s(snapshot: Snapshot, pace: float | None) -> float | None:
-    """Seconds to the last step at the present pace, by the clock where rows carry times."""
-    last, total = snapshot.stream.last_step, snapshot.stream.total_steps
-    if last is None or not total or last >= total or snapshot.now.state not in UNDER_WAY:
-        return None
-    step_s = wall_pace(snapshot)
-    step_s = pace if step_s is None else step_s
-    return None if step_s is None else step_s * (total - last)
 
 
 class Entries:

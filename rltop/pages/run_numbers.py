@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from rltop import units
 from rltop.model import Direction, Signal, Unit
-from rltop.pages.header import wall_pace
+from rltop.pages.header import pace_of
 from rltop.pages.query import TEXTS
 from rltop.pages.signals import generic_signal
-from rltop.pages.stages import PACE_STEPS
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
 from rltop.store.series import Bucket
 from rltop.structs import NamedTuple
 
@@ -84,16 +81,6 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
 
 
 _SIDES = (Direction.UP, Direction.DOWN)
-
-
-def pace_s(snapshot: Snapshot) -> float | None:
-    """Seconds a step takes now: the median of the newest, as logged, else by the clock; None where unknown."""
-    signal = first_signal(snapshot, ("time_step",))
-    if signal is None:
-        return wall_pace(snapshot)
-    values = snapshot.stream.series(signal.key, PACE_STEPS).values
-    known = [signal.read(value) for value in values if math.isfinite(value)]
-    return median(known) if known else wall_pace(snapshot)
 
 
 def first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
@@ -173,7 +160,7 @@ _COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
     "reward": lambda run: newest(run, REWARDS),
     "val": lambda run: newest(run, VALIDATIONS),
     "best": lambda run: best(run, VALIDATIONS),
-    "s/step": pace_s,
+    "s/step": pace_of,
     "speed": lambda run: newest(run, SPEEDS),
 }
 """Columns that a query can ask for; ages and paces in seconds."""

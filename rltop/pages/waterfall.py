@@ -233,7 +233,7 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:
         builder.add(f" of the {view.stream}", "note")
-    builder.add(f"   {units.duration(view.total_s)}", "value")
+    builder.add(f"   {units.duration(view.total_s)}", "value").add("" if view.is_measured else " logged", "note")
     stop = min((column for column, _ in columns), default=width)
     # That the order is inferred is said wherever stages are drawn; the comparison takes what that leaves.
     is_said = view.is_assumed or view.is_measured or view.longer is not None
@@ -260,8 +260,8 @@ def _comparisons(view: TimingView) -> list[str]:
     if abs(view.pace_s - view.median_s) < 0.02 * view.median_s:
         return shorter
     # The header says what a step takes now: that the two rest on different steps must be seen.
-    both = f"last {PACE_STEPS}: {units.duration(view.pace_s)}; {usual}"
-    return [*_compared(view, view.median_s, both)[:1], *shorter]
+    pace = f"last {PACE_STEPS}: {units.duration(view.pace_s)}"
+    return [*_compared(view, view.median_s, f"{pace}; {usual}")[:1], f"({pace}; {usual})", f"({pace})", *shorter]
 
 
 def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
@@ -540,7 +540,7 @@ def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:
         builder.add(f" of the {view.stream}", "note")
-    builder.add(f"  {units.duration(view.total_s)}", "value")
+    builder.add(f"  {units.duration(view.total_s)}", "value").add("" if view.is_measured else " logged", "note")
     largest = view.largest
     if largest is not None and len(view.top) > 1:
         builder.add(f"  {largest.name} {share_text(largest.share)}", "note")

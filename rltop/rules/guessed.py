@@ -32,6 +32,7 @@ class GuessedShape(Detector):
     reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
     entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
     present: dict[str, int] = {}
+    accompanied: dict[str, int] = {}
     missing: dict[str, int] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -61,20 +62,23 @@ class GuessedShape(Detector):
 
     def _gone(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
         """What was on every record, and is missing on the newest while others are logged."""
-        present, missing = self.present, self.missing
+        present, accompanied, missing = self.present, self.accompanied, self.missing
+        has_others = len(guessed) > 1 or bool(context.values)
         for name in guessed:
             present[name] = present.get(name, 0) + 1
+            accompanied[name] = accompanied.get(name, 0) + has_others
             missing.pop(name, None)
         if not guessed and not context.values:
             return QUIET
         for name in [name for name in present if name not in guessed]:
-            if present[name] >= self.thresholds["present"]:
+            # Where mostly nothing came with it, a record without it is of another axis of steps.
+            if present[name] >= self.thresholds["present"] and 2 * accompanied[name] > present[name]:
                 missing[name] = missing.get(name, 0) + 1
                 if missing[name] > self.thresholds["forget"]:
-                    del missing[name], present[name]
+                    del missing[name], present[name], accompanied[name]
             else:
                 # Logged now and then: its absence says nothing.
-                del present[name]
+                del present[name], accompanied[name]
         away = max(missing, key=lambda name: missing[name], default="")
         if not away or missing[away] < self.thresholds["missing"]:
             return QUIET

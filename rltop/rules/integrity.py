@@ -205,8 +205,7 @@ class NonFiniteValue(Detector):
     def subject(self, finding: Finding) -> Subject:
         if finding.words[1] == "skipped":
             return Subject("grad_norm")
-        name = _named(finding.words[1])
-        return Subject(name) if name in CATALOG else Subject("", key=name)
+        return _subject(_named(finding.words[1]))
 
     def headline(self, finding: Finding) -> str:
         step, first, *others = finding.words
@@ -228,6 +227,11 @@ def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
 def _named(words: str) -> str:
     """The name in `<name> is <kind>`; a key may have spaces in it."""
     return words.rpartition(" is ")[0]
+
+
+def _subject(name: str) -> Subject:
+    """A metric of the catalogue, or a key that is none."""
+    return Subject(name) if name in CATALOG else Subject("", key=name)
 
 
 class UndefinedStatistic(Detector):
@@ -262,7 +266,7 @@ class UndefinedStatistic(Detector):
         return Finding(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 
     def subject(self, finding: Finding) -> Subject:
-        return Subject(finding.words[0])
+        return _subject(finding.words[0])
 
     def headline(self, finding: Finding) -> str:
         name, word = finding.words
@@ -367,12 +371,19 @@ class NoLongerLogged(Detector):
     """L10: a metric that was logged with every rollout is missing while training continues.
 
     Only essential metrics are watched, at the cadence they have had so far: every record,
-    or one of several that reuse a rollout.
+    or one of several that reuse a rollout. Where mostly nothing else came with them, the
+    records without are of another axis of steps.
+
+    Attributes:
+        found: how often the metric was there.
+        accompanied: how often with something else of training, on its record or since the one before.
+        missing: training records without it since.
+        longest: the most of those so far.
     """
 
     text = "{words[0]} missing for {value:.0f} records, was logged regularly before"
     name = ""
-    found = missing = longest = 0
+    found = accompanied = missing = longest = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record that has it."""
@@ -383,6 +394,7 @@ class NoLongerLogged(Detector):
                 return None
         if self.name in values or context.observation.nonfinite.get(self.name) is not None:
             self.found += 1
+            self.accompanied += self.missing > 0 or self._has_others(values)
             self.longest = max(self.longest, self.missing)
             self.missing = 0
             return QUIET
@@ -392,7 +404,7 @@ class NoLongerLogged(Detector):
 
     def _is_long(self) -> bool:
         thresholds = self.thresholds
-        is_known = self.found >= thresholds["present"]
+        is_known = self.found >= thresholds["present"] and 2 * self.accompanied > self.found
         return is_known and self.missing >= max(thresholds["missing"], thresholds["gaps"] * (self.longest + 1))
 
     def _has_others(self, values: Mapping[str, float]) -> bool:

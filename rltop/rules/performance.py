@@ -122,7 +122,8 @@ class StepSlower(Detector):
     noise asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
     `short_s` vary with everything else on the node: there it is `short_warn`.
     Lasting growth below the threshold is summed up: CUSUM with a slack of one
-    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is INFO only.
+    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is INFO only, and only
+    while steps take `slight` times the baseline and are not short.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -189,7 +190,8 @@ class StepSlower(Detector):
         # Within one deviation nothing is added: such a record need not be looked at while the sum is 0.
         kind.creep_line = base * (1.0 + sigma)
         kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.thresholds["creep"])
-        if kind.crept <= self.thresholds["creep"]:
+        is_noticed = factor >= self.thresholds["slight"] and base >= self.thresholds["short_s"]
+        if kind.crept <= self.thresholds["creep"] or not is_noticed:
             return QUIET
         return Finding(INFO, seconds, base, self.warn * base)
 
@@ -335,6 +337,7 @@ RULES = (
             "short_s": 1.0,
             "short_warn": 3.0,
             "creep": 12.0,
+            "slight": 1.1,
         },
         warm_up=13,
         resets_on_phase=True,

@@ -215,10 +215,11 @@ class EndReader:
         """What to look for; None where the run goes on, or nothing has changed."""
         if run.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
-        rows, age_s, state = run.stream.rows, run.age_s or 0.0, run.state
-        if state in _BUSY or (state is RunState.LIVE and age_s < STILL_S):
+        rows, age_s, state = run.stream.rows, run.age_s, run.state
+        # A run without an age has been read to its end.
+        if state in _BUSY or (state is RunState.LIVE and age_s is not None and age_s < STILL_S):
             return None
-        aged = round(_A_DOUBLING * math.log2(1.0 + age_s))
+        aged = round(_A_DOUBLING * math.log2(1.0 + (age_s or 0.0)))
         known = self._seen.get(id(run))
         if known is not None and known == (run, rows, aged):
             return None

@@ -65,6 +65,11 @@ class StreamStatus:
             return None
         return max(0.0, self._clock.now() - newest)
 
+    def _age_when_read(self) -> float | None:
+        """Seconds since the newest row of a file that has been read to its end; None if that was the end of the run."""
+        newest, now = self.newest_s, self._clock.now()
+        return None if self._modified_s is None or newest is None or newest > now else now - newest
+
     @property
     def verdicts(self) -> list[Verdict]:
         """What can be said of a stream by the clock and by its counts: silence, unreadable lines, no record yet."""
@@ -121,16 +126,18 @@ class StreamStatus:
         if shown.pipeline.is_finished:
             has_said_so = self._whole.pipeline.decoder.is_finished
             return broken_off(failure) if has_said_so and failure.raw else RunState.FINISHED
-        state = RunState.ENDED if self._reader.is_finished else self._state_by_age()
+        state = self._state_by_age()
         if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
-        # An error that was logged may be one that the trainer survives: only silence after it tells.
-        return broken_off(failure) if state in _SILENT and failure.raw else state
+        # An error that was logged may be one that the trainer survives: only silence after it, or the end, tells.
+        is_over = state in _SILENT or self._reader.is_finished
+        return broken_off(failure) if is_over and failure.raw else state
 
     def _state_by_age(self) -> RunState:
-        shown, age_s = self._reader.shown, self.age_s
+        """The state by how long nothing has come, whether the file is being followed or has been read once."""
+        shown, age_s = self._reader.shown, self._age_when_read() if self._reader.is_finished else self.age_s
         if age_s is None:
-            return RunState.LIVE
+            return RunState.ENDED if self._reader.is_finished else RunState.LIVE
         if shown.rules is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
         if self._reader.arrived_s is None and self._stream.last_time_s is None and not shown.rules.liveness.gaps:

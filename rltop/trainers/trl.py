@@ -190,7 +190,7 @@ DIALECT = Dialect(
     name="TRL",
     fingerprints=FINGERPRINTS,
     aliases=(*_OPTIMISER, *_REWARDS, *_LENGTH, *_PREFERENCE, *_EVALUATION, *_PROGRESS, *_PROFILED),
-    timing=TimingPlan(step_keys=("step_time",), namespace=(_PROFILE,)),
+    timing=TimingPlan(step_keys=("step_time", "train/step_time"), namespace=(_PROFILE,)),
     hidden=("epoch", "train_*", "total_flos", "eval_runtime", "eval_*_per_second", "num_input_tokens_seen"),
     training_keys=("loss", "grad_norm", "learning_rate", "lr"),
     prefixes=(("train/", ""), ("eval/", "eval_")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +61,12 @@ def runs_behind(paths: list[Path]) -> Iterator[Found]:
             continue
 
 
+def aged(found: Found) -> Found:
+    """As if it had last been written to two days ago."""
+    written_s = time.time() - 2 * LATER_S
+    return found._replace(modified_s=written_s, beside=tuple(aged(each) for each in found.beside))
+
+
 def resting(found: Found) -> Session:
     """As a screen opens it, a day after it was written, until nothing moves any more."""
     clock = FakeClock((found.modified_s or time.time()) + LATER_S)
@@ -85,6 +93,8 @@ def tidy(document: dict[str, Any]) -> Any:
 
 
 def assert_same(found: Found) -> None:
+    # Each goes by a clock of its own: a file that was written a moment ago by one of them was not by the others.
+    found = aged(found)
     sessions = [read_whole(found, CONFIG, FakeClock()), read_run(found, CONFIG, is_live=False), resting(found)]
     checked, once, screen = (Snapshot(session.runs[0]) for session in sessions)
     assert tidy(check_document(checked)) == tidy(check_document(once)), f"check and --once: {found.path}"
@@ -115,3 +125,120 @@ def test_what_is_said_of_a_recorded_run_is_the_same_everywhere() -> None:
         assert_same(found)
         compared += 1
     assert compared >= RECORDED // 2
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+EVERY_FOLDER = "RLTOP_EVERY_FOLDER"
+"""Set to compare all folders of recorded runs, not only a sample."""
+FOLDERS = 12
+BESIDE = ("SOURCE.md", "label.json")
+OF_THE_PLACE = ("run", "path")
+"""What a run is called follows from what was named."""
+
+
+def folders() -> list[Path]:
+    """Folders of recorded runs with a file to name; of each collection as many as are sampled, evenly by name."""
+    root = runs_root()
+    found: list[Path] = []
+    for each in () if root is None else (root, root.parent / "reality"):
+        known = sorted({label.parent for label in each.rglob("label.json")})
+        known = [path for path in known if 0 < sum(one.stat().st_size for one in files_in(path)) < LARGEST_BYTES]
+        found += known if os.environ.get(EVERY_FOLDER) else known[:: max(1, len(known) // FOLDERS)]
+    return found
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file() and path.name not in BESIDE]
+
+
+def shown(found: Found) -> dict[str, Any]:
+    session = read_run(aged(found), CONFIG, is_live=False)
+    document: dict[str, Any] = tidy(once_document(Snapshot(session.runs[0])))
+    session.close()
+    return {name: value for name, value in document.items() if name not in OF_THE_PLACE}
+
+
+def assert_folder_shows_its_file(folder: Path) -> None:
+    (opened, *others) = runs_of(str(folder))
+    assert not others, f"{folder}: {[each.path for each in others]}"
+    assert Path(opened.path).is_relative_to(folder)
+    (named,) = runs_of(opened.path)
+    assert shown(opened) == shown(named), folder
+
+
+def test_a_folder_of_a_recorded_run_shows_what_its_file_shows() -> None:
+    if runs_root() is None:
+        pytest.skip(REASON)
+    compared = folders()
+    assert len(compared) >= FOLDERS
+    for folder in compared:
+        assert_folder_shows_its_file(folder)
+
+
+ROWS: list[dict[str, float]] = [
+    {"step": step, "epoch": step / 60, "loss": 1 / step, "grad_norm": 0.5, "learning_rate": 1e-6, "reward": step / 100,
+     "reward_std": 0.2, "completions/mean_length": 90.0 + step % 7, "step_time": 2.0}
+    for step in range(1, 61)
+]  # fmt: skip
+
+
+def write_state(folder: Path, steps: int) -> Path:
+    """`checkpoint-N/trainer_state.json`, with the weights and settings that stand beside it."""
+    checkpoint = folder / f"checkpoint-{steps}"
+    checkpoint.mkdir(parents=True)
+    state = {"global_step": steps, "max_steps": 60, "log_history": ROWS[:steps], "best_metric": None}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state, indent=2))
+    (checkpoint / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
+    (checkpoint / "model.safetensors").write_bytes(bytes(64))
+    return checkpoint
+
+
+def write_lines(path: Path) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def wandb_folder(home: Path) -> Path:
+    run = home / "wandb" / "offline-run-20260101_120000-a1b2c3d4"
+    (run / "logs").mkdir(parents=True)
+    (run / "files").mkdir()
+    shutil.copy(FIXTURES / "telescope" / "scalars" / "run-a1b2c3d4.wandb", run)
+    said = {"time": "2026-01-01T12:00:00Z", "level": "INFO", "msg": "flowcontrol: backed up", "recordNumber": 67}
+    (run / "logs" / "debug-internal.log").write_text("".join(json.dumps(said | {"step": i}) + "\n" for i in range(90)))
+    (run / "files" / "config.yaml").write_text("lr:\n  value: 0.1\n")
+    (home / "wandb" / "latest-run").symlink_to(run.name)
+    return run / "run-a1b2c3d4.wandb"
+
+
+def output_dir(home: Path) -> Path:
+    for steps in (20, 40, 60):
+        newest = write_state(home / "grpo-tiny", steps)
+    return newest / "trainer_state.json"
+
+
+def hydra_folder(home: Path) -> Path:
+    place = home / "outputs" / "2026-01-01" / "12-00-00"
+    path = write_lines(place / "logs" / "metrics.jsonl")
+    (place / ".hydra").mkdir()
+    (place / ".hydra" / "config.yaml").write_text("lr: 0.1\n")
+    (place / "train.log").write_text("[2026-01-01 12:00:00,000][__main__][INFO] - started\n")
+    return path
+
+
+def checkpoint_alone(home: Path) -> Path:
+    return write_state(home, 60) / "trainer_state.json"
+
+
+@pytest.mark.parametrize("lay_out", [wandb_folder, output_dir, hydra_folder, checkpoint_alone])
+def test_a_folder_as_trainers_leave_it_shows_what_its_file_shows(lay_out: Any, tmp_path: Path) -> None:
+    path = lay_out(tmp_path)
+    (named,) = runs_of(str(path))
+    for folder in path.parents:
+        if folder == tmp_path.parent:
+            break
+        (opened,) = runs_of(str(folder))
+        assert Path(opened.path).resolve() == path.resolve(), folder
+        assert shown(opened) == shown(named), folder
+    assert_same(opened)

@@ -11,6 +11,7 @@ import pytest
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
+from rltop.formats.jsonl import JsonlDecoder
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())["tables"]["tables"]
@@ -192,3 +193,56 @@ def test_a_table_with_a_metric_called_value_is_not_long(head: str, tmp_path: Pat
     lines = [f"{step},{cells.format(step / 8)}" for step in range(1, 11)]
     (tmp_path / "m.csv").write_text("\n".join([head, *lines]) + "\n")
     assert opened(tmp_path / "m.csv").value("value", 4) == 0.5
+
+
+def exported_rows() -> list[dict[str, float]]:
+    """What W&B keeps of TRL: timings between two rows of the trainer, and evaluations, without the trainer's step."""
+    rows: list[dict[str, float]] = []
+    for step in range(1, 41):
+        rows.append({"profiling/Time taken: GRPOTrainer.compute_loss": 0.5})
+        rows.append({"train/global_step": step, "train/loss": 1 / step, "train/reward": step / 40})
+        if step % 10 == 0:
+            rows.append({"eval/loss": 2 / step})
+    return [{"_step": at, "_runtime": 2.0 * at, "_timestamp": 1.79e9 + 2.0 * at, **row} for at, row in enumerate(rows)]
+
+
+def write_export(path: Path, rows: list[dict[str, float]]) -> Path:
+    if path.suffix == ".csv":
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        lines = [",".join(str(row.get(key, "")) for key in keys) for row in rows]
+        path.write_text("\n".join([",".join(keys), *lines]) + "\n")
+    else:
+        path.write_text(json.dumps(rows) if path.suffix == ".json" else "".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", ["export.jsonl", "export.csv", "export.json"])
+def test_an_export_of_a_tracker_counts_by_the_step_of_the_trainer(name: str, tmp_path: Path) -> None:
+    run = read_whole(str(write_export(tmp_path / name, exported_rows())), Config(), FakeClock()).runs[0]
+    stream = run.stream
+    assert list(stream.steps()) == [*range(41)]
+    assert [stream.value("train/loss", step) for step in (1, 20, 40)] == [1.0, 0.05, 0.025]
+    assert [stream.value("eval/loss", step) for step in (10, 20, 40)] == [0.2, 0.1, 0.05]
+    assert not stream.restarts
+    assert not (run.counts.crossed_rows or run.counts.no_step_lines)
+    assert not any(event.rule == "L12" for event in run.events)
+
+
+@pytest.mark.parametrize("name", ["export.jsonl", "export.csv", "export.json"])
+@pytest.mark.parametrize("rows", [2, 40])
+def test_an_export_without_a_step_of_the_trainer_counts_by_that_of_the_tracker(
+    name: str, rows: int, tmp_path: Path
+) -> None:
+    made = [{"_step": 5 * at, "_timestamp": 1.79e9 + at, "loss": 1 / (at + 1)} for at in range(rows)]
+    stream = opened(write_export(tmp_path / name, made))
+    assert list(stream.steps()) == [5 * at for at in range(rows)]
+
+
+def test_an_export_that_grows_gives_out_what_waits_for_a_step() -> None:
+    decoder = JsonlDecoder()
+    lines = [json.dumps(row).encode() + b"\n" for row in exported_rows()]
+    assert decoder.feed(b"".join(lines[:1]), 0, 0) == []
+    assert decoder.holds_back
+    first = decoder.feed(lines[1], len(lines[0]), 0)
+    assert [(record.step, record.is_part) for record in first] == [(0, False), (1, False)]
+    assert not decoder.holds_back

@@ -9,10 +9,11 @@ import pytest
 
 from rltop.clock import FakeClock
 from rltop.pages.header import HeaderView, build_header
-from rltop.pages.overview import build_overview
+from rltop.pages.overview import OverviewView, build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.pages.run_entry import read_entry
 from rltop.pages.stages import build_timing
+from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import UNICODE
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
@@ -90,9 +91,48 @@ def test_every_place_speaks_of_one_step_time(tmp_path: Path) -> None:
     view = build_overview(Snapshot(run))
     assert view.header.step_s == 170.0 and view.timing is not None and view.timing.median_s == 80.0
     assert read_entry(Snapshot(run)).pace_s == 170.0
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_overview(view, 160, None, UNICODE))
+    text = painted(view, 160)
     assert "170 s/step" in text and "last 50: 170 s; median 80.0 s" in text
     assert "median step time 80" not in text
+
+
+@pytest.mark.parametrize("writes", [{"step_time": 1.14}, {}, {"train/step_time": 1.14}])
+def test_writers_of_one_training_say_the_same_pace_which_the_time_left_goes_by(
+    tmp_path: Path, writes: dict[str, float]
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [
+        {"step": i, "timestamp": BEGUN_S - 400.0 + 1.99 * i, "loss": 0.5, "reward": 0.5, "completions/mean_length": 9.0}
+        for i in range(1, 201)
+    ]
+    path.write_text("".join(json.dumps(row | writes) + "\n" for row in rows))
+    run = run_of_rows(path)
+    view, entry = build_overview(Snapshot(run)), read_entry(Snapshot(run))
+    document = once_document(Snapshot(run))
+    paces = view.header.step_s, entry.pace_s, document["step_s"], build_header(Snapshot(run, 100), None).step_s
+    assert paces == pytest.approx((1.99,) * 4, rel=1e-4)
+    assert (view.header.eta_s, entry.eta_s, document["eta_s"]) == pytest.approx((800 * 1.99,) * 3, rel=1e-4)
+    assert "1.99 s/step" in painted(view, 140)
+    text = painted(view, 80)
+    assert ("1.14 s logged" in text) is bool(writes)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_which_steps_the_logged_pace_rests_on_is_said_at_every_width(tmp_path: Path, width: int) -> None:
+    path = tmp_path / "metrics.jsonl"
+    stages = {"timing_s/gen": 0.5, "timing_s/update_actor": 0.3, "timing_s/ref": 0.2, "timing_per_token_ms/gen": 0.4}
+    with path.open("w") as file:
+        for i in range(1, 151):
+            step_s = 170.0 if i > 90 else 80.0
+            row = {key: value * step_s for key, value in stages.items()} | {"timing_s/step": step_s}
+            file.write(
+                json.dumps({"step": i, "data": {"actor/pg_loss": 0.1, "critic/rewards/mean": 0.5, **row}}) + "\n"
+            )
+    assert "last 50: 170 s" in painted(build_overview(Snapshot(run_of_rows(path))), width)
+
+
+def painted(view: OverviewView, width: int) -> str:
+    return "\n".join("".join(piece.text for piece in row.line) for row in paint_overview(view, width, None, UNICODE))
 
 
 def test_rows_that_are_written_in_bursts_do_not_make_a_step_a_moment(tmp_path: Path) -> None:

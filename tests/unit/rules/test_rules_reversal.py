@@ -319,6 +319,16 @@ def test_l10_knows_the_cadence_of_reused_rollouts() -> None:
     assert run(62) == [73]
 
 
+@pytest.mark.parametrize("rewards", [20, 100])
+def test_l10_trap_an_axis_of_steps_that_ends_before_a_coarser_one(rewards: int) -> None:
+    engine = play(
+        120,
+        reward_mean=lambda r: noisy(0.5, 0.1)(r) if r <= rewards else None,
+        loss=lambda r: noisy(0.1)(r) if r > rewards or r % 50 == 0 else None,
+    )
+    assert alarms(engine, "L10") == []
+
+
 def test_d5_a_rate_far_too_high_from_the_start() -> None:
     fast = play(60, Algorithm.DPO, logps_chosen=lambda r: noisy(-50.0 * min(1.0 + r / 15, 2.5), 0.05)(r))
     assert first(fast, "D5").record <= 22

@@ -211,6 +211,14 @@ def test_p1_adds_up_what_stays_below_its_line() -> None:
     assert not play(400, time_step=noisy(40.0, 0.03)).events
 
 
+def test_p1_says_nothing_of_what_nobody_would_notice() -> None:
+    engine = play(400, time_step=lambda r: 0.019 if r < 60 else noisy(0.0202, 0.03)(r))
+    assert [event for event in engine.events if event.rule == "P1"] == []
+    gone = play(200, time_step=lambda r: 40.0 if r < 60 else 47.0 if r < 120 else 40.4)
+    assert [event.state.value for event in gone.events if event.rule == "P1"] == ["firing", "recovered"]
+    assert [verdict for verdict in gone.verdicts if verdict.rule == "P1" and verdict.is_active] == []
+
+
 def test_p1_does_not_learn_from_steps_that_are_slow_already() -> None:
     young = play(24, time_step=lambda r: noisy(40.0, 0.03)(r) * (2.5 if r >= 11 else 1.0))
     assert first(young, "P1").record <= 19

@@ -29,6 +29,14 @@ def test_not_a_number_is_said_of_the_key_that_was_none(name: str) -> None:
     assert (event.rule, event.metric, event.key) == ("L1", name, f"key/{name}")
 
 
+@pytest.mark.parametrize(("name", "key"), [("reward_mean", "key/reward_mean"), ("own/statistic", "own/statistic")])
+def test_an_undefined_statistic_is_said_of_its_key(name: str, key: str) -> None:
+    engine = play(30, grad_norm=1.0, **{name: lambda record: NonFinite.NAN if record == 30 else None})
+    verdict = the(engine, "L1b")
+    assert (verdict.metric, verdict.key) == ("" if name == key else name, key)
+    assert (engine.events[-1].metric, engine.events[-1].key) == (verdict.metric, verdict.key)
+
+
 def test_a_mean_advantage_off_centre_is_not_said_of_the_largest() -> None:
     engine = play(30, adv_max=2.0, adv_min=-2.0, adv_mean=lambda record: -0.6 if record > 10 else 0.0)
     assert the(engine, "A1").metric == "adv_mean"

@@ -40,8 +40,8 @@ def put(folder: Path, name: str, text: str, *, at_s: float = 0.0) -> Path:
     return path
 
 
-def read(path: Path, log: str = "", *, is_over: bool = True, after_s: float = 0.0) -> Run:
-    clock = FakeClock(BEGUN_S + after_s)
+def read(path: Path, log: str = "", *, is_over: bool = True, after_s: float = 0.0, over_s: float = 86_400.0) -> Run:
+    clock = FakeClock(BEGUN_S + (over_s if is_over else after_s))
     options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False, log=log)
     found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
     session = Session([found], direct(clock), clock, options)
@@ -63,6 +63,13 @@ def test_the_log_beside_the_metrics_has_the_last_word(tmp_path: Path, count: int
     when = f"after step {count}" if count else "before the first step"
     assert (sentence.level, sentence.text.raw) == (Level.CRIT, f"died {when}: {OOM} (slurm-4711.out)")
     assert sentence.target is not None and sentence.target.kind is TargetKind.LOG
+
+
+def test_a_run_that_died_a_moment_ago_is_no_longer_live_where_the_file_is_read_once(tmp_path: Path) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
+    assert read(metrics, is_over=False, after_s=6.0).state is RunState.LIVE
+    assert read(metrics, over_s=6.0).state is RunState.DIED
 
 
 NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [

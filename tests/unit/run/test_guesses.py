@@ -113,6 +113,14 @@ def test_a_guess_that_vanishes_is_told(tmp_path: Path) -> None:
     assert alarms(run)["U1"][0] == "warn"
 
 
+def test_a_guess_is_not_missed_on_the_coarser_axis_of_evaluations(tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    rewards = [{"step": step, "my_reward": 0.5 + step / 1000} for step in range(1, 101)]
+    evaluations = [{"step": step, "accuracy": 0.5 + step / 5000} for step in range(50, 1001, 50)]
+    path.write_text(json.dumps({"rewards": rewards, "evaluations": evaluations}))
+    assert not read_whole(str(path), Config(), FakeClock()).runs[0].verdicts
+
+
 def test_a_guess_that_becomes_nan_is_told(tmp_path: Path) -> None:
     run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.update({"pol/tok_entropy": math.nan})))
     assert alarms(run)["L1"] == ("crit", 91)

@@ -17,6 +17,7 @@ from rltop.rules.options import EngineOptions, RuleSettings
 from rltop.run.found import Found, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.sources.events import ONCE
 
 
 class Writer:
@@ -25,10 +26,11 @@ class Writer:
     def __init__(self, path: Path, lines: list[str], rules: RuleSettings | None = None) -> None:
         self.path = path
         self.clock = FakeClock()
+        self.written_s = self.clock.now()
         path.write_text("".join(lines))
         config = load({}, {"HOME": str(path.parent)})
         options = config.ingest._replace(has_preview=False, rules=EngineOptions(rules or {}))
-        found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now())
+        found = Found(str(path), name_of(str(path)), path.stat().st_size, self.written_s)
         self.session = Session([found], direct(self.clock), self.clock, options)
         self.settle()
 
@@ -177,14 +179,29 @@ def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) 
     assert [verdict.level for verdict in run.verdicts if verdict.rule == "L7"] == [Level.INFO]
 
 
+def read_once(writer: Writer) -> Run:
+    """As `--once` and `check` read the file, at the same time."""
+    found = Found(str(writer.path), name_of(str(writer.path)), modified_s=writer.written_s)
+    session = Session([found], direct(writer.clock, ONCE), writer.clock, writer.session.options)
+    session.drain()
+    return session.runs[0]
+
+
+@pytest.mark.parametrize("pace_s", [1.0, 100.0])
+def test_a_file_that_is_read_once_is_as_live_as_on_the_screen(tmp_path: Path, pace_s: float) -> None:
+    path = tmp_path / "metrics.jsonl"
+    for silent_s in (5.0, 59.0, 90.0, 400.0, 5_000.0):
+        began_s = FakeClock().now() - silent_s - 60 * pace_s
+        writer = Writer(
+            path, [row.replace("{", f'{{"time": {began_s + i * pace_s}, ', 1) for i, row in enumerate(rows(60))]
+        )
+        assert writer.wait(0.0).state is read_once(writer).state, silent_s
+
+
 def test_a_file_whose_rows_have_no_times_is_judged_by_when_it_was_written(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "metrics.jsonl", rows(20))
-    assert writer.wait(10).state is RunState.LIVE
-    assert writer.wait(17 * 60).state is RunState.ENDED
-    once = Session(
-        [Found(str(writer.path), name_of(str(writer.path)))], direct(writer.clock), writer.clock, writer.session.options
-    )
-    once.drain()
-    assert once.runs[0].state is RunState.ENDED
+    for wait_s, state in ((10.0, RunState.LIVE), (17 * 60.0, RunState.ENDED)):
+        assert writer.wait(wait_s).state is state
+        assert read_once(writer).state is state
     writer.append(rows(21)[-1], 5)
     assert writer.wait(10).state is RunState.LIVE
