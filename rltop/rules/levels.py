@@ -24,7 +24,7 @@ _TEXT_METRICS = frozenset({
 
 
 def is_of_text(identity: Identity) -> bool:
-    """Is a language model trained: by the algorithm, or by a metric, or a guess at one, of completions, a reference policy, groups?"""
+    """Is a language model trained, by the algorithm or by metrics (guesses too) of completions, references, groups?"""
     return identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses])
 
 
