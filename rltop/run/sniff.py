@@ -30,7 +30,7 @@ from rltop.formats.kinds import (
     kind_of,
 )
 from rltop.model import Label, Record
-from rltop.model.table_rows import may_be_database
+from rltop.model.table_rows import is_job_log, may_be_database
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 from rltop.structs import NamedTuple
 
@@ -172,7 +172,7 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
     if kind is CONSOLE and is_noise(head):
         return None, BINARY
     if kind is CONSOLE:
-        reasons = [_why_not_console(data) for data in (head, tail) if data]
+        reasons = [_why_not_console(path, data) for data in (head, tail) if data]
         looked = "" if is_all else f" in its first and last {SNIFF_BYTES >> 10} KiB"
         why = f"text without a line of metrics{looked}"
         return kind, next((known for known in ("", DIED) if known in reasons), why)
@@ -184,12 +184,12 @@ def _last_bytes(file: BinaryIO) -> bytes:
     return file.read(SNIFF_BYTES)
 
 
-def _why_not_console(data: bytes) -> str:
+def _why_not_console(path: str, data: bytes) -> str:
     """Why a part of a console log has no metrics; empty where it has."""
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
-    return DIED if decoder.failure and _TRAINING.search(data) else "no rows"
+    return DIED if decoder.failure and (is_job_log(path) or _TRAINING.search(data)) else "no rows"
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:

@@ -65,6 +65,13 @@ def test_the_log_beside_the_metrics_has_the_last_word(tmp_path: Path, count: int
     assert sentence.target is not None and sentence.target.kind is TargetKind.LOG
 
 
+@pytest.mark.parametrize("name", ["output", "console", "nohup.out", "out.txt", "train.log", "run_2.txt"])
+def test_the_log_beside_the_metrics_may_be_called_as_consoles_are(tmp_path: Path, name: str) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, name, DIED.replace(", in <module>", ""), at_s=5.0)
+    assert read(metrics).state is RunState.DIED
+
+
 NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
     ("it ended well", {"slurm-1.out": (START + "saved\n", 5.0)}),
     ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
@@ -183,12 +190,25 @@ def test_every_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     metrics = put(tmp_path, "metrics.jsonl", rows(180))
     put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
     for command in (["check"], ["--once"]):
-        assert main([*command, str(metrics)]) == 0
+        assert main([*command, str(metrics)]) == int(command == ["check"])
         assert f"died after step 180: {OOM}" in " ".join(capsys.readouterr().out.split())
-    assert main(["check", "--json", str(metrics)]) == 0
+    assert main(["check", "--json", str(metrics)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["failure"], document["worst"]) == ("died", OOM, "crit")
     assert main(["watch", str(metrics)]) == 4
     assert f"died: {OOM}" in capsys.readouterr().out
     assert main(["report", str(metrics), "-o", str(tmp_path / "report.md")]) == 0
     assert f"died after step 180: {OOM}" in (tmp_path / "report.md").read_text()
+
+
+def test_a_run_that_died_before_its_first_step_shows_its_error_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = put(tmp_path, "train.log", DIED)
+    for command, code in ((["check"], 1), (["--once"], 3)):
+        assert main([*command, str(log)]) == code
+        said = " ".join(capsys.readouterr().out.split())
+        assert OOM in said and "what works" not in said and "read as" not in said
+    put(tmp_path, "train.log", f"{START}{TRACE}KeyboardInterrupt\n")
+    assert main(["check", str(log)]) == 3
+    assert "what works" not in capsys.readouterr().out

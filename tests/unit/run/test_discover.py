@@ -323,6 +323,16 @@ def test_a_log_that_died_before_the_first_step_is_found_where_there_is_no_other_
     assert str(log) in [path for path, _ in found.passed_over]
 
 
+@pytest.mark.parametrize("frame", ["", ", in <module>"])
+@pytest.mark.parametrize("name", ["output", "console", "log.0", "nohup.out", "out.txt", "train.log", "slurm-7.err"])
+def test_a_dead_log_is_found_in_its_folder_as_when_it_is_named(tmp_path, name, frame):
+    log = tmp_path / "a" / name
+    log.parent.mkdir()
+    log.write_text(f'starting\nTraceback (most recent call last):\n  File "m.py", line 9{frame}\nValueError: no GPU\n')
+    for path in (log, tmp_path):
+        assert [each.path for each in discover([str(path)]).found] == [str(log)]
+
+
 def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
     for name in ("seed_1.json", "seed_2.json", "checkpoint-5/trainer_state.json", "checkpoint-9/trainer_state.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
