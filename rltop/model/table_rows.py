@@ -17,7 +17,9 @@ ROWS_MAGIC = b"rows of tables 1\n"
 MEMBER = "::"
 """Stands between a database and one of its runs: `trackio/project.db::run-id`."""
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
-LOG_NAME = re.compile(r"(?i:\.(?:log|out|err|txt)|\A(?:std(?:out|err)|output|console|nohup|log)(?:[-_]\w{1,64}|\.\d{1,12})?)\Z")
+LOG_NAME = re.compile(
+    r"(?i:\.(?:log|out|err|txt)|\A(?:std(?:out|err)|output|console|nohup|log)(?:[-_]\w{1,64}|\.\d{1,12})?)\Z"
+)
 """What console logs are called, which hold several runs where a launcher followed a sweep."""
 _LOG_WORDS = "slurm|sbatch|job|train|run|main|out|output|console|nohup|log|std(?:out|err)"
 _JOB_LOG = re.compile(rf"(?:{_LOG_WORDS})(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)", re.IGNORECASE)

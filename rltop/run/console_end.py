@@ -18,7 +18,7 @@ from rltop.files import names_in, open_regular
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import CONSOLE, kind_of
 from rltop.model import RunState
-from rltop.model.table_rows import is_job_log
+from rltop.model.table_rows import is_job_log, log_of
 from rltop.run.beside import logs_beside
 from rltop.structs import NamedTuple
 
@@ -100,11 +100,11 @@ def ending_of(run: Silent) -> Ending | None:
 
 def _own_logs(run: Silent) -> list[str]:
     """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
-    own = Path(run.path)
+    own = Path(log_of(run.path)[0])
     stem, names = own.name.split(".")[0], names_in(own.parent)
     head = b""
     try:
-        with open_regular(run.path) as file:
+        with open_regular(own) as file:
             head = file.read(4096) or b""
     except (OSError, ValueError):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -189,7 +190,15 @@ def _why_not_console(path: str, data: bytes) -> str:
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
+    if _has_writers(data):
+        return ""
     return DIED if decoder.failure and (is_job_log(path) or _TRAINING.search(data)) else "no rows"
+
+
+def _has_writers(data: bytes) -> bool:
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+
+    return bool(writers_in(io.BytesIO(data)))
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:

@@ -149,8 +149,12 @@ class ConsoleDecoder:
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
-        if self._mark is not None and self._mark.match(hit.line) is None:
-            return
+        if self._mark is not None:
+            mark = self._mark.match(hit.line)
+            if mark is None:
+                return
+            if len(hit.line) < CAPTURE_CHARS - 1:  # what was cut is known by its length
+                hit = hit._replace(line=hit.line[mark.end() :].removeprefix(b" "))
         if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & Kind.TREE:

@@ -111,7 +111,10 @@ def without_prefix(text: str) -> str:
 
 def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
-    return re.compile(rb"(?:\x1b\[[0-9;]*m)*\(" + re.escape(writer.encode()) + rb"(?:, [^()\n]{1,80})?\)")
+    name = re.escape(writer.encode())
+    return re.compile(
+        rb"(?:\x1b\[[0-9;]*m)*(?:\(" + name + rb"(?:,? [^()\n]{1,80})?\)|\[" + name + rb"\]:?|" + name + rb":(?=\s))"
+    )
 
 
 def strip_escapes(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltop.cli import main
-from rltop.cli.open_session import direct
+from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.model import Level, RunState
@@ -118,6 +118,17 @@ def test_a_console_of_many_is_not_ended_by_its_neighbours(tmp_path: Path) -> Non
     assert read(tmp_path / "seed1.log").state is RunState.ENDED
     put(tmp_path, "seed1.err", TRACE + OOM + "\n")
     assert read(tmp_path / "seed1.log").state is RunState.DIED
+
+
+def test_one_of_several_runs_of_a_console_is_not_ended_by_another_log(tmp_path: Path) -> None:
+    text = "".join(f"[run-{at}] step {i} loss={at / i}\n" for i in range(1, 60) for at in (1, 2))
+    log = put(tmp_path, "sweep.log", text)
+    put(tmp_path, "other.log", DIED, at_s=5.0)
+    for at in (1, 2):
+        assert (
+            read_whole(f"{log}::run-{at}", load({}, {"HOME": str(tmp_path)}), FakeClock()).runs[0].state
+            is RunState.ENDED
+        )
 
 
 def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> None:
