@@ -69,6 +69,7 @@ _TRAINING = re.compile(
 """What a log says that is of a training, and not of another program that failed."""
 DIED = "a console log that ends in an error before the first row"
 """Why a log has no row: it is the run, where there is no other file of it."""
+_NO_ROWS = "no rows"
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
 NO_RUN = "a database without a run so far"
 UNWRITTEN = "only NUL bytes so far"
@@ -175,7 +176,8 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
     if kind is CONSOLE:
         reasons = [_why_not_console(path, data) for data in (head, tail) if data]
         looked = "" if is_all else f" in its first and last {SNIFF_BYTES >> 10} KiB"
-        why = f"text without a line of metrics{looked}"
+        others = [known for known in reasons if known not in ("", DIED, _NO_ROWS)]
+        why = next(iter(others), f"text without a line of metrics{looked}")
         return kind, next((known for known in ("", DIED) if known in reasons), why)
     return kind, "" if kind is not None else "unknown format"
 
@@ -192,7 +194,10 @@ def _why_not_console(path: str, data: bytes) -> str:
         return ""
     if _has_writers(data):
         return ""
-    return DIED if decoder.failure and (is_job_log(path) or _TRAINING.search(data)) else "no rows"
+    if decoder.failure and (is_job_log(path) or _TRAINING.search(data)):
+        return DIED
+    first = Label.of(decoder.counts.first_stepless)
+    return f"its rows have no step ({first})" if first.raw else _NO_ROWS
 
 
 def _has_writers(data: bytes) -> bool:

@@ -1,8 +1,8 @@
 """Several runs in one console log: those whose lines a launcher has marked, `(name, pid=2710)` in front of each.
 
-SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]` or `run-a:`
-in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps of its
-own, and at most steps that two have reached their results differ. They are of one run where
+SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]` or
+`run-a:` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps
+of its own, and at most steps that two have reached their results differ. They are of one run where
 
 - they name ranks (`rank=0`, `rank=1`), or parts of a job (`WorkerDict`, `TaskRunner`, `[train]`, `[eval]`);
 - a result that changes is mostly the same at the same step: a mean over all ranks, printed by each;
@@ -98,7 +98,7 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
         end = block.rfind(b"\n") + 1 if more and len(rest) <= MAX_LINE_BYTES else len(block)
         _look(block[:end], start, writers)
         start, rest = start + end, block[end:]
-        if start > _OTHERS_BYTES and sum(writer is not None for writer in writers.values()) < 2:  # noqa: PLR2004
+        if start > _OTHERS_BYTES and sum(writer is not None for writer in writers.values()) < 2:
             return ()
     found = [writer for writer in writers.values() if writer is not None]
     for writer in found:

@@ -9,6 +9,7 @@ import pytest
 from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from rollout_dumps import lines_of, plain_rows, write_verl
 
+from rltop.model import Level
 from rltop.pages.completions import (
     CompletionView,
     build_completions,
@@ -16,7 +17,6 @@ from rltop.pages.completions import (
     paint_completions,
     place_of,
 )
-from rltop.model import Level
 from rltop.pages.rollouts import build_rollouts, paint_rollouts
 from rltop.pages.stragglers import build_stragglers, paint_stragglers
 from rltop.pages.timing import build_timing_page, paint_timing

@@ -351,6 +351,7 @@ def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
         ("a.jsonl", '{"step": 1, "note": "x"}\n{"step": 2, "note": "y"}\n', "its rows have a step and no number"),
         ("a.jsonl", '{"loss": 1}\n{"loss": 2}\n', "too few rows without a step to be told from samples"),
         ("a.log", "hello\nloss 0.5\n", "text without a line of metrics"),
+        ("a.log", "a\nloss=2 kl=2\n", "its rows have no step (line 2: loss, kl; only the step is missing)"),
         ("a.log", "hello\n" * 100_000, "text without a line of metrics in its first and last 256 KiB"),
     ],
 )
