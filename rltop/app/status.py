@@ -17,6 +17,7 @@ from rltop.rows.widths import cell_width
 _SKIPPED = (
     ("unreadable_files", "files unreadable"),
     ("bad_lines", "unreadable"),
+    ("cut_evaluations", "evaluations cut off"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),
     ("unusable_steps", "steps out of range"),

@@ -22,7 +22,7 @@ commands (rltop COMMAND --help says more):
   config, callback    print the settings in force; a metrics writer for trainers
   skill, completions  print a page for agents; what completes commands in a shell
 """
-_CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics"
+_CODES = "exit codes: 0 no alerts, 1 alerts or the run died (check), 2 usage error or unreadable file, 3 no metrics"
 
 _WATCH_NOTES = """\
 A command runs once per incident (alerts that begin within a few records of one another), and again if that gets from
@@ -110,7 +110,7 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop",
         "top for reinforcement-learning runs of language models.",
-        f"{_COMMANDS}exit codes: 0 fine, 1 alerts (check), 2 usage or unreadable file, 3 no metrics",
+        f"{_COMMANDS}exit codes: 0 fine, 1 alerts or died (check), 2 usage or unreadable file, 3 no metrics",
     )
     if not is_whole:
         parser.usage = "rltop [OPTION ...] [PATH ...]"

@@ -11,7 +11,7 @@ from rltop.cli.resolve_paths import load_config
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
-from rltop.model import Event, Level
+from rltop.model import Event, Level, RunState
 from rltop.run.found import Found
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
@@ -176,6 +176,8 @@ def _put(text: str, end: str = "\n") -> None:
 
 
 def _code(arguments: Namespace, run: Run) -> int:
+    if run.state is RunState.DIED:
+        return EXIT_FIRING
     if not any(each.stream.has_values for each in run.streams):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT

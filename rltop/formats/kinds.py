@@ -18,7 +18,7 @@ from pathlib import PurePath
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.formats.lines import BOM, without_holes
-from rltop.model.table_rows import ROWS_MAGIC
+from rltop.model.table_rows import LOG_NAME, ROWS_MAGIC
 from rltop.structs import NamedTuple
 
 MAGIC_BYTES = 4
@@ -253,9 +253,7 @@ SWANLAB = Kind(
     note="SwanLab writes when its buffer is full: the newest steps may lag",
 )
 TABLES = Kind("tables", "Trackio or MLflow", _tables, r"\.(db|sqlite3?)\Z", is_sign=_is_tables)
-CONSOLE = Kind(
-    "console", "console log", _console, r"(?:\.(?:log|out|err|txt)|\A(?:stdout|stderr))\Z", is_line_based=True
-)
+CONSOLE = Kind("console", "console log", _console, LOG_NAME.pattern, is_line_based=True)
 WHOLE_JSON = Kind(
     "whole_json", "JSON document", _whole_json, r"\.json\Z", note="updates only when a checkpoint is saved"
 )

@@ -147,14 +147,13 @@ def _told(value: object) -> str:
 class Counts(Struct, frozen=False):
     """Everything that was read, and everything that was not understood.
 
-    Nothing is dropped without a count here. `numbered_rows` have no step that could be
-    used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `crossed_rows` are another writer's in the same file, `interleaved_rows` go back to a run id
-    that the file had left; `partial_lines` are those of `bad_lines` that could be read in part; `broken_texts` are keys
-    and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of
-    which nothing could be used;
-    `first_stepless` is what stands in the first row without a step;
-    `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
+    Nothing is dropped without a count here. `numbered_rows` have no step that could be used and were given their number
+    in the file; `unusable_steps` are numbers too large for a step; `crossed_rows` are another writer's in the same
+    file, `interleaved_rows` go back to a run id that the file had left; `cut_evaluations` stood, in part or whole,
+    where a line was cut off; `partial_lines` are those of `bad_lines` that could be read in part; `broken_texts` are
+    keys and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of which nothing
+    could be used; `first_stepless` is what stands in the first row without a step; `unreadable_files` belong to the
+    stream and could not be read, `first_unreadable` names one and says why.
     """
 
     lines: int = 0
@@ -169,6 +168,7 @@ class Counts(Struct, frozen=False):
     late_rows: int = 0
     crossed_rows: int = 0
     interleaved_rows: int = 0
+    cut_evaluations: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     broken_texts: int = 0
@@ -230,5 +230,5 @@ class Counts(Struct, frozen=False):
             "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unusable_steps",
             "numbered_rows", "nul_bytes", "late_rows", "crossed_rows", "interleaved_rows", "repeated_rows",
             "text_values", "broken_texts", "nested_values", "null_values", "nonfinite_values", "keys_over_cap",
-            "unreadable_files",
+            "unreadable_files", "cut_evaluations",
         )  # fmt: skip

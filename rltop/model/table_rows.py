@@ -17,8 +17,13 @@ ROWS_MAGIC = b"rows of tables 1\n"
 MEMBER = "::"
 """Stands between a database and one of its runs: `trackio/project.db::run-id`."""
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
-LOG_SUFFIXES = (".log", ".out", ".txt")
-"""Of console logs, which hold several runs where a launcher followed a sweep."""
+LOG_NAME = re.compile(
+    r"(?i:\.(?:log|out|err|txt)|\A(?:std(?:out|err)|output|console|nohup|log)(?:[-_]\w{1,64}|\.\d{1,12})?)\Z"
+)
+"""What console logs are called, which hold several runs where a launcher followed a sweep."""
+_LOG_WORDS = "slurm|sbatch|job|train|run|main|out|output|console|nohup|log|std(?:out|err)"
+_JOB_LOG = re.compile(rf"(?:{_LOG_WORDS})(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)", re.IGNORECASE)
+_LOG_TEXT = re.compile(rf"(?:.*[-_.])?(?:{_LOG_WORDS})(?:[-_.]?\d[\d_.-]*)?\.txt", re.IGNORECASE)
 FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
 """Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
 RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
@@ -100,10 +105,21 @@ def may_be_database(path: str) -> bool:
     return PurePath(path).suffix.lower() in DATABASE_SUFFIXES
 
 
+def is_log(path: str) -> bool:
+    """Is a file called as console logs are, rather than as any text?"""
+    name = PurePath(path).name
+    return LOG_NAME.search(name) is not None and (not name.lower().endswith(".txt") or bool(_LOG_TEXT.fullmatch(name)))
+
+
+def is_job_log(path: str) -> bool:
+    """Is a file that holds what a program printed called as that of a training job, not of a server or a tool?"""
+    return _JOB_LOG.fullmatch(PurePath(path).name) is not None
+
+
 def split_member(path: str) -> tuple[str, str] | None:
     """Database or console log, and run, of such a path; None where it is no such path."""
     database, found, member = path.partition(MEMBER)
-    if not found or PurePath(database).suffix.lower() not in (*DATABASE_SUFFIXES, *LOG_SUFFIXES):
+    if not found or not (may_be_database(database) or LOG_NAME.search(PurePath(database).name)):
         return None
     return database, member.replace("%2F", "/").replace("%25", "%")
 
@@ -111,5 +127,4 @@ def split_member(path: str) -> tuple[str, str] | None:
 def log_of(path: str) -> tuple[str, str]:
     """The console log and the run in it that a path names; a path that names no such run as it is, and nothing."""
     found = split_member(path)
-    is_log = found is not None and PurePath(found[0]).suffix.lower() in LOG_SUFFIXES
-    return found if found is not None and is_log else (path, "")
+    return found if found is not None and not may_be_database(found[0]) else (path, "")

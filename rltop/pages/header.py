@@ -296,6 +296,7 @@ def _is_mean(view: HeaderView) -> bool:
 _WORDS = (
     ("unreadable_files", "file cannot be read", "files cannot be read"),
     ("bad_lines", "bad line", "bad lines"),
+    ("cut_evaluations", "evaluation cut off", "evaluations cut off"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),
     ("unusable_steps", "step out of range", "steps out of range"),

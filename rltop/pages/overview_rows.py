@@ -12,7 +12,7 @@ from rltop.model import RunState
 from rltop.pages.badges import paint_badges
 from rltop.pages.banner import paint_banner
 from rltop.pages.events import paint_events
-from rltop.pages.header import build_header, header_clock, paint_counts, paint_header
+from rltop.pages.header import BROKEN_OFF, build_header, header_clock, paint_counts, paint_header
 from rltop.pages.key_metrics import MetricTable
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.overview import OverviewView, build_overview, paint_sentence, sentence_lines
@@ -99,7 +99,7 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
         from rltop.pages.setup_hints import paint_setup_hints  # noqa: PLC0415 - only where there is no file yet
 
         return [*rows, Row(()), *paint_setup_hints(width, glyphs)]
-    if view.counts.lines:
+    if view.counts.lines and view.header.state not in BROKEN_OFF:
         from rltop.pages.setup_hints import paint_layout  # noqa: PLC0415 - only where nothing could be read
 
         rows += [Row(()), *paint_layout(view.counts, view.layout, width, glyphs)]

@@ -218,7 +218,7 @@ def _usual_text(view: StragglerView) -> str:
         elif view.group_size is None and not view.is_from_rollouts:
             parts.append("group size unknown")
     if view.is_from_rollouts:
-        parts.insert(0, f"from rollouts, in {view.unit}" if view.unit else "from rollouts")
+        parts.insert(0, f"from rollouts in {view.unit}" if view.unit else "from rollouts")
     if view.start is not None:
         parts.append(f"this run's start {_short(units.number(view.start))}")
     return ", ".join(parts)
@@ -294,7 +294,7 @@ def _paint_measure(view: StragglerView, width: int, glyphs: Glyphs) -> RowBuilde
     if view.is_older:
         builder.add(f" @{units.step(view.step)}", "note")
     usual = _usual_text(view)
-    for text in (usual, usual.split(", ", 1)[0]):
+    for text in (usual, usual.split(", ", 1)[0], f"in {view.unit}" if view.unit else ""):
         if text and cell_width(text) + len(gap) + 2 <= builder.room:
             return builder.add(f"{gap}({text})", "note")
     return builder

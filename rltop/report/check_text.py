@@ -53,7 +53,7 @@ def check_text(
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
-        if snapshot.counts.lines:
+        if snapshot.counts.lines and snapshot.now.state not in BROKEN_OFF:
             rows += paint_layout(snapshot.counts, snapshot.now.kind_title, width, glyphs)
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))

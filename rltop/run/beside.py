@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
 from rltop.files import names_in
-from rltop.model.table_rows import split_member
+from rltop.model.table_rows import is_log, split_member
 from rltop.run.found import LOG_FOLDERS
 
 SIDECAR = "ranges.json"
@@ -150,9 +150,6 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 MOST_LOGS = 8
-_LOG = re.compile(
-    r"(?:.*\.(?:log|out|err)|(?:.*[-_.])?(?:log|output|console|train|stdout|stderr)\.txt|stdout|stderr)", re.IGNORECASE
-)
 _NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """What W&B writes for itself, and event files of TensorBoard."""
 _INNER = ("files", "logs", "log")
@@ -182,7 +179,7 @@ def logs_beside(path: str) -> list[str]:
 
 def _candidates(folder: Path) -> Iterable[tuple[Path, os.stat_result]]:
     for name in names_in(folder):
-        if _LOG.fullmatch(name) and not _NO_LOG.fullmatch(name):
+        if is_log(name) and not _NO_LOG.fullmatch(name):
             try:
                 seen = (folder / name).stat()
             except OSError:

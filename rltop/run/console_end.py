@@ -18,6 +18,7 @@ from rltop.files import names_in, open_regular
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import CONSOLE, kind_of
 from rltop.model import RunState
+from rltop.model.table_rows import is_job_log, log_of
 from rltop.run.beside import logs_beside
 from rltop.structs import NamedTuple
 
@@ -44,10 +45,6 @@ _TRACEBACK = b"Traceback (most recent call last)"
 _OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
 _COMPLETE = re.compile(
     r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully"
-)
-_OF_JOBS = re.compile(
-    r"(?:slurm|sbatch|job|train|run|main|output|console|nohup|log|std(?:out|err))(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)",
-    re.IGNORECASE,
 )
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
 _DIGITS = re.compile(r"\d+")
@@ -103,11 +100,11 @@ def ending_of(run: Silent) -> Ending | None:
 
 def _own_logs(run: Silent) -> list[str]:
     """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
-    own = Path(run.path)
+    own = Path(log_of(run.path)[0])
     stem, names = own.name.split(".")[0], names_in(own.parent)
     head = b""
     try:
-        with open_regular(run.path) as file:
+        with open_regular(own) as file:
             head = file.read(4096) or b""
     except (OSError, ValueError):
         pass
@@ -128,7 +125,7 @@ def _own_logs(run: Silent) -> list[str]:
         except OSError:
             continue
         after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
-        is_of_job = is_named_alike or _OF_JOBS.fullmatch(name) is not None
+        is_of_job = is_named_alike or is_job_log(name)
         if not stat.S_ISREG(seen.st_mode) or after_s < -SLACK_S or (after_s > SOON_S and not is_of_job):
             continue
         # Of the logs of several jobs the newest one is the run's.

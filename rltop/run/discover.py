@@ -20,7 +20,7 @@ from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
 from rltop.files import open_regular
 from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
-from rltop.model.table_rows import LOG_SUFFIXES, may_be_database, member_path, split_member
+from rltop.model.table_rows import LOG_NAME, may_be_database, member_path, split_member
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, titled, told_apart, whole_path
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
@@ -267,7 +267,7 @@ def _writers(path: str, info: os.stat_result) -> list[Found]:
     Raises:
         OSError: it cannot be read.
     """
-    if not path.lower().endswith(LOG_SUFFIXES):
+    if not LOG_NAME.search(Path(path).name):
         return []
     from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
 
@@ -311,7 +311,7 @@ def _member(path: str, member: str) -> Found:
         OSError, DecodeError: it cannot be read.
     """
     info = Path(path).stat()
-    found = _writers(path, info) or ([] if path.lower().endswith(LOG_SUFFIXES) else _members(path, info))
+    found = _writers(path, info) or (_members(path, info) if may_be_database(path) else [])
     named = [each for each in found if split_member(each.path) == (path, member)]
     named = named or [each for each in found if each.name.raw == member]
     if not named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from rltop.formats.kinds import (
     kind_of,
 )
 from rltop.model import Label, Record
-from rltop.model.table_rows import may_be_database
+from rltop.model.table_rows import is_job_log, may_be_database
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 from rltop.structs import NamedTuple
 
@@ -68,6 +69,7 @@ _TRAINING = re.compile(
 """What a log says that is of a training, and not of another program that failed."""
 DIED = "a console log that ends in an error before the first row"
 """Why a log has no row: it is the run, where there is no other file of it."""
+_NO_ROWS = "no rows"
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
 NO_RUN = "a database without a run so far"
 UNWRITTEN = "only NUL bytes so far"
@@ -172,9 +174,10 @@ def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_a
     if kind is CONSOLE and is_noise(head):
         return None, BINARY
     if kind is CONSOLE:
-        reasons = [_why_not_console(data) for data in (head, tail) if data]
+        reasons = [_why_not_console(path, data) for data in (head, tail) if data]
         looked = "" if is_all else f" in its first and last {SNIFF_BYTES >> 10} KiB"
-        why = f"text without a line of metrics{looked}"
+        others = [known for known in reasons if known not in ("", DIED, _NO_ROWS)]
+        why = next(iter(others), f"text without a line of metrics{looked}")
         return kind, next((known for known in ("", DIED) if known in reasons), why)
     return kind, "" if kind is not None else "unknown format"
 
@@ -184,12 +187,23 @@ def _last_bytes(file: BinaryIO) -> bytes:
     return file.read(SNIFF_BYTES)
 
 
-def _why_not_console(data: bytes) -> str:
+def _why_not_console(path: str, data: bytes) -> str:
     """Why a part of a console log has no metrics; empty where it has."""
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
-    return DIED if decoder.failure and _TRAINING.search(data) else "no rows"
+    if _has_writers(data):
+        return ""
+    if decoder.failure and (is_job_log(path) or _TRAINING.search(data)):
+        return DIED
+    first = Label.of(decoder.counts.first_stepless)
+    return f"its rows have no step ({first})" if first.raw else _NO_ROWS
+
+
+def _has_writers(data: bytes) -> bool:
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+
+    return bool(writers_in(io.BytesIO(data)))
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:

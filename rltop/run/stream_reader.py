@@ -127,7 +127,7 @@ class StreamReader:
         self.previews = list(previews)
         self.arrived_s: float | None = None
         self.moved_s: float | None = None
-        self.has_caught_up = False
+        self.has_caught_up = self._has_shown_newest = False
         self.is_finished = False
         self._pipeline = whole.pipeline
         self._clock = clock
@@ -182,6 +182,7 @@ class StreamReader:
         has_moved = preview.pipeline.advance(preview.feed, self._clock, budget)
         if preview.is_read:
             preview.pipeline.flush()
+            self._has_shown_newest = True
         return has_moved
 
     def _take_in(self, budget: Budget) -> bool:
@@ -324,7 +325,8 @@ class StreamReader:
     def is_opening(self) -> bool:
         """Is what would be shown still on its way to the newest row, which a moment will bring?"""
         preview = self.previews[0] if self.previews else None
-        return preview is not None and not preview.is_read and preview.feed.status.state is TailState.READING
+        is_coming = preview is not None and preview.feed.status.state in (TailState.READING, TailState.AT_END)
+        return is_coming and not self._has_shown_newest
 
     @property
     def is_preview(self) -> bool:

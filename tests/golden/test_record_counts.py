@@ -117,7 +117,9 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
     if said.last is not None:
         assert run.stream.last_step == said.last
     if said.keys is not None:
-        assert len([key for key in run.stream.keys if not key.startswith("system/")]) == said.keys
+        count = len([key for key in run.stream.keys if not key.startswith("system/")])
+        # What a cut took from a row of veRL stands in the validation that is printed beside it.
+        assert count > said.keys if run.counts.cut_evaluations else count == said.keys
 
 
 @pytest.mark.parametrize("folder", labelled())

@@ -281,3 +281,20 @@ def test_a_file_that_grows_while_its_history_is_read(small_blocks, small_pieces,
     # The newest step never goes back, nor is any other shown than one that the file has.
     assert [*seen, run.stream.last_step] == sorted([*seen, run.stream.last_step])
     assert set(seen) <= rows_of(whole.stream).keys()
+
+
+@pytest.mark.parametrize("kind", [JSONL, CSV])
+def test_no_older_step_is_shown_while_the_last_rows_are_decoded(small_blocks, small_pieces, tmp_path, kind):
+    path = tmp_path / NAMES[kind]
+    lines = [json.dumps({"step": step, "loss": 0.5, "reward": 1.5}) for step in range(1, 1_001)]
+    if kind is CSV:
+        lines = ["step,loss,reward", *(f"{step},0.5,{'1' * 40}" for step in range(1, 1_001))]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    clock = FakeClock()
+    run = Session([found_at(path, kind)], lambda each, last: DirectFeed(each, clock=clock, last=last), clock).runs[0]
+    seen = set()
+    while run.advance(Pieces(1)):
+        clock.advance(0.01)
+        if not run.main.reader.is_opening and run.stream.last_step is not None:
+            seen.add(run.stream.last_step)
+    assert seen == {1_000}

@@ -16,13 +16,21 @@ from collections import deque
 from dataclasses import dataclass
 
 from rltop.formats.console.failures import ConsoleError, read_error
-from rltop.formats.console.lines import CAPTURE_CHARS, Found, mark_of, read_line, read_pairs, strip_escapes
+from rltop.formats.console.lines import (
+    CAPTURE_CHARS,
+    Found,
+    mark_of,
+    read_line,
+    read_pairs,
+    read_stepless,
+    strip_escapes,
+)
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
-from rltop.model import Counts, FilePosition, Label, Record
+from rltop.model import Counts, FilePosition, Label, Record, Schema
 from rltop.model.keys import TRAINER_STEP_KEYS, is_bookkeeping_key, is_evaluation_key
 
 _MAX_BAR_BYTES = 1024
@@ -30,6 +38,11 @@ _MAX_TITLE_BYTES = 128
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _OWN_STEP_KEYS = ("step", "global_step")
+
+
+def _may_tell(hit: Hit) -> bool:
+    """Does a progress bar say more than how far it has come?"""
+    return bool(hit.kind & Kind.BAR) and (b"=" in hit.line or hit.line.count(b": ") > 1)
 
 
 @dataclass(slots=True)
@@ -77,6 +90,13 @@ class ConsoleDecoder:
         self._loop, self._loop_unit = LoopSteps(), ""
         self._table, self._tree = TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
+        self._has_evaluations, self._cut_rows = False, 0
+        self._schema: Schema | None = None
+        self._validation: tuple[Found, int] | None = None
+        """One that was printed before the row of its step."""
+        self._newest_keys: tuple[str, ...] = ()
+        self._stepless = self._remarks = 0
+        """Lines that lack nothing but a step, as long as no row has come."""
         self._generation = 0
 
     @property
@@ -87,8 +107,8 @@ class ConsoleDecoder:
 
     @property
     def _row_count(self) -> int:
-        """Rows so far, those that wait for a step or have none included."""
-        return self.counts.rows + self.counts.no_step_lines + len(self._waiting)
+        """Rows so far, those that wait for a step or have none included; it never goes back."""
+        return self.counts.rows + self.counts.no_step_lines + self._remarks + len(self._waiting)
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every line that `data` completes.
@@ -112,6 +132,7 @@ class ConsoleDecoder:
         records: list[Record] = []
         for hit in self._scanner.flush():
             self._take(hit, records)
+        self._release_validation(records)
         if self._waiting:
             self._take_bar(self._scanner.pending[:_MAX_BAR_BYTES], records)
         return records
@@ -119,7 +140,12 @@ class ConsoleDecoder:
     @property
     def holds_back(self) -> bool:
         """May there be a row in the last line or table, or does one wait for its step?"""
-        return bool(self._waiting) or self._scanner.is_inside or self._table.is_inside or self._tree.is_inside
+        return (
+            bool(self._waiting or self._validation)
+            or self._scanner.is_inside
+            or self._table.is_inside
+            or self._tree.is_inside
+        )
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""
@@ -128,6 +154,7 @@ class ConsoleDecoder:
             self._take(hit, records)
         self._take_table(self._table.finish(), self._table.offset, records)
         self._take_table(self._tree.finish(), self._tree.offset, records)
+        self._release_validation(records)
         self._release(self._steps.flush(), records)
         self._release_rest(records)
         return records
@@ -146,17 +173,24 @@ class ConsoleDecoder:
         self._bar_offset = self._bar_done = 0
         self._loop, self._loop_unit, self._table, self._tree = LoopSteps(), "", TableReader(), TreeReader()
         self._rollouts = RolloutSteps()
+        self._has_evaluations, self._cut_rows = False, 0
+        self._stepless = self._remarks = 0
+        self._validation, self._newest_keys = None, ()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
-        if self._mark is not None and self._mark.match(hit.line) is None:
-            return
+        if self._mark is not None:
+            mark = self._mark.match(hit.line)
+            if mark is None:
+                return
+            if len(hit.line) < CAPTURE_CHARS - 1:  # what was cut is known by its length
+                hit = hit._replace(line=hit.line[mark.end() :].removeprefix(b" "))
         if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & Kind.TREE:
             text = strip_escapes(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
             self._take_table(self._tree.take(text, hit.offset), self._tree.offset, records)
-        elif hit.kind & (Kind.METRIC | Kind.MORE) and len(hit.line) <= MAX_METRIC_BYTES:
+        elif (hit.kind & (Kind.METRIC | Kind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
             self._take_line(hit, records)
         if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & Kind.TABLE else _MAX_TITLE_BYTES):
             text = strip_escapes(hit.line.decode("utf-8", "replace"))
@@ -166,7 +200,7 @@ class ConsoleDecoder:
 
     def _take_line(self, hit: Hit, records: list[Record]) -> None:
         text = hit.line.decode("utf-8", "replace")
-        all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & Kind.METRIC else []
+        all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & (Kind.METRIC | Kind.BAR) else []
         for found in all_found:
             if not found.is_of_loop:
                 self._has_trainer_rows = True
@@ -174,6 +208,9 @@ class ConsoleDecoder:
                 continue
             elif found.is_head:
                 self._head, self._goes_on_from = found, hit.number
+                continue
+            if found.validation:
+                self._take_validation(found, hit.offset, records)
                 continue
             if found.is_of_bar:
                 self._go_on_counting(found)
@@ -185,6 +222,8 @@ class ConsoleDecoder:
         is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
         more = read_pairs(text) if is_next and hit.is_ended and not all_found and not self._has_trainer_rows else None
         if more is None:
+            if not (all_found or self._row_count > self._stepless) and hit.kind & Kind.METRIC and hit.is_ended:
+                self._note_stepless(text, hit.number)
             return
         if self._head is not None:
             more.step, more.total, more.row = self._head.step, self._head.total, self._head.row | more.row
@@ -193,6 +232,14 @@ class ConsoleDecoder:
         if self._number_loop(more):
             self._has_loop_rows = True
             self._take_row(more, hit.offset, hit.number, records)
+
+    def _note_stepless(self, text: str, number: int) -> None:
+        found = read_stepless(text)
+        if found is not None:
+            self._stepless += 1
+            self.counts.miss_step(found.row, number)
+            if self._stepless == 1:
+                self.counts.first_stepless += "; only the step is missing"
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
@@ -221,8 +268,37 @@ class ConsoleDecoder:
             self._has_trainer_rows = True
             self._take_row(found, offset, 0, records)
 
+    def _take_validation(self, found: Found, offset: int, records: list[Record]) -> None:
+        """What is printed first waits for the row that logs it; what is printed last adds to the newest row."""
+        if found.validation == "Initial":
+            self._release_validation(records)
+            self._validation = found, offset
+            return
+        found.row = {key: value for key, value in found.row.items() if key not in self._newest_keys}
+        if found.row:
+            found.step = self._rollouts.last or 0
+            self._take_row(found, offset, 0, records)
+
+    def _release_validation(self, records: list[Record], row: Found | None = None) -> None:
+        """Give out the validation that waits, with the row of its step if that holds evaluations alone."""
+        if self._validation is None:
+            return
+        (found, offset), self._validation = self._validation, None
+        if row is None:
+            found.step = self._rollouts.last or 0
+        elif all(map(is_evaluation_key, row.row)):
+            row.row = found.row | row.row
+            return
+        else:
+            found.step = max(0, (row.step or 0) - 1)
+        self._take_row(found, offset, 0, records)
+
     def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
         position = FilePosition(self._generation, offset)
+        if self._stepless:  # they were remarks
+            self.counts.no_step_lines -= self._stepless
+            self._remarks += self._stepless
+            self._stepless, self.counts.first_stepless = 0, ""
         if not self.envelope:
             self.envelope = "flat"
         if found.lost:
@@ -231,9 +307,15 @@ class ConsoleDecoder:
         if found.rollout is not None:
             found.step = self._rollouts.step_of(found.rollout)
         elif found.step is not None:
+            self._release_validation(records, found)
             self._rollouts.see(found.step)
+            if not found.validation:
+                self._newest_keys = tuple(found.row)
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
+            schema = records[-1].schema
+            if schema is not self._schema and not self._has_evaluations:
+                self._schema, self._has_evaluations = schema, any(map(is_evaluation_key, schema.keys))
         elif any(key in found.row for key in _OWN_STEP_KEYS):
             record = self._builder.from_row(found.row, position)
             if record is not None:
@@ -278,6 +360,10 @@ class ConsoleDecoder:
         return found.step is not None
 
     def _note_lost(self, found: Found, number: int) -> None:
+        if found.is_cut:
+            self._cut_rows += 1
+            is_longer = self._has_evaluations and 2 * self._cut_rows <= self._row_count
+            self.counts.cut_evaluations += any(map(is_evaluation_key, found.row)) or is_longer
         what = f"line cut at {CAPTURE_CHARS:,} characters" if found.is_cut else "incomplete metric line"
         reason = f"{what}; {len(found.row)} values could be read"
         self.counts.refuse(number, reason, is_lost=False)

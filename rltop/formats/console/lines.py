@@ -18,7 +18,7 @@ import orjson
 
 from rltop.formats.rows import flat_items, number_of
 from rltop.model import NonFinite
-from rltop.model.keys import is_evaluation_key
+from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 
 MAX_METRIC_CHARS = 256 * 1024
 """A longer line is no metric line: printed rollouts and configurations are."""
@@ -81,6 +81,7 @@ class Found:
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
         is_head: it names a step and no metric: these may stand on the next line.
         is_guess: a row only where nothing else in the log is one: a bar with numbers but no loss.
+        validation: `Initial` or `Final`, of what veRL prints of one beside the rows of its steps.
         rollout: which generation it tells of, where the line counts these and not the steps of the optimiser.
     """
 
@@ -97,6 +98,7 @@ class Found:
     is_of_engine: bool = False
     is_head: bool = False
     is_guess: bool = False
+    validation: str = ""
     rollout: int | None = None
 
 
@@ -111,7 +113,10 @@ def without_prefix(text: str) -> str:
 
 def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
-    return re.compile(rb"(?:\x1b\[[0-9;]*m)*\(" + re.escape(writer.encode()) + rb"(?:, [^()\n]{1,80})?\)")
+    name = re.escape(writer.encode())
+    return re.compile(
+        rb"(?:\x1b\[[0-9;]*m)*(?:\(" + name + rb"(?:,? [^()\n]{1,80})?\)|\[" + name + rb"\]:?|" + name + rb":(?=\s))"
+    )
 
 
 def strip_escapes(text: str) -> str:
@@ -134,6 +139,8 @@ def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
         found = _read_step_lines(strip_escapes(text), is_cut=is_cut)
         if found:
             return found
+    if VALIDATION in text:
+        return _read_validation(text)
     text = without_prefix(strip_escapes(text))
     if "{" in text:
         one = _read_object(text, is_cut=is_cut)
@@ -141,7 +148,7 @@ def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
             return [one]
     bar = _STEP_BAR.search(text)
     found = [] if bar is None else _read_bar_line(text, bar, is_cut=is_cut)
-    return found or _read_postfix(text) or _read_described(text) or _read_loop_line(text, is_ended=is_ended)
+    return found or _read_around_bar(text) or _read_loop_line(text, is_ended=is_ended)
 
 
 # -- step:N - k:v - … ----------------------------------------------------------------------------------------------
@@ -230,6 +237,27 @@ def _read_object(text: str, *, is_cut: bool) -> Found | None:
         found.is_of_loop = is_of_loop = not text[:start].strip() and _is_loop_row(found)
         return found if is_of_loop and text.rstrip().endswith("}") else None
     return found
+
+
+VALIDATION = " validation metrics: {"
+_LITERAL = re.compile(r"\s*\(?(?:\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)')\)?\s*")
+
+
+def _read_validation(text: str) -> list[Found]:
+    """`Initial validation metrics: {…}` of veRL: alone on its line, or broken by `pprint` into texts, one a line."""
+    pieces = []
+    for line in text.splitlines():
+        literal = _LITERAL.fullmatch(without_prefix(strip_escapes(line)))
+        if literal is not None:
+            pieces.append(literal[1] or literal[2] or "")
+    whole = "".join(pieces) or without_prefix(strip_escapes(text)).replace("\n", "")
+    begin = whole.find(VALIDATION)
+    if begin < 0:
+        return []
+    found = _read_dict(whole, begin + len(VALIDATION) - 1, None, is_cut=False)
+    found.row = {key: value for key, value in found.row.items() if is_evaluation_key(key)}
+    found.validation = whole[:begin].rpartition(" ")[2].lstrip("\"'(")
+    return [found] if found.row else []
 
 
 def _of_rollout(found: Found, counted: re.Match[str]) -> Found | None:
@@ -428,6 +456,7 @@ _LOOP_LINE = re.compile(
     rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
+_LOG_FRONT = re.compile(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*){{0,4}}")
 _LOG_LINE = re.compile(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
 _MORE_LINE = re.compile(
@@ -462,19 +491,22 @@ _WORDS_PAIR = re.compile(
 _BLANK_PAIR = re.compile(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}")
 _RATE = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
 _LOOP_GROUP = re.compile(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
+_BAR_DONE = r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
 _DESCRIBED = re.compile(
     r"(?:Epoch[ :]{1,2}\d{1,6}(?:/\d{1,6})?[\s|,:-]{1,4})?"
-    r"(?P<pairs>[A-Za-z_][^%]{3,300}):\s{1,4}\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
+    rf"(?P<pairs>[A-Za-z_](?:[^%]|%(?!\|)){{3,300}}):\s{{1,4}}\d{{1,3}}{_BAR_DONE}\["
 )
-_POSTFIX = re.compile(
-    r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
-    r"\[[\d:?]{1,12}<[^\],]{1,24},[^\],]{1,24}(?P<pairs>,[^\]]{1,1024})\]"
+_POSTFIX = re.compile(rf"{_BAR_DONE}\[[\d:?]{{1,12}}<[^\],]{{1,24}},[^\],]{{1,24}}(?P<pairs>,[^\]]{{1,1024}})\]")
+_BEHIND = re.compile(
+    rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$"
 )
 _OF_TRAINING = re.compile(
     r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?)?"
     r"\s*\d{1,3}$"
 )
 """What stands before the percentage of a bar that may count training steps."""
+_FEWEST_DESCRIBED = 2
+"""One number in the description of a bar may be anything."""
 _WORD = re.compile(r"[A-Za-z]{3}")
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
@@ -536,6 +568,18 @@ def read_pairs(text: str) -> Found | None:
     pairs = _Pairs(found.row)
     is_all = pairs.read(text) == len(text)
     return found if is_all and (pairs.are_of_training or pairs.are_plain) else None
+
+
+def read_stepless(text: str) -> Found | None:
+    """A line of nothing but pairs with a loss or a reward among them, which lacks a step; None for anything else."""
+    text = without_prefix(strip_escapes(text))
+    front = _LOG_FRONT.match(text)
+    text = text[front.end() :].strip() if front is not None else text
+    found = Found(None, is_of_loop=True) if text and len(text) <= _MAX_LOOP_CHARS else None
+    if found is None:
+        return None
+    pairs = _Pairs(found.row)
+    return found if pairs.read(text) == len(text) and pairs.are_of_training else None
 
 
 class _Pairs:
@@ -636,28 +680,53 @@ def _read_more(text: str) -> list[Found]:
     return [Found(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
 
 
-def _read_described(text: str) -> list[Found]:
-    """What a progress bar that counts training steps says before its percentage."""
+def _read_around_bar(text: str) -> list[Found]:
+    """What a progress bar that counts training steps says before its percentage, behind its pace, and behind itself."""
     if "%|" not in text or len(text) > _MAX_LOOP_CHARS:
         return []
+    described = _read_described(text)
+    found = [
+        one
+        for one in (
+            described,
+            *(_read_behind(text, part, is_sure=described is not None) for part in (_POSTFIX, _BEHIND)),
+        )
+        if one is not None
+    ]
+    for other in found[1:]:
+        found[0].row |= other.row
+        found[0].is_guess = found[0].is_guess and other.is_guess
+    return found[:1]
+
+
+def _read_described(text: str) -> Found | None:
     bar = _DESCRIBED.match(text.lstrip())
     if bar is None:
-        return []
-    found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
-    _Pairs(found.row).read(bar["pairs"])
-    return [found] if found.step and any("loss" in key.lower() for key in found.row) else []
+        return None
+    found = _of_bar(bar)
+    end = _Pairs(found.row).read(bar["pairs"])
+    if not any("loss" in key.lower() for key in found.row):
+        found.is_guess = True
+        told = sum(not is_bookkeeping_key(key) and key.lower() not in _STEP_WORDS for key in found.row)
+        if told < _FEWEST_DESCRIBED or end != len(bar["pairs"]):
+            return None
+    return found if found.step else None
 
 
-def _read_postfix(text: str) -> list[Found]:
-    """What a progress bar that counts training steps says behind its pace."""
-    bars = list(_POSTFIX.finditer(text)) if "%|" in text and len(text) <= _MAX_LOOP_CHARS else []
+def _read_behind(text: str, part: re.Pattern[str], *, is_sure: bool) -> Found | None:
+    """What stands behind the pace of the last bar, or behind it; without a loss the bar must be one of training."""
+    bars = list(part.finditer(text))
     if not bars:
-        return []
+        return None
     bar = bars[-1]
-    found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
+    found = _of_bar(bar)
     end = _Pairs(found.row).read(bar["pairs"])
     if any("loss" in key for key in found.row):
-        return [found] if found.step else []
+        return found if found.step else None
     found.is_guess = True
-    is_all = end == len(bar["pairs"]) and _OF_TRAINING.match(text[: bar.start()]) is not None
-    return [found] if found.step and found.row and is_all else []
+    is_all = end == len(bar["pairs"]) and (is_sure or _OF_TRAINING.match(text[: bar.start()]) is not None)
+    return found if found.step and found.row and is_all else None
+
+
+def _of_bar(bar: re.Match[str]) -> Found:
+    return Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)

@@ -238,12 +238,12 @@ class LineScanner:
                 continue
             self._number += raw.count(b"\n", counted, begin)
             counted = begin
-            behind = _end_of_dictionary(body, begin)
+            behind = _end_of_value(body, begin)
             end = body.find(b"\n", max(begin, behind))
             line = body[begin:] if end < 0 else body[begin:end]
-            if behind > begin:
+            if behind > begin and _VALIDATION not in line:
                 line = line.replace(b"\n", b"")
-            elif found[begin] & Kind.METRIC:
+            elif found[begin] & Kind.METRIC and behind <= begin:
                 line, behind, _ = _unwrapped(body, begin, line)
                 end = -1 if behind == len(body) else behind or end
             if b"\0" in line:
@@ -296,6 +296,48 @@ def _end_of_line(data: bytes) -> int:
     return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
 
 
+def _end_of_value(body: bytes, begin: int) -> int:
+    """Where a value is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
+    return _end_of_validation(body, begin) or _end_of_dictionary(body, begin) or _end_of_tensor(body, begin)
+
+
+def _end_of_validation(body: bytes, begin: int) -> int:
+    """Where `validation metrics: {` ends, which is printed over many lines, with those of other processes between."""
+    end = body.find(b"\n", begin)
+    stop = len(body) if end < 0 else end
+    if body.find(_VALIDATION, begin, stop) < 0:
+        return 0
+    opening = _PRINTED.search(body, begin, stop)
+    if opening is None or body.find(b"}", opening.end(), stop) >= 0:
+        return 0
+    for _ in range(_PRINTED_LINES):
+        if end < 0 or end + 1 >= len(body):
+            return -1
+        line, end = end + 1, body.find(b"\n", end + 1)
+        stop = len(body) if end < 0 else end
+        if _PRINTED_END.search(body, max(line, stop - _PRINTED_END_BYTES), stop):
+            return stop
+    return 0
+
+
+def _end_of_tensor(body: bytes, begin: int) -> int:
+    """Where the last of the tensors is closed that are printed over several lines; as `_end_of_dictionary` else."""
+    behind = line = begin
+    while True:
+        end = body.find(b"\n", line)
+        stop = len(body) if end < 0 else end
+        opening = body.rfind(_TENSOR, line, stop)
+        if opening < 0 or body.find(b")", opening, stop) >= 0:
+            return behind if behind > begin else 0
+        close = body.find(b")", stop)
+        inside = len(body) if close < 0 else close
+        if inside - stop > _WRAPPED_BYTES or not _NUMBERS.fullmatch(body, stop, inside):
+            return behind if behind > begin else 0
+        if close < 0:
+            return -1
+        behind = line = close + 1
+
+
 def _end_of_dictionary(body: bytes, begin: int) -> int:
     """Where a dictionary is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
     end = body.find(b"\n", begin)
@@ -316,6 +358,14 @@ def _end_of_dictionary(body: bytes, begin: int) -> int:
     return 0
 
 
+_VALIDATION = b" validation metrics: {"
+_PRINTED = re.compile(rb"[\"'](?:Initial|Final) validation metrics: \{")
+_PRINTED_END = re.compile(rb"\}[\"']\)?[ \t\r]*\Z")
+_PRINTED_LINES = 1024
+_PRINTED_END_BYTES = 80
+_TENSOR = b"tensor(["
+_NUMBERS = re.compile(rb"[-+\d.eE,\s\[\]naif]*+(?:[a-z_]{1,13}(?:=[^()]{0,80})?)?")
+"""The rest of a tensor, as far as it has come: numbers, and what follows them, as in `device='cuda:0'`."""
 _STEPS = re.compile(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
 _COLOR = re.compile(rb"\x1b\[[0-9;]*m")
 _NARROWEST, _WIDEST = 60, 400
@@ -369,11 +419,15 @@ def _open_line(body: bytes) -> int:
     The length of `body` if there is none.
     """
     lines = body.replace(b"\r", b"\n") if b"\r" in body else body
-    opening = lines.rfind(_DICTIONARY, max(0, len(lines) - 2 * _WRAPPED_BYTES))
-    begin = lines.rfind(b"\n", 0, opening) + 1
-    if opening >= 0 and _end_of_dictionary(lines, begin) < 0:
-        return begin
-    return _open_steps(lines)
+    found = behind = len(lines)
+    for sign in (_VALIDATION, _DICTIONARY, _TENSOR):
+        while (opening := lines.rfind(sign, max(0, len(lines) - 2 * _WRAPPED_BYTES), behind)) >= 0:
+            begin = lines.rfind(b"\n", 0, opening) + 1
+            if _end_of_value(lines, begin) >= 0:
+                break
+            found = behind = begin  # what is open there may stand behind what was left open before
+        behind = found
+    return found if found < len(lines) else _open_steps(lines)
 
 
 def _open_steps(lines: bytes) -> int:

@@ -221,21 +221,24 @@ class RolloutSteps:
     """At which step of the optimiser a generation was: the first one that is made of it.
 
     slime and miles count both. Several steps may be made of one generation: what is logged of it stands at the first.
+
+    Attributes:
+        last: the newest step of the optimiser, or None.
     """
 
     def __init__(self) -> None:
-        self._last: int | None = None
+        self.last: int | None = None
         self._first: dict[int, int] = {}
 
     def see(self, step: int) -> None:
         """A step of the optimiser was logged."""
-        self._last = step
+        self.last = step
 
     def step_of(self, rollout: int) -> int:
         """The step of a generation; its own number where none has been made yet."""
         known = self._first.get(rollout)
         if known is None:
-            known = self._first[rollout] = rollout if self._last is None else self._last + 1
+            known = self._first[rollout] = rollout if self.last is None else self.last + 1
             if len(self._first) > _ROLLOUTS_KEPT:
                 del self._first[next(iter(self._first))]
         return known

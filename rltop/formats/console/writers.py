@@ -1,13 +1,20 @@
 """Several runs in one console log: those whose lines a launcher has marked, `(name, pid=2710)` in front of each.
 
-SkyPilot follows all tasks of a sweep in one log. Nodes of one task have a rank in the mark, and are one run.
+SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]` or
+`run-a:` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps
+of its own, and at most steps that two have reached their results differ. They are of one run where
+
+- they name ranks (`rank=0`, `rank=1`), or parts of a job (`WorkerDict`, `TaskRunner`, `[train]`, `[eval]`);
+- a result that changes is mostly the same at the same step: a mean over all ranks, printed by each;
+- they have no step in common, and their steps never go back: they take turns, or one goes on after the other.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import BinaryIO
@@ -15,23 +22,62 @@ from typing import BinaryIO
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.lines import MAX_LINE_BYTES
+from rltop.model import Record
 
 _MARK = re.compile(
-    rb"^(?:\x1b\[[0-9;]*m)*\(([^(),=\x1b\n]{1,80}), pid=(\d{1,12})(?:, ip=[^()\n]{1,60})?\)", re.MULTILINE
+    rb"""
+    ^(?:\x1b\[[0-9;]*m)*
+    (?: \((?P<task>(?P<name>[^(),=\x1b\n]{1,80}?),?[ ](?:rank=(?P<rank>\d{1,9}),[ ])?pid=\d{1,12})
+          (?:,[ ]ip=[^()\n]{1,60})?\)
+      | \[(?P<tag>[A-Za-z][^\[\]\x1b\n]{0,79})\]:?(?=[\s\x1b])
+      | (?P<word>[A-Za-z][\w.-]{0,63}):(?=\s{1,4}(?:(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)|\{'))
+    )""",
+    re.MULTILINE | re.VERBOSE,
 )
+_PART = re.compile(
+    r"(?i:workers?|actors?|critics?|rollouts?|rollouter|runner|servers?|managers?|engines?|driver|main|trainers?"
+    r"|explorer|learners?|samplers?|buffer|generators?|policy|ref|reference|rewards?|agents?|players?|envs?"
+    r"|environments?|ranks?|local|default|nodes?|hosts?|gpus?|cuda|devices?|proc|process|train|training|evals?"
+    r"|evaluation|vals?|valid|validation|test|testing|infer|inference|info|warn|warning|debug|error|critical|notice"
+    r"|log|logger|root|wandb|epochs?|steps?|iters?|iterations?|updates?|ep|episodes?|stages?|phases?|loss|time)"
+)
+"""Words of what is a part of a job, a phase, a level or a count: no run is told from another by them."""
+_TRIAL = re.compile(r"(?i:fn|func|function|trainable|trials?|seeds?|sweep|exp|experiment)")
+"""Words of what is a run whatever else is in its name, as `train_fn` is for Ray."""
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_RESULT = re.compile(r"loss|rew|return|score|acc|kl|entropy|grad|norm|success|win|ppl", re.IGNORECASE)
 _HEAD_BYTES = 256 * 1024
 """A log that has no mark by then has none."""
+_OTHERS_BYTES = 16 * 1024 * 1024
+"""A log that has no second mark by then is of one run."""
 _BLOCK_BYTES = 1024 * 1024
+_MOST_MARKS = 256
+_ROWS = 64
+"""So many rows of each are compared."""
+_ALIKE = 1e-3
 
 
 @dataclass(slots=True)
 class _Writer:
-    """One process: where its first and its last line begin, and what looks for its first row of metrics."""
+    """One mark: what it says, where its first and its last line begin, and the first rows behind it."""
 
+    text: str
+    name: str
+    rank: str
+    is_task: bool
     first: int
     last: int
-    decoder: ConsoleDecoder = field(default_factory=lambda: ConsoleDecoder(DecoderOptions()))
-    has_rows: bool = False
+    decoder: ConsoleDecoder
+    rows: list[Record] = field(default_factory=list)
+
+    @property
+    def keys(self) -> set[str]:
+        return {key for row in self.rows for key in row.schema.keys}
+
+    @property
+    def is_own(self) -> bool:
+        """Has it rows, and, where it is not known to be a task, more than one step?"""
+        return bool(self.rows) and (self.is_task or len({row.step for row in self.rows}) > 1)
 
 
 def writers_in(file: BinaryIO) -> Sequence[str]:
@@ -42,9 +88,9 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
     Args:
         file: a console log, at its beginning.
     """
-    writers: dict[tuple[bytes, bytes], _Writer] = {}
+    writers: dict[bytes, _Writer | None] = {}
     start, rest = 0, file.read(_HEAD_BYTES)
-    if _MARK.search(rest) is None:
+    if not any(_writer(mark, 0) for mark in _MARK.finditer(rest)):
         return ()
     while rest:
         more = file.read(_BLOCK_BYTES)
@@ -52,35 +98,95 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
         end = block.rfind(b"\n") + 1 if more and len(rest) <= MAX_LINE_BYTES else len(block)
         _look(block[:end], start, writers)
         start, rest = start + end, block[end:]
-    for writer in writers.values():
-        writer.has_rows = writer.has_rows or bool(writer.decoder.finish())
-    runs = sorted((writer.first, mark) for mark, writer in writers.items() if writer.has_rows)
-    of_name = Counter(name for _, (name, _) in runs)
-    found = dict.fromkeys(
-        _text(name, pid if of_name[name] > 1 and _overlap(name, writers) else b"") for _, (name, pid) in runs
-    )
-    return tuple(found) if len(found) > 1 else ()
+        if start > _OTHERS_BYTES and sum(writer is not None for writer in writers.values()) < 2:
+            return ()
+    found = [writer for writer in writers.values() if writer is not None]
+    for writer in found:
+        writer.rows += writer.decoder.finish() if len(writer.rows) < _ROWS else ()
+    runs = _runs(sorted((writer for writer in found if writer.is_own), key=lambda each: each.first))
+    of_name = Counter(writer.name for writer in runs)
+    names = [writer.text if of_name[writer.name] > 1 else writer.name for writer in runs]
+    return tuple(names) if len(names) > 1 else ()
 
 
-def _look(block: bytes, start: int, writers: dict[tuple[bytes, bytes], _Writer]) -> None:
-    """Note the writers of some lines, and decode those of each that has had no row so far."""
-    lines: dict[tuple[bytes, bytes], list[bytes]] = {}
+def _writer(mark: re.Match[bytes], at: int) -> _Writer | None:
+    """Who writes behind a mark; None where it names a part of a run."""
+    text = (mark["task"] or mark["tag"] or mark["word"]).decode("utf-8", "replace")
+    name = mark["name"].decode("utf-8", "replace") if mark["name"] else text
+    is_task = mark["task"] is not None and text.startswith(f"{name},")
+    words = _WORDS.findall(name)
+    if not is_task and any(map(_PART.fullmatch, words)) and not any(map(_TRIAL.fullmatch, words)):
+        return None
+    rank = (mark["rank"] or b"").decode()
+    return _Writer(text, name, rank, is_task, at, at, ConsoleDecoder(DecoderOptions(writer=text)))
+
+
+def _look(block: bytes, start: int, writers: dict[bytes, _Writer | None]) -> None:
+    """Note the writers of some lines, and decode the first rows of each."""
     for mark in _MARK.finditer(block):
-        key, at = (mark[1], mark[2]), start + mark.start()
-        writer = writers.setdefault(key, _Writer(at, at))
-        writer.last = at
-        if not writer.has_rows:
+        key = mark["task"] or mark["tag"] or mark["word"]
+        if key not in writers and len(writers) < _MOST_MARKS:
+            writers[key] = _writer(mark, start + mark.start())
+        writer = writers.get(key)
+        if writer is None:
+            continue
+        writer.last = start + mark.start()
+        if len(writer.rows) < _ROWS:
             end = block.find(b"\n", mark.end())
-            lines.setdefault(key, []).append(block[mark.start() : end if end >= 0 else len(block)])
-    for key, own in lines.items():
-        writers[key].has_rows = bool(writers[key].decoder.feed(b"\n".join((*own, b"")), start, 0))
+            line = block[mark.start() : end if end >= 0 else len(block)]
+            writer.rows += writer.decoder.feed(line + b"\n", writer.last, 0)
 
 
-def _overlap(name: bytes, writers: dict[tuple[bytes, bytes], _Writer]) -> bool:
-    """Did several processes of one name write at one time? Else one was started after the other, and goes on."""
-    spans = sorted((each.first, each.last) for (own, _), each in writers.items() if own == name and each.has_rows)
-    return any(before[1] > after[0] for before, after in pairwise(spans))
+def _runs(writers: Sequence[_Writer]) -> list[_Writer]:
+    """One writer of each run."""
+    found: list[_Writer] = []
+    for writer in writers:
+        others = [other for other in writers if other is not writer]
+        is_run = writer.is_task or any(_shares_keys(writer, other) for other in others)
+        if is_run and not any(_is_same(other, writer) for other in found):
+            found.append(writer)
+    return found
 
 
-def _text(name: bytes, pid: bytes) -> str:
-    return (name + (b", pid=" + pid if pid else b"")).decode("utf-8", "replace")
+def _shares_keys(one: _Writer, other: _Writer) -> bool:
+    return 2 * len(one.keys & other.keys) >= max(1, min(len(one.keys), len(other.keys)))
+
+
+def _is_same(one: _Writer, other: _Writer) -> bool:
+    """Are two marks of one run?"""
+    if one.rank != other.rank:
+        return True
+    if one.name == other.name and not _overlaps(one, other):
+        return True
+    if one.is_task and other.is_task and one.name != other.name:
+        return False
+    steps = {row.step: row for row in one.rows}
+    common = [(steps[row.step], row) for row in other.rows if row.step in steps]
+    if not _shares_keys(one, other):
+        return True
+    if not common:
+        rows = sorted((*one.rows, *other.rows), key=lambda row: row.position.offset)
+        return all(before.step < after.step for before, after in pairwise(rows))
+    keys = [
+        key for key in one.keys & other.keys if _RESULT.search(key) and (_changes(one, key) or _changes(other, key))
+    ]
+    return any(_is_alike(common, key) for key in keys)
+
+
+def _overlaps(one: _Writer, other: _Writer) -> bool:
+    """Did two write at one time? Else one was started after the other, and goes on."""
+    return one.first < other.last and other.first < one.last
+
+
+def _changes(writer: _Writer, key: str) -> bool:
+    return len({row.values[row.schema.index[key]] for row in writer.rows if key in row.schema.index}) > 1
+
+
+def _is_alike(common: Iterable[tuple[Record, Record]], key: str) -> bool:
+    """Is a value mostly the same at the same steps?"""
+    pairs = [
+        (one.values[one.schema.index[key]], other.values[other.schema.index[key]])
+        for one, other in common
+        if key in one.schema.index and key in other.schema.index
+    ]
+    return 2 * sum(math.isclose(one, other, rel_tol=_ALIKE) for one, other in pairs) > len(pairs)

@@ -63,9 +63,9 @@ def test_an_output_in_blocks_holds_what_a_flushed_one_holds():
 @pytest.mark.parametrize(
     ("name", "steps", "keys"),
     [
-        ("aopd-29-steps-early-length-growth", range(30), 137),
-        ("aopd-healthy-51", range(52), 134),
-        ("aopd-length-collapse-slow", range(60), 133),
+        ("aopd-29-steps-early-length-growth", range(30), 274),
+        ("aopd-healthy-51", range(52), 234),
+        ("aopd-length-collapse-slow", range(60), 270),
         ("logic-rl-10-steps-noise", range(10), 49),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pprint
 import textwrap
 
 import pytest
@@ -80,6 +81,24 @@ def test_a_tensor_of_several_numbers_is_their_mean(printed):
     assert rows(f"step:5 - loss:0.5 - rewards:{printed}\n") == {5: {"loss": 0.5, "rewards": 1.0}}
 
 
+BROKEN = "tensor([-1.0000,  1.0000,\n         3.0000], device='cuda:0')"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_tensor_that_is_printed_over_several_lines_is_one_value(end):
+    expected = {5: {"loss": 0.5, "a": 1.0, "b": 1.0, "kl": 0.25}, 6: {"loss": 0.5}}
+    for text in (
+        f"step 5 | loss: 0.5 | a: {BROKEN} | b: {BROKEN} | kl: 0.25\nstep 6 | loss: 0.5\n",
+        f"{{'step': 5, 'loss': 0.5, 'a': {BROKEN}, 'b': {BROKEN}, 'kl': 0.25}}\nstep 6 | loss: 0.5\n",
+        f"step:5 - loss:0.5 - a:{BROKEN} - b:{BROKEN} - kl:0.25\nstep:6 - loss:0.5\n",
+    ):
+        assert {step: row for step, row in rows(text.replace("\n", end)).items() if step == 5} == {5: expected[5]}
+
+
+def test_a_tensor_that_does_not_end_takes_no_other_line_with_it():
+    assert rows("step 5 | loss: 0.5 | a: tensor([-1., \nstep 6 | loss: 0.5\n") == {6: {"loss": 0.5}}
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_two_lines_are_one_record(end):
     lines = [
@@ -105,6 +124,27 @@ BARS = "".join(f"\r 12%|█▏   | {at}/100 [00:10<01:20,  1.1it/s, R={at}.5, U=
 def test_bars_alone_are_rows():
     assert rows(f"{BARS}\n") == {1: {"R": 1.5, "U": 0.25}, 2: {"R": 2.5, "U": 0.25}}
     assert rows(f"{BARS.replace(' 12%', 'Training:  12%')}\n").keys() == {1, 2}
+
+
+def test_several_values_before_the_bar_and_numbers_behind_it_are_read():
+    bar = "{at}%|█▏   | {at}/100 [00:10<01:20,  1.1it/s{inside}]{behind}"
+    front = "R=0.5, U=25%: "
+    for text, expected in (
+        (front + bar.format(at=7, inside="", behind=""), {"R": 0.5, "U": 0.25}),
+        ("R: 0.5, U: 25%: " + bar.format(at=7, inside="", behind=""), {"R": 0.5, "U": 0.25}),
+        (front + bar.format(at=7, inside=", kl=0.125", behind=""), {"R": 0.5, "U": 0.25, "kl": 0.125}),
+        (bar.format(at=7, inside="", behind=" R=0.5 U=25%"), {"R": 0.5, "U": 0.25}),
+        (bar.format(at=7, inside="", behind=" | loss: 0.5, reward: 0.25"), {"loss": 0.5, "reward": 0.25}),
+        (
+            front + bar.format(at=7, inside=", kl=0.125", behind=" loss=2"),
+            {"R": 0.5, "U": 0.25, "kl": 0.125, "loss": 2},
+        ),
+    ):
+        for start in ("", "\r", "some noise\n"):
+            assert rows(f"{start}{text}\n") == {7: expected}, text
+    for other in ("Map (num_proc=4, n=8): ", "epoch=1, step=3: ", "Loading a=1 of 5, b=2: ", "R=0.5: "):
+        assert rows(other + bar.format(at=7, inside="", behind="") + "\n") == {}
+    assert rows("Loading: " + bar.format(at=7, inside="", behind=" R=0.5") + "\n") == {}
 
 
 def test_bars_beside_rows_and_bars_of_something_else_are_none():
@@ -161,9 +201,10 @@ def test_a_line_that_a_terminal_wrapped_at_its_separators():
     assert rows(text) == {10: {"loss": 0.25, "reward": 0.5, "kl": 0.125, "entropy": 2.0}}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 17])
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 61, 97])
 def test_cut_anywhere_it_is_the_same(size):
     text = (
+        f"step 4 | loss: 0.5 | a: {BROKEN} | b: {BROKEN}\n"
         f"Epoch: 1, global_step=5\r\nSPS: 12, pg_loss=0.5\nstep 7 | loss: 0.5\n\nkl: 0.1, lr: 0.5\n{BARS}\n{WRAPPED}\n"
     )
     data, decoder = text.encode(), ConsoleDecoder()
@@ -182,4 +223,71 @@ def test_evaluations_behind_the_cut_of_a_line_are_said_to_be_lost(width):
     values = line.count(".125")
     assert (len(line), len(record.schema.keys)) == (width, values)
     assert decoder.counts.first_bad_reason == f"line cut at 4,096 characters; {values} values could be read"
+    assert decoder.counts.cut_evaluations == 1
     assert (decoder.counts.bad_lines, decoder.counts.partial_lines) == (1, 1)
+
+
+def test_lost_evaluations_are_counted_where_their_lines_are_cut_and_no_others():
+    noise = " - ".join(f"actor/part_{at:03}:{at}.125" for at in range(300))
+    plain = "".join(f"step:{at} - actor/pg_loss:0.5\n" for at in range(1, 9))
+    cut = f"step:9 - {noise}"[:4096]
+    assert decode(f"{plain}{cut}\n")[1].counts.cut_evaluations == 0, "no evaluation is known of"
+    known = "step:0 - val-core/a/reward/mean@1:0.5\n"
+    assert decode(f"{known}{plain}{cut}\n{cut.replace('step:9', 'step:10')[:4096]}\n")[1].counts.cut_evaluations == 2
+    every = "".join(f"step:{at} - {noise}"[:4096] + "\n" for at in range(1, 9))
+    assert decode(known + every)[1].counts.cut_evaluations == 0, "every line is cut"
+
+
+def printed(what, front=""):
+    """What `pprint` makes of a text that is wider than 80 columns."""
+    values = {f"val-aux/set_{at}/reward/mean@8": f"np.float64(0.{at}25)" for at in range(1, 9)}
+    text = f"{what} validation metrics: {{" + ", ".join(f"'{key}': {value}" for key, value in values.items()) + "}"
+    return "".join(f"{front}{line}\n" for line in pprint.pformat(text).splitlines())
+
+
+@pytest.mark.parametrize("front", ["", "\x1b[36m(TaskRunner pid=9)\x1b[0m "])
+def test_validation_that_is_printed_over_several_lines_is_an_evaluation(front):
+    begin, end = printed("Initial", front), printed("Final", front)
+    assert begin.count("\n") > 3
+    values = {f"val-aux/set_{at}/reward/mean@8": float(f"0.{at}25") for at in range(1, 9)}
+    steps = "".join(f"{front}step:{at} - actor/pg_loss:0.5 - actor/grad_norm:1.0\n" for at in range(1, 4))
+    found = rows(begin + steps + end)
+    assert found[0] == values
+    logged = "step:100 - val-aux/set_1/reward/mean@8:0.125\n"
+    records, _ = decode(begin + logged + steps.replace("step:", "step:10") + logged.replace(":100", ":110") + end)
+    assert [record.step for record in records] == [100, 101, 102, 103, 110, 110]
+    assert dict(zip(records[0].schema.keys, records[0].values, strict=True)) == values
+    assert "val-aux/set_1/reward/mean@8" not in records[-1].schema.keys, "it was in the row"
+    assert found[3] == {"actor/pg_loss": 0.5, "actor/grad_norm": 1.0} | values
+    assert rows(f"{front}\"Initial validation metrics: {{'val/test_score/a': 0.42}}\"\n") == {
+        0: {"val/test_score/a": 0.42}
+    }
+    other = begin.replace("\n", "\n(WorkerDict pid=3) INFO loading {'a': 1}\n", 2) if front else begin
+    assert rows(other)[0] == values
+    text = begin + steps + end
+    data, decoder = text.encode(), ConsoleDecoder()
+    records = [record for at in range(0, len(data), 7) for record in decoder.feed(data[at : at + 7], at, 0)]
+    assert [plain(each) for each in (*records, *decoder.finish())] == [plain(each) for each in decode(text)[0]]
+    assert rows(f"{front}'Final validation metrics: None'\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("loss=0.5 reward=0.25", "line 2: loss, reward"),
+        ("mean reward: 0.25, policy loss: 0.5", "line 2: mean reward, policy loss"),
+        ("2025-01-01 10:00:00,123 INFO [train] loss: 0.5 | kl: 0.25", "line 2: loss, kl"),
+    ],
+)
+def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
+    records, decoder = decode("starting\n" + f"{line}\n" * 30)
+    assert not records and decoder.counts.no_step_lines == 30
+    assert decoder.counts.first_stepless == f"{first}; only the step is missing"
+    records, decoder = decode(f"{line}\nstep 1 | loss: 0.5\n{line}\n")
+    assert records and (decoder.counts.no_step_lines, decoder.counts.first_stepless) == (0, "")
+    _, decoder = decode(f"Traceback (most recent call last):\nValueError: loss\n{line}\n")
+    assert not decoder.failure, "it went on"
+    rows_behind = "".join(f"step {step} | loss: 0.5\n" for step in range(1, 9))
+    assert not decode(f"{line}\n{line}\nTraceback:\nValueError: x\n{rows_behind[:42]}")[1].failure
+    for other in ("lr=0.5", "loss weight: 0.5 of the reward", "args: {'loss': 'grpo'}"):
+        assert decode(f"{other}\n")[1].counts.no_step_lines == 0

@@ -9,6 +9,7 @@ import pytest
 from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from rollout_dumps import lines_of, plain_rows, write_verl
 
+from rltop.model import Level
 from rltop.pages.completions import (
     CompletionView,
     build_completions,
@@ -227,6 +228,9 @@ def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_o
     assert found.reading.ratio == pytest.approx((30 + 1 + 1) / 3)
     rows = paint_stragglers(found, 80, 2, UNICODE)
     assert "from rollouts" in text_of(rows)
+    measured = found._replace(unit="characters", is_older=True, level=Level.WARN, since_step=12_345, start=2.5)
+    for width in (70, 80, 100, 120):
+        assert "in characters" in text_of(paint_stragglers(measured, width, 2, UNICODE))
     assert {target.kind for target in targets_of(rows)} == {TargetKind.STRAGGLERS}
 
 

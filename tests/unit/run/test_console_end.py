@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltop.cli import main
-from rltop.cli.open_session import direct
+from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.model import Level, RunState
@@ -72,6 +72,13 @@ def test_a_run_that_died_a_moment_ago_is_no_longer_live_where_the_file_is_read_o
     assert read(metrics, over_s=6.0).state is RunState.DIED
 
 
+@pytest.mark.parametrize("name", ["output", "console", "nohup.out", "out.txt", "train.log", "run_2.txt"])
+def test_the_log_beside_the_metrics_may_be_called_as_consoles_are(tmp_path: Path, name: str) -> None:
+    metrics = put(tmp_path, "metrics.jsonl", rows(180))
+    put(tmp_path, name, DIED.replace(", in <module>", ""), at_s=5.0)
+    assert read(metrics).state is RunState.DIED
+
+
 NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
     ("it ended well", {"slurm-1.out": (START + "saved\n", 5.0)}),
     ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
@@ -118,6 +125,17 @@ def test_a_console_of_many_is_not_ended_by_its_neighbours(tmp_path: Path) -> Non
     assert read(tmp_path / "seed1.log").state is RunState.ENDED
     put(tmp_path, "seed1.err", TRACE + OOM + "\n")
     assert read(tmp_path / "seed1.log").state is RunState.DIED
+
+
+def test_one_of_several_runs_of_a_console_is_not_ended_by_another_log(tmp_path: Path) -> None:
+    text = "".join(f"[run-{at}] step {i} loss={at / i}\n" for i in range(1, 60) for at in (1, 2))
+    log = put(tmp_path, "sweep.log", text)
+    put(tmp_path, "other.log", DIED, at_s=5.0)
+    for at in (1, 2):
+        assert (
+            read_whole(f"{log}::run-{at}", load({}, {"HOME": str(tmp_path)}), FakeClock()).runs[0].state
+            is RunState.ENDED
+        )
 
 
 def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> None:
@@ -190,12 +208,25 @@ def test_every_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     metrics = put(tmp_path, "metrics.jsonl", rows(180))
     put(tmp_path, "slurm-4711.out", DIED, at_s=5.0)
     for command in (["check"], ["--once"]):
-        assert main([*command, str(metrics)]) == 0
+        assert main([*command, str(metrics)]) == int(command == ["check"])
         assert f"died after step 180: {OOM}" in " ".join(capsys.readouterr().out.split())
-    assert main(["check", "--json", str(metrics)]) == 0
+    assert main(["check", "--json", str(metrics)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["failure"], document["worst"]) == ("died", OOM, "crit")
     assert main(["watch", str(metrics)]) == 4
     assert f"died: {OOM}" in capsys.readouterr().out
     assert main(["report", str(metrics), "-o", str(tmp_path / "report.md")]) == 0
     assert f"died after step 180: {OOM}" in (tmp_path / "report.md").read_text()
+
+
+def test_a_run_that_died_before_its_first_step_shows_its_error_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = put(tmp_path, "train.log", DIED)
+    for command, code in ((["check"], 1), (["--once"], 3)):
+        assert main([*command, str(log)]) == code
+        said = " ".join(capsys.readouterr().out.split())
+        assert OOM in said and "what works" not in said and "read as" not in said
+    put(tmp_path, "train.log", f"{START}{TRACE}KeyboardInterrupt\n")
+    assert main(["check", str(log)]) == 3
+    assert "what works" not in capsys.readouterr().out

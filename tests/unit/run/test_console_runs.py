@@ -65,6 +65,64 @@ def test_what_makes_several_runs(text, expected):
     assert tuple(writers_in(io.BytesIO(text.encode()))) == expected
 
 
+def lines(*fronts, apart=1.0, first=0, keys="loss={loss:.4f} reward={reward:.4f}"):
+    """Rows of several writers in turn, whose results are so far apart."""
+    text = ""
+    for step in range(1, STEPS + 1):
+        for at, front in enumerate(fronts):
+            row = keys.format(loss=(1 + at * apart) / step, reward=step / 64 + at * apart)
+            text += f"{front} step {step + first * at} {row}\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("fronts", "expected"),
+    [
+        (("[run-a]", "[run-b]"), ("run-a", "run-b")),
+        (("\x1b[36m[lr=1e-5]\x1b[0m", "\x1b[36m[lr=1e-6]\x1b[0m"), ("lr=1e-5", "lr=1e-6")),
+        (("(PPO pid=1234)", "(PPO pid=1235)"), ("PPO pid=1234", "PPO pid=1235")),
+        (("(PPO pid=1234, ip=10.0.0.7)", "(DPO pid=1235)"), ("PPO", "DPO")),
+        (("(a, rank=0, pid=2710)", "(b, rank=0, pid=2711)"), ("a", "b")),
+        (("(a, rank=0, pid=1)", "(a, rank=0, pid=2)"), ("a, rank=0, pid=1", "a, rank=0, pid=2")),
+        (("run0:", "run1:"), ("run0", "run1")),
+        (("(a, rank=0, pid=1)", "(a, rank=1, pid=2)"), ()),
+        (("(WorkerDict pid=1)", "(WorkerDict pid=2)"), ()),
+        (("(TaskRunner pid=1)", "(WorkerDict pid=2)", "(WorkerDict pid=3)"), ()),
+        (("[rank0]:", "[rank1]:"), ()),
+        (("[default0]:", "[default1]:"), ()),
+        (("[train]", "[eval]"), ()),
+        (("(train_fn pid=1)", "(train_fn pid=2)"), ("train_fn pid=1", "train_fn pid=2")),
+        (("[INFO]", "[WARNING]"), ()),
+        (("[run-a]",), ()),
+    ],
+    ids=range(16),
+)
+def test_marks_with_steps_of_their_own_are_runs_and_parts_of_one_are_not(tmp_path, fronts, expected):
+    log = tmp_path / "train.log"
+    log.write_text("starting\n" + lines(*fronts))
+    for path in (log, tmp_path):
+        found = discover([str(path)]).found
+        assert sorted(each.path.partition("::")[2] for each in found) == (sorted(expected) or [""])
+    for at, name in enumerate(expected):
+        (run,) = read_whole(f"{log}::{name}", Config(), FakeClock()).runs
+        assert run.stream.last_step == STEPS
+        assert run.stream.value("reward", 8) == pytest.approx(at + 8 / 64)
+        assert run.counts.crossed_rows == run.counts.repeated_rows == 0
+
+
+def test_marks_that_say_the_same_or_take_turns_or_differ_in_keys_are_of_one_run():
+    assert not writers_in(io.BytesIO(lines("train:", "val:").encode()))
+    assert not writers_in(io.BytesIO(lines("[node-a]", "[node-b]").encode()))
+    assert not writers_in(io.BytesIO(lines("(Fit pid=1)", "(Fit pid=2)", apart=0.0).encode())), "all-reduced"
+    assert not writers_in(io.BytesIO(lines("[one]", "[two]", apart=1e-5).encode())), "about the same"
+    turns = "".join(f"[{'one' if step % 2 else 'two'}] step {step} loss={1 / step:.4f}\n" for step in range(1, 40))
+    assert not writers_in(io.BytesIO(turns.encode())), "one sequence of steps"
+    keys = lines("[one]").splitlines() + lines("[two]", keys="entropy={loss:.3f} kl={reward:.3f}").splitlines()
+    assert not writers_in(io.BytesIO("\n".join(keys).encode())), "parts that print other things"
+    assert tuple(writers_in(io.BytesIO(lines("[one]", "[two]", first=1000).encode()))) == ("one", "two"), "resumed"
+    assert tuple(writers_in(io.BytesIO((lines("[one]") + lines("[zero]", "[two]")).encode()))) == ("one", "two")
+
+
 def test_marks_are_found_however_large_the_log_is():
     filler = "(a, pid=1) " + "x" * 4000 + "\n"
     text = sweep("a, pid=1") + filler * 600 + sweep("b, pid=2")

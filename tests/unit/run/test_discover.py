@@ -323,6 +323,16 @@ def test_a_log_that_died_before_the_first_step_is_found_where_there_is_no_other_
     assert str(log) in [path for path, _ in found.passed_over]
 
 
+@pytest.mark.parametrize("frame", ["", ", in <module>"])
+@pytest.mark.parametrize("name", ["output", "console", "log.0", "nohup.out", "out.txt", "train.log", "slurm-7.err"])
+def test_a_dead_log_is_found_in_its_folder_as_when_it_is_named(tmp_path, name, frame):
+    log = tmp_path / "a" / name
+    log.parent.mkdir()
+    log.write_text(f'starting\nTraceback (most recent call last):\n  File "m.py", line 9{frame}\nValueError: no GPU\n')
+    for path in (log, tmp_path):
+        assert [each.path for each in discover([str(path)]).found] == [str(log)]
+
+
 def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
     for name in ("seed_1.json", "seed_2.json", "checkpoint-5/trainer_state.json", "checkpoint-9/trainer_state.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -341,6 +351,7 @@ def test_of_json_documents_that_are_no_checkpoints_each_is_a_run(tmp_path):
         ("a.jsonl", '{"step": 1, "note": "x"}\n{"step": 2, "note": "y"}\n', "its rows have a step and no number"),
         ("a.jsonl", '{"loss": 1}\n{"loss": 2}\n', "too few rows without a step to be told from samples"),
         ("a.log", "hello\nloss 0.5\n", "text without a line of metrics"),
+        ("a.log", "a\nloss=2 kl=2\n", "its rows have no step (line 2: loss, kl; only the step is missing)"),
         ("a.log", "hello\n" * 100_000, "text without a line of metrics in its first and last 256 KiB"),
     ],
 )
