@@ -32,9 +32,10 @@ Language models are `llm`, classic RL `classic`; a hand-written loop is the form
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
 Written to `evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
-is left out; to `new_score.csv` the totals of `new_logs.csv`, logs that were judged before
-the program read them, where that is the table and no FOLDER is given. `unread` files gave
-no record, of `deaf` ones no key is known to a rule.
+is left out. The totals of `new_logs.csv`, logs that were judged before the program read
+them, go to `new_score.csv` once, where that is the table and no FOLDER is given: later
+programs may have been changed with these logs in sight. `unread` files gave no record, of
+`deaf` ones no key is known to a rule.
 """
 
 from __future__ import annotations
@@ -347,7 +348,7 @@ def main() -> None:
     print(f"\nTotals, by {arguments.by}:\n\n{written(tables[arguments.by])}")
     if arguments.folders and arguments.mirror and not arguments.new and arguments.table == JUDGED:
         write(EVIDENCE, COLUMNS, rows)
-    if arguments.table.resolve() == NEW and arguments.mirror and not arguments.folders:
+    if arguments.table.resolve() == NEW and arguments.mirror and not arguments.folders and not SCORE.exists():
         write(SCORE, ("by", *tables["log"][0]), [{"by": by} | row for by, table in tables.items() for row in table])
 
 

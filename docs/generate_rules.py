@@ -295,7 +295,8 @@ it was the alerts of rltop that were judged. Halves and rules: [bench/RESULTS.md
 Public logs of repositories that nothing was set on, judged from their numbers alone before rltop read them: what it \
 should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
 noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
-read. The logs, with what was said of each: [bench/new_logs.csv](../bench/new_logs.csv).
+read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
+what was said of each: [bench/new_logs.csv](../bench/new_logs.csv).
 """
 
 
