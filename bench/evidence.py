@@ -1,17 +1,20 @@
 """On public logs that a person has judged: which rule is right, and in how many repositories?
 
-    python bench/evidence.py [FOLDER …] [--mirror MIRROR] [--by repository|log] [--new] [--verbose]
+    python bench/evidence.py [FOLDER …] [--mirror MIRROR] [--table CSV] [--by repository|log] [--new] [--verbose]
 
 A FOLDER holds one folder for each log: the file and a `label.json` (`class`, `records`,
 `healthy`, and `useful`, `noise`, `false`, each a list of rule, family and level;
 `missed`: families, any of which would do). MIRROR holds `owner+name/repo`, bare git
 directories: the logs of `judged_logs.csv` are read out of them, at their commit, into
-a folder that is removed. Bytes that were judged twice count once, the first judgement
-of a family holds.
+a folder that is removed; `--table` names another table of that form. Bytes that were
+judged twice count once, the first judgement of a family holds.
 
 An alarm is a WARN or CRIT that fires or escalates. On a log, an alarm takes the word
 of the judgement that names its rule, else that of its family: right (useful, or what
 was called missed), noise, false; otherwise it is unjudged, which counts as wrong.
+
+The table by rule is of the levels that rules have themselves, before the notes of
+`rltop/rules/levels.py` are applied: these follow from it. The totals are of what is shown.
 
 Counted by repository, because logs of one are alike: a repository counts once for a
 rule and a word, however many of its logs say so, and may count under two words. In the
@@ -29,7 +32,10 @@ Language models are `llm`, classic RL `classic`; a hand-written loop is the form
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
 Written to `evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
-is left out.
+is left out. The totals of `new_logs.csv`, logs that were judged before the program read
+them, go to `new_score.csv` once, where that is the table and no FOLDER is given: later
+programs may have been changed with these logs in sight. `unread` files gave no record, of
+`deaf` ones no key is known to a rule.
 """
 
 from __future__ import annotations
@@ -45,17 +51,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import RltopError
 from rltop.model import EventState, Level
-from rltop.rules.levels import is_of_text
+from rltop.rules import engine
+from rltop.rules.levels import NOTES, is_of_text
 from rltop.rules.registry import NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE / "evidence.csv"
+NEW, SCORE = HERE / "new_logs.csv", HERE / "new_score.csv"
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")
 FIELDS = {"llm": "language models", "classic": "classic RL"}
@@ -79,13 +88,18 @@ class Alarm(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What the program says of a log: each alarm once with its highest level; `firings` counts every one."""
+    """What the program says of a log: each alarm once with its highest level; `firings` counts every one.
+
+    `own`: the same at the rules' own levels, as if no rule were a note. `deaf`: none of its keys is known to a rule.
+    """
 
     log: Log
     field: str
     records: int
     alarms: tuple[Alarm, ...]
     firings: Counter[Level]
+    own: tuple[Alarm, ...] = ()
+    deaf: bool = False
 
 
 def repository_of(name: str) -> str:
@@ -102,17 +116,17 @@ def laid_out(folders: Iterable[Path]) -> Iterator[Log]:
             yield Log(name, repository_of(name), json.loads(label.read_text()), files[0])
 
 
-def table_rows() -> list[dict[str, str]]:
-    with JUDGED.open(newline="") as file:
+def table_rows(table: Path) -> list[dict[str, str]]:
+    with table.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def fetched(mirror: Path, out: Path) -> Iterator[Log]:
-    """The logs of the table whose repository has been fetched, each written to `out` as it is in its commit."""
-    for row in table_rows():
+def fetched(mirror: Path, table: Path, out: Path) -> Iterator[Log]:
+    """The logs of a table whose repository has been fetched, each written to `out` as it is in its commit."""
+    for row in table_rows(table):
         git = mirror / row["repository"].replace("/", "+", 1) / "repo"
         done = subprocess.run(
-            ["git", f"--git-dir={git}", "show", f"{row['commit']}:{row['path']}"], capture_output=True, check=False
+            ["git", "-C", git, "show", f"{row['commit']}:{row['path']}"], capture_output=True, check=False
         )
         if done.returncode:
             print(f"absent: {row['repository']} {row['path']}")
@@ -121,7 +135,8 @@ def fetched(mirror: Path, out: Path) -> Iterator[Log]:
         folder.mkdir()
         path = folder / Path(row["path"]).name
         path.write_bytes(done.stdout)
-        yield Log(row["id"], repository_of(row["id"]), label_of(row), path)
+        repository = repository_of(row["id"]) if table == JUDGED else row["repository"]
+        yield Log(row["id"], repository, label_of(row), path)
 
 
 def label_of(row: Mapping[str, str]) -> dict[str, Any]:
@@ -163,10 +178,17 @@ def field_of(label: Mapping[str, Any]) -> str:
 
 
 def hear(log: Log) -> Heard:
-    """Let today's program read a log."""
+    """Let today's program read a log, as it is and without notes."""
+    with patch.object(engine, "NOTES", {field: {} for field in NOTES}):
+        own = listen(log).alarms
+    return listen(log)._replace(own=own)
+
+
+def listen(log: Log) -> Heard:
+    """Let the program read a log once."""
     levels: dict[tuple[str, str], Level] = {}
     firings = Counter[Level]()
-    records, field = 0, field_of(log.label)
+    records, field, deaf = 0, field_of(log.label), False
     try:
         session = read_whole(str(log.path), Config(), FakeClock())
     except RltopError:
@@ -174,6 +196,7 @@ def hear(log: Log) -> Heard:
     try:
         for run in session.runs[:1]:
             identity = run.identity
+            deaf = identity is not None and not identity.signals
             is_text = identity is not None and is_of_text(identity)
             field, records = field or ("llm" if is_text else "classic"), run.stream.rows
             for event in run.events:
@@ -184,7 +207,7 @@ def hear(log: Log) -> Heard:
     finally:
         session.close()
     alarms = tuple(Alarm(rule, family, level) for (rule, family), level in levels.items())
-    return Heard(log, field or "classic", records, alarms, firings)
+    return Heard(log, field or "classic", records, alarms, firings, deaf=deaf and records > 0)
 
 
 def judged(alarm: Alarm, label: Mapping[str, Any]) -> tuple[str, str]:
@@ -205,7 +228,7 @@ def by_rule(heard: Iterable[Heard]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in heard:
         label, repository = one.log.label, one.log.repository
-        words = {alarm: judged(alarm, label) for alarm in one.alarms}
+        words = {alarm: judged(alarm, label) for alarm in one.own}
         wanted = [{entry["family"]} for entry in label["useful"]] + [set(one["families"]) for one in label["missed"]]
         for alarm, (word, level) in words.items():
             found[alarm.rule, one.field][word].add(repository)
@@ -214,7 +237,7 @@ def by_rule(heard: Iterable[Heard]) -> list[dict[str, Any]]:
             for families in wanted:
                 if word == "right" and {each.rule for each in words if each.family in families} == {alarm.rule}:
                     found[alarm.rule, one.field]["alone"].add(repository)
-        raised = {alarm.family for alarm in one.alarms}
+        raised = {alarm.family for alarm in one.own}
         for entry in label["useful"]:
             if entry["family"] not in raised:
                 found[entry["rule"], one.field]["lost"].add(repository)
@@ -259,7 +282,8 @@ def totals(heard: Sequence[Heard], by: str) -> dict[str, Any]:
         shares[kind].append(sum(hits) / len(hits))
     return {
         "logs": len(heard), "repositories": len({one.log.repository for one in heard}),
-        "unread": sum(not one.records and bool(one.log.label["records"]) for one in heard), **found,
+        "unread": sum(not one.records and bool(one.log.label["records"]) for one in heard),
+        "deaf": sum(one.deaf for one in heard), **found,
         "precision": round(found["right"] / max(1, sum(found.values())), 3),
         "kept": f"{sum(shares['kept']):.1f}/{len(shares['kept'])}",
         "caught of missed": f"{sum(shares['caught']):.1f}/{len(shares['caught'])}",
@@ -296,6 +320,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--mirror", type=Path, help="fetched repositories, for the logs of judged_logs.csv")
+    parser.add_argument("--table", type=Path, default=JUDGED, metavar="CSV", help="judged_logs.csv unless given")
     parser.add_argument("--by", choices=("repository", "log"), default="repository", help="what the totals count")
     parser.add_argument("--new", action="store_true", help="leave out repositories that judged_logs.csv names")
     parser.add_argument("--verbose", action="store_true", help="tell each log that anything is said of")
@@ -304,9 +329,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as out:
         logs = list(laid_out(arguments.folders))
         if arguments.mirror:
-            logs += fetched(arguments.mirror, Path(out))
+            logs += fetched(arguments.mirror, arguments.table, Path(out))
         if arguments.new:
-            known = {repository_of(row["id"]) for row in table_rows()}
+            known = {repository_of(row["id"]) for row in table_rows(JUDGED)}
             logs = [log for log in logs if log.repository not in known]
         with Pool(arguments.jobs, maxtasksperchild=20) as pool:
             heard = pool.map(hear, once(logs), chunksize=1)
@@ -318,13 +343,21 @@ def main() -> None:
     if rows:
         print(f"\nRepositories, by rule and field:\n\n{written(rows)}")
     groups = {name: [one for one in heard if one.field == field] for field, name in FIELDS.items()}
-    table = [{"field": name} | totals(part, arguments.by) for name, part in (*groups.items(), ("all", heard)) if part]
-    print(f"\nTotals, by {arguments.by}:\n\n{written(table)}")
-    if arguments.folders and arguments.mirror and not arguments.new:
-        with EVIDENCE.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    parts = [(name, part) for name, part in (*groups.items(), ("all", heard)) if part]
+    tables = {by: [{"field": name} | totals(part, by) for name, part in parts] for by in ("repository", "log")}
+    print(f"\nTotals, by {arguments.by}:\n\n{written(tables[arguments.by])}")
+    if arguments.folders and arguments.mirror and not arguments.new and arguments.table == JUDGED:
+        write(EVIDENCE, COLUMNS, rows)
+    if arguments.table.resolve() == NEW and arguments.mirror and not arguments.folders and not SCORE.exists():
+        write(SCORE, ("by", *tables["log"][0]), [{"by": by} | row for by, table in tables.items() for row in table])
+
+
+def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Rows as a CSV file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from generate_rules import compared
+from generate_rules import compared, unseen_in_short
 
 from rltop.trainers import ALL, GENERIC, SETUP_HINTS
 
@@ -36,7 +36,7 @@ def trainers() -> str:
     return "\n".join(lines)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"trainers": trainers, "peers": compared}
+TABLES: Mapping[str, Callable[[], str]] = {"trainers": trainers, "peers": compared, "unseen": unseen_in_short}
 
 
 def page() -> str:

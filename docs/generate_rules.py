@@ -21,6 +21,9 @@ TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
 """Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
 PEERS = RATES.with_name("peers.csv")
+EVIDENCE = RATES.with_name("evidence.csv")
+"""By `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
+UNSEEN = RATES.with_name("new_score.csv")
 REQUIREMENTS = RATES.with_name("peer-requirements.txt")
 PACKAGES = {"rlwatch": "rlwatch", "rl-doctor": "rldoctor"}
 ANY = "*"
@@ -71,6 +74,9 @@ is said is one rule. While a part stands, another that is no worse is not told; 
 oldest. The id of a part is understood wherever one is typed; switching off or muting a rule covers its parts |
 | measured | in how many labelled runs the rule was raised at WARN or above, runs to which it does not apply \
 included |
+| public logs | in how many public repositories its WARN or CRIT was right, noise (true, not worth an alarm), false, \
+or unjudged, at the rule's own level: where the evidence is against it in a field, it is shown as INFO there \
+([the logs](../bench/JUDGED.md)) |
 
 `rltop check --explain RULE FILE` shows what a rule found in your run. Change thresholds in the configuration under the
 rule's id, by the names given here; `mute` mutes a rule:
@@ -170,6 +176,70 @@ def measured(rate: Rate | None, total: Rate) -> str:
     )
 
 
+FIELDS = {"llm": "language models", "classic": "classic RL"}
+WRONG = ("noise", "false", "unjudged")
+
+
+def evidence() -> dict[str, str]:
+    """Rule → in how many public repositories it is right and wrong, in words."""
+    found: dict[str, list[str]] = {}
+    with EVIDENCE.open(newline="") as file:
+        for row in csv.DictReader(file):
+            words = [f"{row[word]} {word}" for word in ("right", *WRONG) if row[word] != "0"]
+            if words:
+                found.setdefault(row["rule"], []).append(f"{FIELDS[row['field']]} {', '.join(words)}")
+    return {rule: f"{'; '.join(fields)} (repositories)" for rule, fields in found.items()}
+
+
+UNSEEN_COLUMNS = {
+    "counted by": "{by}",
+    "": "{field}",
+    "logs": "{logs}",
+    "repositories": "{repositories}",
+    "opened": "{opened}",
+    "with a key that rules know": "{known}",
+    "right": "{right}",
+    "noise": "{noise}",
+    "false": "{false}",
+    "missed": "{missed}",
+    "right of what was raised": "{precision}",
+    "healthy logs with an alarm": "{flagged} of {healthy logs}",
+}
+"""Columns of the table of unseen logs, and what stands in them."""
+
+
+def unseen_rows() -> list[dict[str, str]]:
+    """What the rules said of logs that were judged before the program read them, by repository and by log."""
+    with UNSEEN.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        caught, due = map(float, row["caught of missed"].split("/"))
+        opened = int(row["logs"]) - int(row["unread"])
+        raised = sum(int(row[word]) for word in ("right", *WRONG))
+        row |= {"opened": f"{opened}", "known": f"{opened - int(row['deaf'])}", "raised": f"{raised}"}
+        row |= {"missed": f"{due - caught:g} of {due:g}"}
+    return rows
+
+
+def unseen() -> str:
+    """The same as a table."""
+    lines = [f"| {' | '.join(UNSEEN_COLUMNS)} |", "|" + "---|" * len(UNSEEN_COLUMNS)]
+    cells = ((text.format(**row) for text in UNSEEN_COLUMNS.values()) for row in unseen_rows())
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
+
+
+def unseen_in_short() -> str:
+    """The same as a sentence."""
+    llm, classic, every = unseen_rows()[:3]
+    return (
+        f"On {every['logs']} public logs of {every['repositories']} repositories, judged before rltop read them, "
+        f"{every['right']} of {every['raised']} alarms were right (language models {llm['right']} of {llm['raised']}, "
+        f"classic RL {classic['right']} of {classic['raised']}; a family counts once for a repository) and "
+        f"{every['missed']} faults were missed; {every['opened']} of {every['logs']} opened, {every['known']} with a "
+        "key that rules know ([table](docs/rules.md#logs-never-seen-before))."
+    )
+
+
 COMPARED = {
     "right on real logs": "{real_right} of {real_raised} ({real_precision})",
     "WARN per 1,000 healthy records there": "{real_warn_per_1000}",
@@ -217,10 +287,20 @@ Thresholds of rltop were set on half of the labelled runs, so its numbers there 
 logs, none of them made for this project, say more. There every family of alerts on a log counts once, as right if a \
 person who compared it with the numbers agreed; what nobody judged counts as wrong, which is hard on the peers, since \
 it was the alerts of rltop that were judged. Halves and rules: [bench/RESULTS.md](../bench/RESULTS.md).
+
+### Logs never seen before
+
+{unseen()}
+
+Public logs of repositories that nothing was set on, judged from their numbers alone before rltop read them: what it \
+should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
+noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
+read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
+what was said of each: [bench/new_logs.csv](../bench/new_logs.csv).
 """
 
 
-def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
+def entry(spec: RuleSpec, found: dict[str, Rate], public: dict[str, str]) -> str:
     """One rule, and a table of its parts."""
     words = words_of(spec.id)
     lines = [f"### {spec.id}: {spec.title}\n", f"{words.condition}\n"]
@@ -231,6 +311,8 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     facts.append(f"- sources: {words.sources}")
     if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
+    if spec.id in public:
+        facts.append(f"- public logs: {public[spec.id]}")
     parts = [_part_row(part, found) for part in PARTS.get(spec.id, ())]
     if parts:
         facts += ["", "| part | condition | why | sources, measured |", "|---|---|---|---|", *parts]
@@ -265,10 +347,10 @@ def _part_row(part: RuleSpec, found: dict[str, Rate]) -> str:
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, index()]
-    found = rates("rltop")
+    found, public = rates("rltop"), evidence()
     for group, title in TITLES.items():
         parts.append(f"## {title}\n")
-        parts += [entry(spec, found) for spec in BY_ID.values() if spec.group is group]
+        parts += [entry(spec, found, public) for spec in BY_ID.values() if spec.group is group]
     parts.append(comparison())
     return "\n".join(parts)
 

@@ -109,3 +109,50 @@ def test_a_repository_counts_once_for_a_rule_and_a_word(warnings: Any, tmp_path:
     by_log = evidence(tmp_path, "--by", "log")
     totals = dict(zip(*[cells for cells in by_log if "precision" in cells or cells[0] == "all"], strict=True))
     assert (totals["right"], totals["false"], totals["kept"]) == ("2", "1", "2.0/3")
+
+
+def test_a_table_of_its_own_is_read_out_of_a_repository(warnings: Any, tmp_path: Path) -> None:
+    repository = tmp_path / "mirror" / "owner+name" / "repo"
+    repository.mkdir(parents=True)
+    names = ["fault.jsonl", "healthy.jsonl", "nothing.jsonl", "foreign.jsonl"]
+    texts = [*(warnings.text_of(case_of(warnings, "TRL GRPO", line)) for line in (77, 0)), "", '{"qqzz": 1.5}\n' * 30]
+    for name, text in zip(names, texts, strict=True):
+        (repository / name).write_text(text)
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        return subprocess.run(
+            ["git", "-C", repository, *who, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "logs")
+    commit = git("rev-parse", "HEAD").strip()
+    columns = "id,class,trainer,records,healthy,repository,path,commit,useful,noise,false,missed"
+    due = ["truncation+length:warn", "", "reward:warn", ""]
+    lines = [
+        f"trl-grpo--name-{number},llm,trl-grpo,200,{str(not missed).lower()},owner/name,{name},{commit},,,,{missed}"
+        for number, (name, missed) in enumerate(zip(names, due, strict=True))
+    ]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join([columns, *lines, ""]))
+    found = evidence("--mirror", tmp_path / "mirror", "--table", table, "--by", "log")
+    totals = dict(zip(*[cells for cells in found if "precision" in cells or cells[0] == "all"], strict=True))
+    assert [totals[name] for name in ("logs", "repositories", "unread", "deaf", "right", "caught of missed")] == [
+        "4", "1", "1", "1", "1", "1.0/2",
+    ]  # fmt: skip
+
+
+def test_a_rule_that_is_a_note_keeps_its_evidence(tmp_path: Path) -> None:
+    folder = tmp_path / "sb3-csv--alpha-1111"
+    folder.mkdir()
+    rows = [f"{512 * number},{50 + number % 5 if number < 120 else 5},200" for number in range(1, 160)]
+    (folder / "progress.csv").write_text("\n".join(["time/total_timesteps,some_reward,rollout/ep_len_mean", *rows, ""]))
+    guessed = {"rule": "U1", "family": "guessed", "level": "warn"}
+    (folder / "label.json").write_text(label(**{"class": "classic", "noise": [guessed]}))
+    tables = evidence(tmp_path)
+    (by_rule,) = (dict(zip(tables[0], cells, strict=True)) for cells in tables if cells[0] == "U1")
+    assert (by_rule["field"], by_rule["noise"]) == ("classic", "1")
+    totals = dict(zip(*[cells for cells in tables if "precision" in cells or cells[0] == "all"], strict=True))
+    assert totals["noise"] == "0"
