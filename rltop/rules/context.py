@@ -438,7 +438,9 @@ class RuleContext:
         self.is_lr_rising = False
 
     def _left_at(self, step: int) -> Left | None:
-        values = [value for one in self.recent if one.step < step and (value := self.reward.read(one.values)) is not None]
+        values = [
+            value for one in self.recent if one.step < step and (value := self.reward.read(one.values)) is not None
+        ]
         if len(values) < _LEFT // 2:
             return None
         level, sigma = median_of(values[-_LEFT:]), MAD_TO_SIGMA * mad_of(values[-_LEFT:])

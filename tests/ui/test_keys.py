@@ -176,7 +176,7 @@ async def test_the_footer_shows_every_key_once() -> None:
 async def test_a_key_that_was_given_away_is_named_no_more() -> None:
     app = app_with(timing="X", change="L")
     async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "x", "comma")
+        await press(pilot, "ctrl+x", "comma")
         assert "muted 1 " in f"{status_text(app)} " and "unmutes" not in status_text(app)
         assert "at step" in status_text(app) and "returns to live" not in status_text(app)
         await press(pilot, "question_mark")
