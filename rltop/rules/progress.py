@@ -83,9 +83,7 @@ class Plateau(Detector):
                 self.is_told = False
             return QUIET
         waited = reward.count - self.since
-        if waited < self.thresholds["records"]:
-            return QUIET
-        if waited < self.thresholds["share"] * reward.count:
+        if waited < max(self.thresholds["records"], self.thresholds["share"] * reward.count):
             return QUIET
         reach = reward.top - reward.bottom
         is_still = self.best - reward.usual <= (_STILL_LATER if self.is_told else _STILL) * reach
