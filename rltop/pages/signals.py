@@ -261,23 +261,20 @@ def read_signal(
         cadence: `cadence_of(snapshot.stream)`, if the caller has it already.
     """
     stream, at = snapshot.stream, snapshot.at_step
-    step = snapshot.step or 0
     raw = stream.latest(signal.key, at)
     point = None if raw is None else Point(raw.step, signal.read(raw.value))
     marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
     verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
     own = verdict is not None and (verdict.key in ("", signal.key))
     beginning = beginning_of(snapshot, signal)
-    baseline = beginning.baseline
-    if point is not None and baseline is not None and not _is_after_start(snapshot, signal, point):
-        baseline = None
+    baseline = beginning.baseline if point is None or _is_after_start(snapshot, signal, point) else None
     threshold = verdict.threshold if verdict is not None and own else None
     judged = None if verdict is None or not own else _judged(snapshot, signal, verdict, point)
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
     return SignalReading(
         signal=signal,
         key=key_label(signal.key),
-        step=step,
+        step=snapshot.step or 0,
         point=point,
         baseline=baseline,
         threshold=threshold,

@@ -139,7 +139,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "acknowledge",
                 "x",
                 "Ack",
-                "Acknowledge the open or selected alert: quiet until it gets worse; again: take it back",
+                "Quiet the open or selected alert until it gets worse, or undo",
                 is_shown=True,
             ),
             Key("mute", "ctrl+x", "Mute", "Mute or unmute the rule of the open or selected alert", is_shown=True),

@@ -247,10 +247,10 @@ async def test_while_one_types_letters_are_no_keys() -> None:
 @pytest.mark.parametrize(
     ("keys", "own"),
     [
-        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Mute"]),
+        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Ack"]),
         (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
         (("e",), ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"]),
-        (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
+        (("a",), ["⏎ Open", "a Alerts", "x Ack", "^x Mute", "c Changed"]),
         (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
         (("t",), ["⏎ Open", "s Sort", ",. Step"]),
         (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "b Band", "+- Zoom", "0 Whole run"]),
