@@ -46,8 +46,10 @@ warn = 8            # gradient spike: from 8 times the median
 mute = true         # slow tool calls are expected in this run
 ```
 
-This applies to the screen, `check` and `watch`; each of them lists the muted rules. `x` on the screen mutes a rule for
-one run, until rltop exits.
+This applies to the screen, `check` and `watch`; each of them lists the muted rules. `Ctrl-x` on the screen mutes a rule
+for one run, until rltop exits. `x` acknowledges one alert instead: it is quiet on the screen until it gets worse (a
+higher level, or half as far again from its baseline). That is kept for the run, in
+`$XDG_STATE_HOME/rltop/acknowledged.toml`; `check` and `watch` do not read it.
 
 ## Profiles
 

@@ -44,6 +44,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
     {
         "runs": "this is the only run: name several files, or a folder, to see a list",
         "alerts": "no alert at this step",
+        "acknowledge": "no alert is selected: select one to acknowledge it",
         "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
         "meaning": "no metric is selected: select one to say what it means",
@@ -122,7 +123,7 @@ class Aids(Arranging):
                 is_allowed = not is_typing
             case "change":
                 is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangePage)
-            case "mute":
+            case "acknowledge" | "mute":
                 is_allowed = bool(self._rule_at_hand)
             case "meaning":
                 is_allowed = bool(self.key_at_hand[0]) and self.session.may_mean(self.followed)

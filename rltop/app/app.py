@@ -137,6 +137,7 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
     async def on_mount(self) -> None:
         """Take the keymap, start reading; of several runs, show which there are."""
         self.set_keymap(dict(normal_keymap(self.options.keymap)))
+        self.session.recall()
         self.session.read_newest(OPENING_MS)
         loop = asyncio.get_running_loop()
         if self._guard is not None:

@@ -225,6 +225,22 @@ class Routes(TimeTravel):
         target = shown.board.target if shown.is_mounted else None
         return target.name if target is not None and target.kind is TargetKind.VERDICT else ""
 
+    def action_acknowledge(self) -> None:
+        """Quiet the alert at hand until it gets worse, or take that back; where it cannot be kept say why."""
+        rule = self._rule_at_hand
+        if not rule:
+            return
+        try:
+            is_quiet = self.session.acknowledge(self.followed, rule)
+        except OSError as error:
+            self.tell(f"cannot be kept: {error.strerror or error}")
+            return
+        if is_quiet is None:
+            self.tell(f"no alert of {rule} stands now")
+            return
+        self.draw()
+        self.tell(f"{rule} is acknowledged: quiet until it gets worse" if is_quiet else f"{rule} is no longer quiet")
+
     def action_mute(self) -> None:
         """Leave the verdicts of the rule at hand out for this run, or take them in again."""
         rule, run = self._rule_at_hand, self.followed

@@ -146,6 +146,7 @@ class Verdict(NamedTuple):
         incident: what it belongs to, for an alarm of the rules on records.
         advice: what to do, for WARN and CRIT.
         part: id of the part of the rule that says so; "" where it is the rule itself.
+        lately: median of the newest values of what is compared with the baseline, where it is logged.
     """
 
     rule: str
@@ -170,6 +171,7 @@ class Verdict(NamedTuple):
     incident: Incident | None = None
     advice: Advice | None = None
     part: str = ""
+    lately: float | None = None
 
     @property
     def said_by(self) -> str:

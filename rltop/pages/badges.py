@@ -20,11 +20,11 @@ from rltop.structs import NamedTuple
 
 GROUPS = ("learning", "system")
 _GAP = "  "
-_MUTED = " muted"
+_MUTED, _ACKNOWLEDGED = " muted", " acknowledged"
 
 
 class Badge(NamedTuple):
-    """One active alert; one that is muted stays in its place."""
+    """One active alert; one that is muted or acknowledged (`aside` says which) stays in its place."""
 
     rule: str
     title: Label
@@ -32,7 +32,7 @@ class Badge(NamedTuple):
     since_step: int
     is_provisional: bool = False
     stream: str = ""
-    is_muted: bool = False
+    aside: str = ""
     is_settled: bool = False
 
 
@@ -91,12 +91,12 @@ def _group(
             v.since_step,
             v.is_provisional,
             v.stream,
-            v in aside,
+            _aside(v, snapshot) if v in aside else "",
             v.state is VerdictState.SETTLED,
         )
         for v in order
     )
-    fired = {verdict.rule for verdict in firing if not verdict.stream}
+    fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}
     progress = _progress(snapshot)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
     muted = snapshot.verdicts.muted | snapshot.verdicts.silenced
@@ -111,6 +111,10 @@ def _group(
         and (worst is None or (v.rule, v.stream) != (worst.rule, worst.stream))
     )
     return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules), worst)
+
+
+def _aside(verdict: Verdict, snapshot: Snapshot) -> str:
+    return _MUTED if verdict.is_of(snapshot.verdicts.muted) else _ACKNOWLEDGED
 
 
 def _whose(verdict: Verdict) -> str:
@@ -177,8 +181,8 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines
 
 def _parts(badge: Badge, glyphs: Glyphs) -> str:
     doubt = "?" if badge.is_provisional else ""
-    muted, settled = _MUTED if badge.is_muted else "", " settled" if badge.is_settled else ""
-    return f"{glyphs.level(badge.level)} {badge.title}{doubt}{settled} @{units.step(badge.since_step)}{muted}"
+    settled = " settled" if badge.is_settled else ""
+    return f"{glyphs.level(badge.level)} {badge.title}{doubt}{settled} @{units.step(badge.since_step)}{badge.aside}"
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:
@@ -190,6 +194,8 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
         parts.append(f"{len(group.recovered) - shown} recovered")
     if group.muted:
         parts.append(f"{group.muted} muted")
+    if known := sum(badge.aside == _ACKNOWLEDGED for badge in group.badges):
+        parts.append(f"{known} acknowledged")
     if group.quiet:
         parts.append(f"{group.quiet} ok")
     if parts:
@@ -230,8 +236,8 @@ def _items(group: BadgeGroup, glyphs: Glyphs) -> list[tuple[str, str, str, Targe
     """
     items = []
     for badge in group.badges:
-        short = f"{glyphs.level(badge.level)} {badge.title}{_MUTED if badge.is_muted else ''}"
-        role = "dim" if badge.is_muted else LEVEL_ROLES[badge.level]
+        short = f"{glyphs.level(badge.level)} {badge.title}{badge.aside}"
+        role = "dim" if badge.aside else LEVEL_ROLES[badge.level]
         target = Target(TargetKind.VERDICT, badge.rule, stream=badge.stream)
         items.append((_parts(badge, glyphs), short, role, target))
     if group.worst is not None:

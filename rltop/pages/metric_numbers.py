@@ -15,7 +15,7 @@ from rltop.model import Direction, Level, Signal
 from rltop.pages.chart import Zoom
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.run_numbers import REWARDS, VALIDATIONS
-from rltop.pages.signals import SignalReading, formula
+from rltop.pages.signals import SignalReading, formula, steps_text
 from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
@@ -64,7 +64,8 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         table.append(Statistic("range", " – ".join(ends), "", "declared"))
     table += _median(snapshot, reading, window)
     if reading.baseline is not None:
-        table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), "this run's start"))
+        remark = "" if reading.baseline_steps is None else steps_text(reading.baseline_steps)
+        table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), remark))
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
         table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict

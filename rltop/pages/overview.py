@@ -20,7 +20,7 @@ from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.bands import text_around
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import BROKEN_OFF, HeaderView, build_header, ending_words, freshness, lack_of
-from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
+from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, metric_layout
 from rltop.pages.past_alerts import alert_target, first_mover_words, worse_before, worst_words
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
@@ -252,13 +252,14 @@ def _movement(goal: SignalReading | None) -> str:
     if goal is None or goal.point is None or goal.is_nonfinite_now:
         return ""
     metric = goal.signal.metric
-    text = f"{metric.title} {units.measure(goal.point.value, metric.unit)}"
+    now = units.measure(goal.point.value, metric.unit)
     if goal.is_older:
-        text += f" at {units.step(goal.point.step)}"
-    if goal.baseline is None:
-        return text
-    moved = units.change(goal.point.value, goal.baseline, metric.unit, is_difference=is_difference(metric))
-    return f"{text}, {moved} since the start"
+        now += f" at {units.step(goal.point.step)}"
+    first = goal.first
+    if first is None or first.step >= goal.point.step:
+        return f"{metric.title} {now}"
+    then = units.measure(first.value, metric.unit)
+    return f"{metric.title} {then} → {now}{',' if goal.is_older else ''} since step {units.step(first.step)}"
 
 
 def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:

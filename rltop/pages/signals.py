@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.catalog.families import place_of
 from rltop.catalog.guesses import guessed
@@ -52,6 +53,8 @@ class SignalReading(NamedTuple):
         stream: the stream of the run that it is in; "" is the main one.
         judged: the value that the verdict is based on, where that is not the one shown.
         own_name: what a person calls it; empty where nobody has said.
+        first: its first value in the segment; None where that is not known.
+        baseline_steps: first and last step behind the baseline.
     """
 
     signal: Signal
@@ -71,6 +74,8 @@ class SignalReading(NamedTuple):
     declared: Range | None = None
     judged: Point | None = None
     own_name: str = ""
+    first: Point | None = None
+    baseline_steps: tuple[int, int] | None = None
 
     @property
     def title(self) -> str:
@@ -143,13 +148,33 @@ def cadence_of(stream: Stream) -> int:
     return max(1, gaps[len(gaps) // 2]) if gaps else 1
 
 
-def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
-    """What the signal was at the start of the segment of the step, in its own unit; of rows up to the step.
+class Beginning(NamedTuple):
+    """What a signal was in the first rows of a segment, in its own unit.
+
+    Attributes:
+        first: its first value; what "since step" speaks of.
+        baseline: what it is compared with; None while there is not enough.
+        steps: first and last step behind the baseline.
+    """
+
+    first: Point | None
+    baseline: float | None
+    steps: tuple[int, int] | None
+
+
+def steps_text(steps: tuple[int, int]) -> str:
+    """From which step to which: `steps 4–33`."""
+    first, last = steps
+    return f"step {units.step(first)}" if first == last else f"steps {units.step(first)}–{units.step(last)}"
+
+
+def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
+    """What the signal was at the start of the segment of the step; of rows up to the step.
 
     The same baseline as the rules freeze (`stats.rolling.Frozen`): the median of
     the thirty values after the first three, from ten on. For a metric that is
     logged on less than every second row, such as a validation score, the first
-    value stands for the start. None while there is not enough.
+    value stands for the start.
 
     Args:
         snapshot: the run at a step.
@@ -157,10 +182,15 @@ def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
     """
     at = _head_step(snapshot)
     if at is None:
-        raw = snapshot.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
+        raw = snapshot.memo.of_start(("beginning", signal.key), lambda: _raw_beginning(snapshot.stream, signal.key))
     else:
-        raw = _raw_baseline(snapshot.stream, signal.key, at)
-    return None if raw is None else signal.read(raw)
+        raw = _raw_beginning(snapshot.stream, signal.key, at)
+    first, baseline, steps = raw
+    return Beginning(
+        None if first is None else first._replace(value=signal.read(first.value)),
+        None if baseline is None else signal.read(baseline),
+        steps,
+    )
 
 
 def _head_step(snapshot: Snapshot) -> int | None:
@@ -170,15 +200,18 @@ def _head_step(snapshot: Snapshot) -> int | None:
     return at if at is not None and (head is None or not len(head) or at < head.steps[-1]) else None
 
 
-def _raw_baseline(stream: Stream, key: str, at: int | None = None) -> float | None:
-    values = stream.head(key, at).values
-    finite = [value for value in values if not math.isnan(value)]
+def _raw_beginning(stream: Stream, key: str, at: int | None = None) -> Beginning:
+    steps, values = stream.head(key, at)
+    finite = [(step, value) for step, value in zip(steps, values, strict=True) if not math.isnan(value)]
+    if not finite:
+        return Beginning(None, None, None)
+    first = Point(*finite[0])
     start = finite[_SKIPPED : _SKIPPED + _BASE_VALUES]
-    if len(start) >= _LEAST_VALUES:
-        return median(start)
-    if finite and len(finite) < _SPARSE * len(values):
-        return finite[0]
-    return None
+    if len(start) < _LEAST_VALUES:
+        if len(finite) >= _SPARSE * len(values):
+            return Beginning(first, None, None)
+        start = finite[:1]
+    return Beginning(first, median([value for _, value in start]), (start[0][0], start[-1][0]))
 
 
 def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
@@ -228,22 +261,20 @@ def read_signal(
         cadence: `cadence_of(snapshot.stream)`, if the caller has it already.
     """
     stream, at = snapshot.stream, snapshot.at_step
-    step = snapshot.step or 0
     raw = stream.latest(signal.key, at)
     point = None if raw is None else Point(raw.step, signal.read(raw.value))
     marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
     verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
     own = verdict is not None and (verdict.key in ("", signal.key))
-    baseline = baseline_of(snapshot, signal)
-    if point is not None and baseline is not None and not _is_after_start(snapshot, signal, point):
-        baseline = None
+    beginning = beginning_of(snapshot, signal)
+    baseline = beginning.baseline if point is None or _is_after_start(snapshot, signal, point) else None
     threshold = verdict.threshold if verdict is not None and own else None
     judged = None if verdict is None or not own else _judged(snapshot, signal, verdict, point)
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
     return SignalReading(
         signal=signal,
         key=key_label(signal.key),
-        step=step,
+        step=snapshot.step or 0,
         point=point,
         baseline=baseline,
         threshold=threshold,
@@ -267,6 +298,8 @@ def read_signal(
         declared=declared_range(snapshot, signal),
         judged=judged,
         own_name=snapshot.arrangement.name_of(signal.key),
+        first=None if snapshot.is_preview else beginning.first,
+        baseline_steps=beginning.steps,
     )
 
 

@@ -48,6 +48,7 @@ class VerdictView:
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
         is_muted: its verdicts are left out for this run.
+        is_acknowledged: it is quiet until it gets worse.
         earlier: the alert that began before it and had not long ended: where to start; None where it was the first.
     """
 
@@ -59,6 +60,7 @@ class VerdictView:
     events: tuple[Event, ...]
     stream: str = ""
     is_muted: bool = False
+    is_acknowledged: bool = False
     earlier: Alert | None = None
 
 
@@ -93,7 +95,8 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         return empty
     chain = build_chain(snapshot, verdict, line_cells(width))
     records = _records(snapshot, verdict) if snapshot.at_step is None else None
-    return replace(empty, records=records, chain=chain, earlier=_earlier(snapshot, verdict))
+    is_quiet = verdict in snapshot.verdicts.set_aside and not empty.is_muted
+    return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain, earlier=_earlier(snapshot, verdict))
 
 
 def _earlier(snapshot: Snapshot, verdict: Verdict) -> Alert | None:
@@ -144,6 +147,10 @@ def paint_verdict(
     rows = _paint_head(view, verdict, width, glyphs)
     if view.is_muted:
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(_muted_words(view, keys), width - 2, 4)]
+    elif view.is_acknowledged:
+        rows.append(
+            text_row(f"quiet until it gets worse{keys.clause('acknowledge', ' ({} undoes it)')}", width, glyphs, "dim")
+        )
     rows.append(rule_row(width, glyphs))
     if view.earlier is not None:
         builder = RowBuilder(width, glyphs).add(" ").left("Earlier:", _LABEL, "dim")
@@ -184,8 +191,8 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         word += " · SETTLED"
     elif verdict.worst_level > verdict.level:
         word += f" · eased, was {verdict.worst_level.word.upper()}"
-    if view.is_muted:
-        facts += " · muted"
+    if view.is_muted or view.is_acknowledged:
+        facts += " · muted" if view.is_muted else " · acknowledged"
         role = "dim"
     if verdict.is_provisional:
         facts += " · provisional: still reading history"
@@ -237,11 +244,11 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
 class VerdictPage(Page):
     """One verdict: what, since when, on which numbers, why it matters, what to look at next."""
 
-    footer: ClassVar[Sequence[str]] = ("alerts", "mute", "change")
+    footer: ClassVar[Sequence[str]] = ("alerts", "acknowledge", "mute", "change")
     help = (
         "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
         "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
-        "the next alert, {mute} mutes the rule."
+        "the next alert, {acknowledge} quiets this one until it gets worse, {mute} mutes the rule."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:

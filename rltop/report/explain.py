@@ -14,7 +14,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.errors import RltopError
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits
 from rltop.pages.events import paint_events
-from rltop.pages.signals import baseline_of
+from rltop.pages.signals import beginning_of, steps_text
 from rltop.report.check_text import WIDTH, evidence_words
 from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
@@ -229,9 +229,9 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
         f"{units.count(whole.count)} values from {units.measure(low, unit)} to {units.measure(high, unit)}",
         f"last {units.measure(signal.read(point.value), unit)} at step {units.step(point.step)}",
     ]
-    base = baseline_of(snapshot, signal)
-    if base is not None:
-        parts.insert(1, f"{units.measure(base, unit)} at run start")
+    _, base, steps = beginning_of(snapshot, signal)
+    if base is not None and steps is not None:
+        parts.insert(1, f"baseline {units.measure(base, unit)} ({steps_text(steps)})")
     if marks := stream.mark_count(signal.key):
         parts.append(f"{units.count(marks)} not finite")
     return f"{head}: {', '.join(parts)}"

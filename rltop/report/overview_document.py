@@ -8,7 +8,7 @@ from __future__ import annotations
 from rltop.model import Signal, Span, StepTiming
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.overview import build_overview
-from rltop.pages.signals import baseline_of
+from rltop.pages.signals import beginning_of
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import (
     SCHEMA,
@@ -101,7 +101,7 @@ def _signal(snapshot: Snapshot, signal: Signal) -> Document:
         "value": None if point is None else finite(signal.read(point.value)),
         "raw": None if point is None else point.value,
         "step": None if point is None else point.step,
-        "baseline": finite(baseline_of(snapshot, signal)),
+        "baseline": finite(beginning_of(snapshot, signal).baseline),
         "nonfinite": _nonfinite(snapshot, signal.key),
     }
 

@@ -482,4 +482,5 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         worst=state.worst,
         settled=state.standing.settled,
         part=spec.part,
+        lately=state.standing.lately(context.recent),
     )

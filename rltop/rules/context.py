@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import History, evaluations
 from rltop.rules.phase import PhaseTrack
-from rltop.stats.rolling import Window, mean_and_error
+from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ SOLVED_SHARE = 0.97
 SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
+_LEFT = 10
+"""Rewards that say where a run was when it was left."""
 _SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
 _FLIPS, _MANY = 3, 1_000_000_000
 """Times that a batch became flat and had not been: of many groups that is no chance."""
@@ -91,16 +93,12 @@ class RewardTrack:
 
     def observe(self, values: Mapping[str, float]) -> None:
         """Take the reward of a record in, if it has one."""
-        value = values.get("score_mean")
-        if value is None:
-            value = values.get("reward_mean")
-        if value is None:
-            value = None if self.is_reward else values.get("success_frac")
-        elif not self.is_reward:
-            self._begin_with_reward()
-        self.value = value
+        value = self.value = self.read(values)
         if value is None:
             return
+        if not self.is_reward and ("score_mean" in values or "reward_mean" in values):
+            self._begin_with_reward()
+            self.value = value
         self.count += 1
         last, self._last = self._last, value
         if value > self.top:  # noqa: PLR1730 - twice as fast as max(), and this is on the path of every record
@@ -118,6 +116,13 @@ class RewardTrack:
         elif usual < self.worst:
             self.worst = usual
         self._note_spread(value, last, values)
+
+    def read(self, values: Mapping[str, float]) -> float | None:
+        """The reward of a record, or None where it is not logged."""
+        value = values.get("score_mean")
+        if value is None:
+            value = values.get("reward_mean")
+        return value if value is not None or self.is_reward else values.get("success_frac")
 
     def _note_spread(self, value: float, last: float, values: Mapping[str, float]) -> None:
         """How many groups have zero variance, and whether that came from one record to the next."""
@@ -216,6 +221,20 @@ class RewardTrack:
         return twin
 
 
+class Left(NamedTuple):
+    """The reward of the segment that a restart left, before the step at which it resumed.
+
+    Attributes:
+        level: median of its last rewards.
+        sigma: robust deviation of these.
+        learned: how far it was above the start of that segment.
+    """
+
+    level: float
+    sigma: float
+    learned: float
+
+
 ILL = frozenset({"entropy", "gradient", "nonfinite"})
 """Beside verdicts of these families nothing is a new phase."""
 
@@ -252,6 +271,7 @@ class RuleContext:
         standing: rules, and parts of rules, whose alert is active at WARN or above.
         raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
+        left: the reward before the restart that began this segment; None where none is known.
         algorithm, traits, group_size: what kind of run it is.
     """
 
@@ -264,6 +284,7 @@ class RuleContext:
         "group_size",
         "homes",
         "is_lr_rising",
+        "left",
         "lr",
         "observation",
         "onsets",
@@ -297,6 +318,7 @@ class RuleContext:
         self.raised: dict[tuple[str, Level], int] = {}
         self.standing: set[str] = set()
         self.homes: dict[Judged, Home] = {}
+        self.left: Left | None = None
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
@@ -395,8 +417,13 @@ class RuleContext:
         """The learning-rate schedule has decayed to near 0: whatever shrinks now shrinks with it."""
         return self.lr is not None and self.lr < _ENDING * self.top_lr
 
-    def restart(self) -> None:
-        """Forget the segment; the kind of run stays."""
+    def restart(self, step: int | None = None) -> None:
+        """Forget the segment; the kind of run stays, and what the reward was.
+
+        Args:
+            step: at which the run resumes; None for another run.
+        """
+        self.left = None if step is None else self._left_at(step)
         self.reward = RewardTrack()
         self.phase = PhaseTrack()
         self.alarms = {}
@@ -410,12 +437,21 @@ class RuleContext:
         self.top_lr = 0.0
         self.is_lr_rising = False
 
+    def _left_at(self, step: int) -> Left | None:
+        values = [
+            value for one in self.recent if one.step < step and (value := self.reward.read(one.values)) is not None
+        ]
+        if len(values) < _LEFT // 2:
+            return None
+        level, sigma = median_of(values[-_LEFT:]), MAD_TO_SIGMA * mad_of(values[-_LEFT:])
+        return Left(level, sigma, level - self.reward.start)
+
     def clone(self) -> RuleContext:
         twin = RuleContext(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.recent, twin.raised, twin.standing = self.recent.copy(), self.raised.copy(), self.standing.copy()
-        twin.homes = self.homes.copy()
+        twin.homes, twin.left = self.homes.copy(), self.left
         twin._histories = {name: history.clone() for name, history in self._histories.items()}
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:

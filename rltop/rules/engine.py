@@ -334,7 +334,7 @@ class Engine:
                 told = self._spoken(state.recover(ended, how), state, ended)
                 happened += [] if told is None else [told[0]]
         self.events += happened
-        self._context.restart()
+        self._context.restart(None if observation.other_run else observation.step)
         self._segment = observation.segment
         for name, state in kept.items():
             state.begin_anew(self.rules.thresholds(name), keeps_level=True)

@@ -34,6 +34,8 @@ from rltop.units import number, percent
 
 _MEDIAN_OF = 5
 _FIRST_RECORDS = 2
+_UNTRAINED = 3
+"""Records at most before the first update counts: the learning rate begins at 0, or the first batch is a spare."""
 _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean")
 
 
@@ -234,9 +236,34 @@ _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
 
 
 class MismatchCreep(Creep):
-    """M10: the mean log-probability difference between sampler and trainer."""
+    """M10: the mean log-probability difference between sampler and trainer.
 
-    text = "rollout/train log-prob gap {baseline} → {value} nats/token since run start"
+    Or the first records, before an update had counted, are a fraction of all that follow: then they are the baseline.
+    """
+
+    text = "rollout/train log-prob gap {baseline} → {value} nats/token {words[0]}"
+    first: list[float] = []
+    untrained: float | None = None
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Against run start, or against the first records of it."""
+        found = super().detect(context)
+        if found is None or found is QUIET:
+            return found
+        if self.untrained is None:
+            return found._replace(words=("since run start",))
+        return found._replace(baseline=self.untrained, words=("since the first update: do new weights arrive?",))
+
+    def _learn(self, value: float) -> None:
+        super()._learn(value)
+        first, thresholds = self.first, self.thresholds
+        first.append(value)
+        if not self.start.is_final:
+            return
+        for count in range(1, _UNTRAINED + 1):
+            line = thresholds["at_once"] * max(*first[:count], thresholds["agrees"])
+            if min(first[count:]) > line:
+                self.untrained, self.line, self.release = max(first[:count]), line, line
 
     def read(self, context: RuleContext) -> float | None:
         """The size of it: some trainers log it signed."""
@@ -387,7 +414,7 @@ RULES = (
         title="mismatch creeping up",
         metrics=("rollout_logp_diff_mean",),
         detector=MismatchCreep,
-        thresholds={"warn": 2.0, "floor": 0.05, "sigmas": 4.0},
+        thresholds={"warn": 2.0, "floor": 0.05, "sigmas": 4.0, "at_once": 5.0, "agrees": 0.004},
         n_of_m=EIGHT_OF_TEN,
         evidence=EvidenceNames("log-prob gap", RUN_START, Unit.NATS),
     ),

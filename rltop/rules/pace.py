@@ -11,7 +11,7 @@ from functools import partial
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.performance import Work, own_time
+from rltop.rules.performance import EXTRA_STAGES, Work, own_time
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen
@@ -193,6 +193,8 @@ class SlowNowAndThen(Detector):
         )
 
 
+_MOST = 0.5
+"""Part of what a slow step adds that lies in its logged stages."""
 _LATE = 1.5
 """So many periods without a slow step end it."""
 _EXPLAINS = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
@@ -206,10 +208,10 @@ class PeriodicCost(Detector):
     """
 
     start = Frozen()
-    head: list[tuple[int, int, float, float]] = []
+    head: list[tuple[int, int, float, float, float]] = []
     line = math.inf
-    slow: tuple[tuple[int, int, float, float, float], ...] = ()
-    between = between_gen = 0.0
+    slow: tuple[tuple[int, int, float, float, float, float], ...] = ()
+    between = between_gen = between_inside = 0.0
     found: Finding = QUIET
     until = 0
     was_explained = has_rollouts = False
@@ -226,13 +228,14 @@ class PeriodicCost(Detector):
         if seconds is None or seconds <= 0.0 or self._is_explained(context):
             return None
         step, record, gen = context.observation.step, context.record, values.get("time_gen", 0.0)
+        stages = context.observation.stages
+        inside = sum(stages.values()) - sum([stages.get(name, 0.0) for name in EXTRA_STAGES])
         if not self.start.is_final:
-            self._learn(record, step, seconds, gen)
+            self._learn(record, step, seconds, gen, inside)
         elif seconds <= self.line:
-            self.between += seconds
-            self.between_gen += gen
+            self._pass(seconds, gen, inside)
         else:
-            self._take(record, step, seconds, gen)
+            self._take(record, step, seconds, gen, inside)
         return self.found if record <= self.until else QUIET
 
     def _is_explained(self, context: RuleContext) -> bool:
@@ -251,27 +254,32 @@ class PeriodicCost(Detector):
         # A step time taken from the clock holds the evaluation of the step before.
         return was or self.was_explained
 
-    def _learn(self, record: int, step: int, seconds: float, gen: float) -> None:
+    def _pass(self, seconds: float, gen: float, inside: float) -> None:
+        self.between += seconds
+        self.between_gen += gen
+        self.between_inside += inside
+
+    def _learn(self, record: int, step: int, seconds: float, gen: float, inside: float) -> None:
         """The typical step; the records that it needs are judged once it is known."""
         self.start.push(seconds)
         base = self.start.value
         if base is None:
-            self.head.append((record, step, seconds, gen))
+            self.head.append((record, step, seconds, gen, inside))
             return
         self.line = self.thresholds["times"] * base
-        for one in (*self.head[_SKIPPED:], (record, step, seconds, gen)):
+        for one in (*self.head[_SKIPPED:], (record, step, seconds, gen, inside)):
             if one[2] > self.line:
                 self._take(*one)
             else:
-                self.between += one[2]
-                self.between_gen += one[3]
+                self._pass(*one[2:])
         self.head = []
 
-    def _take(self, record: int, step: int, seconds: float, gen: float) -> None:
+    def _take(self, record: int, step: int, seconds: float, gen: float, inside: float) -> None:
         """One more slow step: is it as far from the last one as those were from each other?"""
         keep = int(self.thresholds["n"])
-        self.slow = (*self.slow, (record, step, seconds, gen, self.between))[-keep:]
-        fast_gen, self.between, self.between_gen = self.between_gen, 0.0, 0.0
+        self.slow = (*self.slow, (record, step, seconds, gen, self.between, inside))[-keep:]
+        fast_gen, fast_inside = self.between_gen, self.between_inside
+        self.between = self.between_gen = self.between_inside = 0.0
         gaps = {after[0] - before[0] for before, after in zip(self.slow, self.slow[1:], strict=False)}
         if len(self.slow) < keep or len(gaps) > 1 or min(gaps) < self.thresholds["apart"]:
             self.found = QUIET
@@ -285,18 +293,22 @@ class PeriodicCost(Detector):
         taken = self.slow[1:]
         whole = sum([one[2] + one[4] for one in taken])
         share = sum([one[2] - typical for one in taken]) / whole
-        self.found, self.until = self._judge(share, typical, step - self.slow[-2][1]), record + int(_LATE * period)
+        # No checkpoint or evaluation that nobody logs takes its time in a stage of the step.
+        is_inside = inside - fast_inside / (period - 1) > _MOST * (seconds - typical)
+        line = self.thresholds["inside" if is_inside else "warn"]
+        self.found = self._judge(share, line, typical, step - self.slow[-2][1])
+        self.until = record + int(_LATE * period)
 
-    def _judge(self, share: float, typical: float, period: int) -> Finding:
+    def _judge(self, share: float, line: float, typical: float, period: int) -> Finding:
         if share < self.thresholds["info"]:
             return QUIET
         mean = sum([one[2] for one in self.slow[1:]]) / (len(self.slow) - 1)
-        is_costly = share >= self.thresholds["warn"] and typical >= self.thresholds["short_s"]
+        is_costly = share >= line and typical >= self.thresholds["short_s"]
         return Finding(
             WARN if is_costly else INFO,
             share,
             None,
-            self.thresholds["warn" if is_costly else "info"],
+            line if is_costly else self.thresholds["info"],
             (float(period), mean, typical),
         )
 
@@ -336,7 +348,7 @@ RULES = (
         metrics=("time_step",),
         measures="share of the time that the slow steps add",
         detector=PeriodicCost,
-        thresholds={"n": 4, "times": 3.0, "apart": 3, "warn": 0.4, "info": 0.15, "short_s": 1.0},
+        thresholds={"n": 4, "times": 2.5, "apart": 3, "warn": 0.4, "inside": 0.15, "info": 0.15, "short_s": 1.0},
         warm_up=13,
         resets_on_phase=True,
         evidence=EvidenceNames("share of the time", "", Unit.FRACTION),

@@ -185,25 +185,32 @@ class PreferenceLost(Detector):
 
 
 class WorseThanChance(Detector):
-    """D9: a loss that starts at ln 2, the loss of chance, and is above it."""
+    """D9: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first."""
 
     level = Window(_LEVEL)
     is_logistic: bool | None = None
+    first = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten, because a batch of two jumps; other losses do not start at ln 2 and are excluded."""
+        """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""
         value = context.values.get("loss")
-        if value is None or self.is_logistic is False:
+        if value is None:
             return None
         if self.is_logistic is None:
-            self.is_logistic = abs(value - LN2) < _NEAR_LN2
+            on_pairs = _has_logistic_loss(context.algorithm, context.traits)
+            self.is_logistic = on_pairs and abs(value - LN2) < _NEAR_LN2
+            self.first = LN2 if self.is_logistic else 0.0 if on_pairs else value
+        if self.first <= 0.0:
+            return None
         self.level.push(value)
-        usual, line = self.level.median, self.thresholds["warn"] * LN2
-        if self.level.count < self.thresholds["records"] or usual <= line or value <= LN2:
+        usual, line = self.level.median, self.thresholds["warn" if self.is_logistic else "times"] * self.first
+        if self.level.count < self.thresholds["records"] or usual <= line or value <= self.first:
             return QUIET
-        return Finding(WARN, usual, LN2, line)
+        return Finding(WARN, usual, self.first, line)
 
     def headline(self, finding: Finding) -> str:
+        if not self.is_logistic:
+            return f"loss {number(finding.baseline or 0)} in the first record → {number(finding.value)} (median of ten)"
         return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
 
 
@@ -286,13 +293,13 @@ RULES = (
     RuleSpec(
         id="D9",
         part_of="O16",
-        title="worse than chance",
+        title="loss above its first",
         family="loss",
         metrics=("loss",),
         detector=WorseThanChance,
-        thresholds={"warn": 1.3, "records": 5},
+        thresholds={"warn": 1.3, "records": 5, "times": 2.0},
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=5,
-        applies=_has_logistic_loss,
+        applies=applicability.has_loss_to_minimise,
     ),
 )

@@ -25,7 +25,7 @@ _EXPLAINS = 0.1
 """A stage that grew by less than this part of what the step did explains nothing."""
 _CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
 """Least deviation assumed of a step time, and the most that one record may add, in deviations."""
-_EXTRA_STAGES = ("time_save", "time_eval")
+EXTRA_STAGES = ("time_save", "time_eval")
 
 
 def own_time(observation: Observation) -> float | None:
@@ -39,7 +39,7 @@ def own_time(observation: Observation) -> float | None:
     total = values.get("time_step")
     if total is None:
         return None
-    extras = [values[name] for name in _EXTRA_STAGES if values.get(name, 0.0) > 0.0]
+    extras = [values[name] for name in EXTRA_STAGES if values.get(name, 0.0) > 0.0]
     if not extras:
         return total
     stages = observation.stages.values()
@@ -288,7 +288,7 @@ class ThroughputDrop(Detector):
 
 
 class Utilisation(Detector):
-    """P4: model FLOPs utilisation against run start; no absolute level fits all runs.
+    """P4: model FLOPs utilisation against run start; a note where it is low from the start, as no level fits all runs.
 
     Fewer tokens per step lower utilisation without any fault.
     """
@@ -305,16 +305,19 @@ class Utilisation(Detector):
         base = start.push(value)
         if tokens is not None:
             self.tokens.push(tokens)
-        if base is None or value >= base * self.thresholds["warn"]:
+        if base is None:
             return QUIET
         line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
         if value >= line:
-            return QUIET
+            low = self.thresholds["low"]
+            return Finding(INFO, value, None, low) if max(value, base) < low else QUIET
         usual = self.tokens.value
         has_less_to_do = tokens is not None and usual is not None and tokens < self.thresholds["fewer"] * usual
         return Finding(INFO if has_less_to_do else WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
+        if finding.baseline is None:
+            return f"MFU {number(finding.value)}, below {number(finding.threshold or 0)} since run start"
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
         return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since run start{fewer}"
 
@@ -358,7 +361,7 @@ RULES = (
         title="utilisation",
         metrics=("mfu",),
         detector=Utilisation,
-        thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
+        thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8, "low": 0.3},
         warm_up=13,
     ),
 )

@@ -1,39 +1,81 @@
 """Progress: has the reward stopped moving, as a plateau or at its maximum?
 
-All of it is INFO: a plateau is where most runs end, and a change of scale is
-intended.
+A plateau is where most runs end: INFO. WARN is for what costs: a reward that has
+not moved in a thousand records, and hundreds of them on a solved task.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from rltop.model import Unit
 from rltop.rules import applicability
+from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, NOfM, RuleSpec
-from rltop.stats.rolling import median_of
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
+from rltop.stats.persistence import DatedNOfMCounter
+from rltop.stats.rolling import mean_and_error, median_of
 from rltop.units import number, percent
 
 _MIN_RECORDS = 10
+_FIRST_BLOCK, _BLOCKS = 50, 20
+_BY_CHANCE, _WANDERS = 2.0, 0.1
+"""A rise in standard errors that is none, and the part of the range of single records that blocks of them differ by."""
 _NEW_BEST = 0.01
 _STILL = 0.1
 _STILL_LATER = 0.5
 _STRIDE = 5
+_NEARLY, _TOP_TENTH = 0.9, 0.1
+
+
+class _Blocks(State):
+    """Means of blocks of a reward from its first record on, of which there are `_BLOCKS` at most."""
+
+    means: list[float] = []
+    held: list[float] = []
+    size = _FIRST_BLOCK
+
+    def push(self, value: float) -> None:
+        """Take a reward in; when there are too many blocks, each two are made one."""
+        self.held.append(value)
+        if len(self.held) < self.size:
+            return
+        self.means.append(sum(self.held) / self.size)
+        self.held = []
+        if len(self.means) == _BLOCKS:
+            pairs = zip(self.means[::2], self.means[1::2], strict=True)
+            self.means = [(one + other) / 2.0 for one, other in pairs]
+            self.size *= 2
+
+    def rise(self) -> tuple[float, float]:
+        """How far the newer half of the blocks is above the older, and the standard error of that."""
+        middle = len(self.means) // 2
+        old, old_error = mean_and_error(self.means[:middle])
+        new, new_error = mean_and_error(self.means[middle:])
+        return new - old, math.hypot(old_error, new_error)
 
 
 class Plateau(Detector):
-    """R3: no new best level for a hundred records or a quarter of the run."""
+    """R3: no new best level for a hundred records or a quarter of the run; WARN where it has never moved at all."""
 
     further = (("records since best", Unit.COUNT),)
     text = "plateau: best {baseline}, none better in {extra[0]:,.0f} records; now {value}"
     best = float("-inf")
     since = 0
     is_told = False
+    blocks = _Blocks()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Looks at every fifth reward; silent on a saturated task and at the end of a schedule."""
         reward = context.reward
+        if reward.value is not None:
+            self.blocks.push(reward.value)
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
+        if self._has_never_moved(context):
+            rise, _ = self.blocks.rise()
+            return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.since = reward.count
@@ -41,9 +83,7 @@ class Plateau(Detector):
                 self.is_told = False
             return QUIET
         waited = reward.count - self.since
-        if waited < self.thresholds["records"]:
-            return QUIET
-        if waited < self.thresholds["share"] * reward.count:
+        if waited < max(self.thresholds["records"], self.thresholds["share"] * reward.count):
             return QUIET
         reach = reward.top - reward.bottom
         is_still = self.best - reward.usual <= (_STILL_LATER if self.is_told else _STILL) * reach
@@ -52,14 +92,45 @@ class Plateau(Detector):
         self.is_told = True
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
+    def _has_never_moved(self, context: RuleContext) -> bool:
+        """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""
+        reward, means = context.reward, self.blocks.means
+        if reward.count < self.thresholds["never"] or reward.is_constant or reward.is_solved:
+            return False
+        if max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
+            return False
+        rise, error = self.blocks.rise()
+        if rise > _BY_CHANCE * error or is_paused(context) or has_teacher(context):
+            return False
+        return not any(one.level > one.first + one.noise for one in context.histories.values())
+
+    def headline(self, finding: Finding) -> str:
+        if finding.level is WARN:
+            records, rise = finding.extra
+            sign = "+" if rise >= 0.0 else ""
+            return (
+                f"reward {number(finding.value)}: not moved in {records:,.0f} records "
+                f"(their newer half {sign}{number(rise)})"
+            )
+        return super().headline(finding)
+
 
 class Saturated(Detector):
-    """R4: the reward is at its top and nearly all groups have zero variance; and what they cost."""
+    """R4: the reward is at its top and nearly all groups have zero variance; and what they cost.
+
+    WARN where that has been so for `long` records, within the top tenth, and most of the compute of the run is lost.
+    """
 
     further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
     cost = ""
     wasted = whole = 0.0
     since: int | None = None
+    long_since: int | None = None
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        long = int(thresholds["long"])
+        self.lately = DatedNOfMCounter(math.ceil(_NEARLY * long), long)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """What the context knows of the reward."""
@@ -73,13 +144,24 @@ class Saturated(Detector):
         cost = values.get(self.cost, 0.0) if self.cost else 1.0
         self.whole += cost
         self.wasted += share * cost
-        if share <= self.thresholds["info"] or not reward.is_solved:
+        is_flat = share > self.thresholds["info"]
+        is_at_top = reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
+        spent = self.wasted / self.whole if self.whole else share
+        seen = context.observation
+        is_long = self.lately.push_at(is_flat and is_at_top, seen.record, seen.step)
+        self.long_since = (self.long_since or self._first()) if is_long else None
+        if self.long_since is not None and is_flat and spent > self.thresholds["warn"] * self.held_part(WARN):
+            return Finding(WARN, share, None, self.thresholds["info"], (reward.usual, spent, float(self.long_since)))
+        if not is_flat or not reward.is_solved:
             self.since = None
             return QUIET
         if self.since is None:
-            self.since = context.observation.step
-        spent = self.wasted / self.whole if self.whole else share
+            self.since = seen.step
         return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent, float(self.since)))
+
+    def _first(self) -> int:
+        """Step of the first record of those without contrast that are still held."""
+        return self.lately.places[len(self.lately.places) - 1 - self.lately.oldest][1]
 
     def headline(self, finding: Finding) -> str:
         share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
@@ -141,7 +223,7 @@ RULES = (
         family="reward",
         metrics=_METRICS,
         detector=Plateau,
-        thresholds={"records": 100, "share": 0.25},
+        thresholds={"records": 100, "share": 0.25, "never": 1000},
         warm_up=100,
         applies=applicability.has_reward,
         resets_on_phase=True,
@@ -154,7 +236,7 @@ RULES = (
         family="groups",
         metrics=("zero_std_frac", "reward_std", *_METRICS),
         detector=Saturated,
-        thresholds={"info": 0.8},
+        thresholds={"info": 0.8, "long": 200, "warn": 0.5},
         n_of_m={INFO: NOfM(10, 10)},
         applies=applicability.compares_groups,
         evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),

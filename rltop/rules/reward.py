@@ -427,6 +427,29 @@ class SuccessCrash(Detector):
         return Finding(CRIT if is_gone else WARN, latest, self.best, line)
 
 
+class WorseAfterRestart(Detector):
+    """R23: a run that was resumed earns less than it did before the step at which it resumes."""
+
+    text = "after the restart the reward continues at {value}, was {baseline}"
+    since: tuple[int, int] | None = None
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """In the first records after it, by what R1 takes for a loss; what falls later is R1's."""
+        reward, left, thresholds = context.reward, context.left, self.thresholds
+        if left is None or reward.value is None:
+            return None
+        self.since = self.since or (context.observation.record, context.observation.step)
+        if reward.count < _FEW or (reward.count > thresholds["records"] and not self.is_firing):
+            return QUIET
+        learned = max(left.learned, thresholds["share"] * abs(left.level))
+        line = left.level - max(thresholds["warn"] * learned, thresholds["sigmas"] * left.sigma)
+        return Finding(WARN, reward.usual, left.level, line) if reward.usual < line else QUIET
+
+    def began(self) -> tuple[int, int] | None:
+        """The first record after the restart."""
+        return self.since
+
+
 _row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
 
 RULES = (
@@ -474,6 +497,17 @@ RULES = (
         detector=RewardWithoutSpread,
         thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10, "few_most": 60},
         clear_after=5,
+    ),
+    _row(
+        id="R23",
+        part_of="R1",
+        title="worse after a restart",
+        metrics=(*_METRICS, "success_frac"),
+        detector=WorseAfterRestart,
+        thresholds={"warn": 0.25, "share": 0.2, "sigmas": 4.0, "records": 40},
+        n_of_m={WARN: NOfM(3, 5)},
+        clear_after=5,
+        evidence=EvidenceNames("reward, last 10 records", "before the restart"),
     ),
     _row(
         id="B1",

@@ -30,7 +30,7 @@ from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import median_of
 from rltop.units import measure, measure_like
 
-_NEWEST = 10
+_NEWEST, _NEW = 10, 5
 _MOST_OF_IT = 2 / 3
 """Part of the way, in logs, that a load must have grown by to be the cause of it."""
 
@@ -172,6 +172,11 @@ class Standing:
     def now(self, observation: Observation) -> float | None:
         """The value in a record; None where it is not logged."""
         return None if self.judged is None else self.judged._replace(sign=1).read(observation)
+
+    def lately(self, recent: Sequence[Observation]) -> float | None:
+        """Median of its newest values; None where none of the newest records logs it."""
+        found = [now for one in islice(reversed(recent), _NEW) if (now := self.now(one)) is not None]
+        return median_of(found) if found else None
 
     def worded(self, value: float, told: float) -> str:
         """A value of the metric with its unit.

@@ -82,7 +82,7 @@ def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> 
                     f"`metrics.{project}.{key}` is {name}: no such metric",
                     "docs/metrics.md has the canonical names; `success_frac / 100` is a key that is logged in percent",
                 )
-    told = _told(FILE_NAME, METRICS_TABLE, environment)
+    told = said_in(FILE_NAME, METRICS_TABLE, environment)
     if not told:
         return configured or NONE
     found = {project: dict(keys) for project, keys in configured.items()}
@@ -93,8 +93,8 @@ def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> 
     return found
 
 
-def _told(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
-    """The tables of a state file, project by project; none of a file that cannot be read, or is none.
+def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dict[str, dict[str, Any]]:
+    """The tables of a state file by project, or by run; none of a file that cannot be read, or is none.
 
     A person may have written it with the heads of the config file, where all of them are in one table.
     """
@@ -157,13 +157,13 @@ def text(meanings: Meanings, prefix: str = "") -> str:
     """
     lines = []
     for project, keys in sorted(meanings.items()):
-        lines.append(f"[{prefix}{_quoted(project)}]")
-        lines += [f"{_quoted(key)} = {_quoted(name)}" for key, name in sorted(keys.items())]
+        lines.append(f"[{prefix}{quoted(project)}]")
+        lines += [f"{quoted(key)} = {quoted(name)}" for key, name in sorted(keys.items())]
         lines.append("")
     return "\n".join(lines)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A TOML string; control characters are written as escapes."""
     body = "".join(
         f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else {'"': '\\"', "\\": "\\\\"}.get(char, char)
@@ -226,7 +226,7 @@ def load_rows(
                 'for example pinned = ["reward", "grad_norm"]',
             )
         found[project] = said
-    told = _told(ROWS_FILE, ROWS_TABLE, environment)
+    told = said_in(ROWS_FILE, ROWS_TABLE, environment)
     return found | {project: said for project, table in told.items() if (said := arrangement_of(table)) is not None}
 
 
@@ -255,13 +255,13 @@ def rows_text(rows: Arrangements, prefix: str = "") -> str:
     """
     lines = []
     for project, one in sorted(rows.items()):
-        lines.append(f"[{prefix}{_quoted(project)}]")
+        lines.append(f"[{prefix}{quoted(project)}]")
         lines += [
-            f"{name} = [{', '.join(_quoted(key) for key in keys)}]"
+            f"{name} = [{', '.join(quoted(key) for key in keys)}]"
             for name, keys in (("pinned", one.pinned), ("hidden", one.hidden))
         ]
         if one.names:
-            lines += ["", f"[{prefix}{_quoted(project)}.names]"]
-            lines += [f"{_quoted(key)} = {_quoted(name)}" for key, name in sorted(one.names)]
+            lines += ["", f"[{prefix}{quoted(project)}.names]"]
+            lines += [f"{quoted(key)} = {quoted(name)}" for key, name in sorted(one.names)]
         lines.append("")
     return "\n".join(lines)

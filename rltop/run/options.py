@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.formats.decoder import DecoderOptions
@@ -15,6 +16,9 @@ from rltop.sources.feed import Feed
 from rltop.sources.tail import LastRows
 from rltop.store.series import StoreOptions
 from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.run.acknowledged import Acknowledgements
 
 OpenFeed = Callable[[str, LastRows | None], Feed]
 """Follow a path from its beginning, or from its last rows on."""
@@ -31,6 +35,7 @@ class IngestOptions(NamedTuple):
         log: console log of the runs; empty looks beside each run.
         meanings: project → key → canonical name, as a person has said.
         rows: project → which rows its runs get.
+        acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -42,6 +47,7 @@ class IngestOptions(NamedTuple):
     log: str = ""
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     rows: Mapping[str, Arrangement] = MappingProxyType({})
+    acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({})
 
 
 class Notifier:

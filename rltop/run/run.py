@@ -21,6 +21,7 @@ from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.run.acknowledged import Acknowledgements
     from rltop.run.console_end import Ending
     from rltop.run.console_log import ConsoleLog
     from rltop.run.rank_watch import RankTap, RankWatch
@@ -64,6 +65,7 @@ class Run:
         settings: what it was started with; likewise.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
+        acknowledged: alerts that are quiet until they get worse, by rule.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
 
@@ -81,6 +83,7 @@ class Run:
         self.name, self.path, self.main = name, path, main
         self.beside: Sequence[RunStream] = tuple(others)
         self.arrangement = AS_FOUND
+        self.acknowledged: Acknowledgements = {}
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None
         self.ending: Ending | None = None
@@ -187,7 +190,8 @@ class Run:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
-        return (*beside, id(self.settings), self.ending, self.arrangement, *(each.version for each in self.streams))
+        kept = self.arrangement, frozenset(self.acknowledged.items())
+        return (*beside, id(self.settings), self.ending, *kept, *(each.version for each in self.streams))
 
     @property
     def loading(self) -> float | None:
@@ -280,7 +284,19 @@ class Run:
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """What fires now and what has just recovered in any stream, worst first, silence included."""
+        """What fires now and what has just recovered in any stream, worst first, silence included.
+
+        Without what is muted or acknowledged.
+        """
+        found = self._unmuted
+        return [one for one in found if not self._is_acknowledged(one)] if self.acknowledged else found
+
+    def _is_acknowledged(self, verdict: Verdict) -> bool:
+        kept = None if verdict.stream else self.acknowledged.get(verdict.rule)
+        return kept is not None and kept.covers(verdict)
+
+    @property
+    def _unmuted(self) -> Sequence[Verdict]:
         own = self.main.rules.standing(self.main.version, is_loading=self.loading is not None)
         if not self.beside and not self._watches:
             return _advised(own, self.state)
@@ -301,10 +317,13 @@ class Run:
         return tuple(_advised(worst_first(found), self.state))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
-        """What `verdicts_at` leaves out because its rule is muted, but for the ranks and silence."""
+        """What `verdicts_at` leaves out: acknowledged, or its rule is muted, but for the ranks and silence."""
+        found = (
+            [one for one in self._unmuted if self._is_acknowledged(one)] if self.acknowledged and step is None else []
+        )
         if not self.muted:
-            return ()
-        found = list(self.main.muted_at(step))
+            return tuple(found)
+        found += self.main.muted_at(step)
         for each in self._judged:
             at = None if step is None else step_at_same_time(self.stream, step, each.stream)
             found += of_stream(each.muted_at(at), each.role)
@@ -314,6 +333,19 @@ class Run:
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted, from the screen."""
         return self.main.rules.muted
+
+    def with_acknowledged(self, rule: str) -> Acknowledgements | None:
+        """`acknowledged` with the alert of a rule as it stands now, or without it where it is quiet already.
+
+        None where the rule has no alert now.
+        """
+        from rltop.run.acknowledged import acknowledged  # noqa: PLC0415 - rarely done
+
+        verdict = next((one for one in self._unmuted if one.rule == rule and one.is_active and not one.stream), None)
+        if verdict is None:
+            return None
+        rest = {name: each for name, each in self.acknowledged.items() if name != rule}
+        return rest if self._is_acknowledged(verdict) else {**rest, rule: acknowledged(verdict)}
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.

@@ -12,7 +12,7 @@ from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.model.table_rows import log_of
-from rltop.run import meanings
+from rltop.run import acknowledged, meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
@@ -68,6 +68,7 @@ class RunBuilder:
         """The run that was found, with every stream of it, and the rows that a person wants of it."""
         run = self._build(found)
         run.arrangement = meanings.rows_of_path(found.path, self.options.rows)
+        run.acknowledged = acknowledged.of_path(found.path, self.options.acknowledged)
         return run
 
     def _build(self, found: Found) -> Run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.clock import Clock
-from rltop.run import meanings
+from rltop.run import acknowledged, meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.run import Run, is_judged
@@ -196,6 +196,33 @@ class Session:
         self._builder.options = self.options._replace(rows={**self.options.rows, project: arrangement})
         for each in self.runs:
             each.arrangement = meanings.rows_of_path(each.path.raw, self.options.rows)
+
+    def acknowledge(self, run: Run, rule: str) -> bool | None:
+        """Quiet the alert of a rule until it gets worse, or take that back; kept for the run.
+
+        Args:
+            run: whose alert it is.
+            rule: its id.
+
+        Returns:
+            Whether it is acknowledged now; None where the rule has no alert.
+
+        Raises:
+            OSError: it cannot be kept; nothing has changed then.
+        """
+        alerts = run.with_acknowledged(rule)
+        if alerts is None:
+            return None
+        acknowledged.save(acknowledged.with_run(acknowledged.load(), run.path.raw, alerts))
+        run.acknowledged = alerts
+        return rule in alerts
+
+    def recall(self) -> None:
+        """Quiet what somebody has acknowledged in an earlier session; for a screen, as `check` quiets nothing."""
+        told = acknowledged.load()
+        self._builder.options = self.options._replace(acknowledged=told)
+        for each in self.runs:
+            each.acknowledged = acknowledged.of_path(each.path.raw, told)
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, or other records of it."""

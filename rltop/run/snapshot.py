@@ -320,7 +320,7 @@ class Verdicts:
 
     @property
     def set_aside(self) -> tuple[Verdict, ...]:
-        """What stood then and is left out because its rule is muted now, worst first."""
+        """What stood then and is left out, being acknowledged, or its rule muted, now; worst first."""
         return self._snapshot.source.muted_at(self._snapshot.at_step)
 
     @property

@@ -7,7 +7,7 @@ from rltop.pages.metric import MetricPage
 from rltop.pages.overview_rows import OverviewPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.verdict import VerdictPage
-from rltop.rows.rows import TargetKind
+from rltop.rows.rows import Target, TargetKind
 from rltop.rows.table import heads_of
 from tests.screens import RECORDED, app_over, page_text, press, screen_of, status_text
 
@@ -89,13 +89,13 @@ async def test_a_rule_is_muted_and_taken_in_again() -> None:
         page = app.page
         assert isinstance(page, VerdictPage)
         rule, count = page.rule, len(app.followed.verdicts)
-        await press(pilot, "x")
+        await press(pilot, "ctrl+x")
         assert rule not in [verdict.rule for verdict in app.followed.verdicts]
         assert "muted for this run" in page_text(app) and "muted 1" in status_text(app)
         assert len(app.followed.events), "muting loses no event"
-        await press(pilot, "x")
+        await press(pilot, "ctrl+x")
         assert len(app.followed.verdicts) == count and "related metrics, in the order to check" in page_text(app)
-        await press(pilot, "x", "escape")
+        await press(pilot, "ctrl+x", "escape")
         assert "1 muted" in page_text(app)
         await press(pilot, "X")
         assert len(app.followed.verdicts) == count and "muted" not in status_text(app)
@@ -107,11 +107,11 @@ async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
         await pilot.pause()
         before, target = page_text(app), app.shown.board.target
         assert target is not None and target.kind is TargetKind.VERDICT
-        await press(pilot, "x")
+        await press(pilot, "ctrl+x")
         assert app.followed.muted == {target.name}
         assert " muted" in page_text(app) and "muted 1" in status_text(app)
         assert app.shown.board.target.name == target.name
-        await press(pilot, "x")
+        await press(pilot, "ctrl+x")
         assert not app.followed.muted
         assert page_text(app) == before
 
@@ -145,3 +145,27 @@ async def test_a_key_sorts_a_table_by_each_head_and_then_as_the_rows_come() -> N
         assert asked == heads
         await press(pilot, "s")
         assert page.sorting is None
+
+
+async def test_an_alert_is_acknowledged_kept_for_the_run_and_taken_back() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "a")
+        page = app.page
+        assert isinstance(page, VerdictPage)
+        rule, count = page.rule, len(app.followed.verdicts)
+        await press(pilot, "x")
+        assert status_text(app).startswith(f"{rule} is acknowledged: quiet until it gets worse")
+        assert rule not in [verdict.rule for verdict in app.followed.verdicts]
+        assert "x undoes it" in page_text(app) and app.followed.muted == frozenset()
+        await press(pilot, "escape")
+        assert "1 acknowledged" in page_text(app)
+    again = app_over(RECORDED)
+    async with again.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert rule not in [verdict.rule for verdict in again.followed.verdicts]
+        again.open(Target(TargetKind.VERDICT, rule))
+        await press(pilot, "x")
+        assert len(again.followed.verdicts) == count
+        await press(pilot, "escape")
+        assert "acknowledged" not in page_text(again)

@@ -176,7 +176,7 @@ async def test_the_footer_shows_every_key_once() -> None:
 async def test_a_key_that_was_given_away_is_named_no_more() -> None:
     app = app_with(timing="X", change="L")
     async with app.run_test(size=(120, 40)) as pilot:
-        await press(pilot, "x", "comma")
+        await press(pilot, "ctrl+x", "comma")
         assert "muted 1 " in f"{status_text(app)} " and "unmutes" not in status_text(app)
         assert "at step" in status_text(app) and "returns to live" not in status_text(app)
         await press(pilot, "question_mark")
@@ -247,10 +247,10 @@ async def test_while_one_types_letters_are_no_keys() -> None:
 @pytest.mark.parametrize(
     ("keys", "own"),
     [
-        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Mute"]),
+        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Ack"]),
         (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
         (("e",), ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"]),
-        (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
+        (("a",), ["⏎ Open", "a Alerts", "x Ack", "^x Mute", "c Changed"]),
         (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
         (("t",), ["⏎ Open", "s Sort", ",. Step"]),
         (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "b Band", "+- Zoom", "0 Whole run"]),

@@ -57,6 +57,7 @@ COMMON = (
     "live",
     "go",
     "event-before",
+    "acknowledge",
     "mute",
     "meaning",
     "find",

@@ -6,6 +6,7 @@ them anew, for a person to look at before they are committed.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_the_sentence_is_the_worst_verdict_and_leads_to_it(firing: FakeRun) -> N
 def test_the_sentence_of_a_calm_run_says_where_the_time_goes(healthy: FakeRun) -> None:
     sentence = lines_of(rows_of(healthy, 120, 38))[1]
     assert sentence.startswith(" no alerts; gen: 6")
-    assert "validation 0.60" in sentence
+    assert sentence.endswith("validation 0.462 → 0.601 at 1,200, since step 20")
 
 
 def test_the_sentence_says_of_time_only_once_where_it_goes() -> None:
@@ -356,3 +357,9 @@ def test_facts_never_crowd_out_what_happened() -> None:
     shown = build_overview(Snapshot(run), width=120, height=40).events
     assert [event for event in reversed(shown) if event.family != "facts"] == told
     assert [event.step for event in shown if event.family == "facts"] == [1210, 1209]
+
+
+def test_the_movement_of_a_reward_is_told_from_its_first_values() -> None:
+    rows = [{"step": step, "reward": min(0.89, 0.21 + 0.34 * (step - 1)), "loss": 0.1} for step in range(1, 60)]
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert "0.210 → 0.890 since step 1" in "\n".join(lines_of(rows_of(run, 120, 38)))

@@ -21,7 +21,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.pages.runs import read_entry
-from rltop.pages.signals import baseline_of, read_signal, signal_of
+from rltop.pages.signals import beginning_of, read_signal, signal_of
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.pages.waterfall import BESIDE
@@ -144,7 +144,7 @@ def test_a_window_shows_the_average_that_the_whole_run_has_there(run: FakeRun) -
 
 def test_thresholds_baselines_and_restarts_are_lines_of_the_chart(run: FakeRun) -> None:
     plot = build_metric(Snapshot(run), "actor/kl_loss").plot
-    start = baseline_of(Snapshot(run), signal_of(Snapshot(run), "actor/kl_loss"))
+    start = beginning_of(Snapshot(run), signal_of(Snapshot(run), "actor/kl_loss")).baseline
     assert {level.role: level.value for level in plot.levels} == {"threshold": 0.2, "baseline": start}
     assert [(mark.step, mark.role) for mark in plot.marks] == [(1187, "warn")]
     again = run_of(verl_lines([*verl_rows(60), *verl_rows(80, seed=3, from_step=41)]))
@@ -399,11 +399,11 @@ def test_a_baseline_is_that_of_the_segment_and_of_what_was_known_at_the_step() -
     lines += [json.dumps({"step": step, "loss": 9.0, "reward": 1.0}) for step in range(40, 101)]
     run = run_of("\n".join(lines).encode() + b"\n")
     loss = signal_of(Snapshot(run), "loss")
-    assert baseline_of(Snapshot(run), loss) == pytest.approx(9.0)
-    assert baseline_of(Snapshot(run, 80), loss) == pytest.approx(9.0)
+    assert beginning_of(Snapshot(run), loss).baseline == pytest.approx(9.0)
+    assert beginning_of(Snapshot(run, 80), loss).baseline == pytest.approx(9.0)
     # Before the restart the run had begun elsewhere, and at 20 nobody knew of more than 20 values.
-    assert baseline_of(Snapshot(run, 39), loss) == pytest.approx(1.185)
-    assert baseline_of(Snapshot(run, 20), loss) == pytest.approx(1.12)
+    assert beginning_of(Snapshot(run, 39), loss).baseline == pytest.approx(1.185)
+    assert beginning_of(Snapshot(run, 20), loss).baseline == pytest.approx(1.12)
 
 
 def test_the_pace_and_the_time_to_the_end_are_of_now_and_say_so(run: FakeRun) -> None:

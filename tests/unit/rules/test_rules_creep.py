@@ -334,3 +334,16 @@ def test_a_reward_that_never_gets_far_from_its_floor_is_raised() -> None:
     assert first(play(100, Algorithm.PPO, reward_mean=near), "R21")
     assert not alarms(play(100, Algorithm.PPO, reward_mean=lambda record: near(record) + record / 100), "R21")
     assert not alarms(play(100, Algorithm.PPO, reward_mean=lambda record: 20.0 + near(record)), "R21")
+
+
+def test_p17_in_a_stage_of_the_step_every_tenth_is_an_alarm_at_three_times() -> None:
+    def generation(record: int) -> float:
+        return noisy(30.0, 0.04)(record) + (80.0 if record % 10 == 0 else 0.0)
+
+    whole = lambda record: generation(record) + 10.0  # noqa: E731
+    staged = lambda record: {"time_gen": generation(record), "time_update_actor": 10.0}  # noqa: E731
+    assert first(play(90, time_step=whole, stages=staged), "P17").level is Level.WARN
+    # Nobody logs what it is: a checkpoint, most often.
+    assert not alarms(play(90, time_step=whole), "P17")
+    elsewhere = lambda record: {"time_gen": 30.0, "time_update_actor": 10.0}  # noqa: E731
+    assert not alarms(play(90, time_step=whole, stages=elsewhere), "P17")

@@ -271,3 +271,73 @@ def test_f4_what_is_newly_logged_is_said_once() -> None:
 def test_facts_are_never_verdicts() -> None:
     engine = judged(140, curriculum)
     assert not {verdict.said_by for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "R12", "L8"}
+
+
+# -- what goes on for hundreds of records ------------------------------------------------------------------------
+
+
+def solved(share: float, spread: float = 0.005):
+    reward = lambda record: noisy(min(0.98, 0.2 + record / 40), spread)(record)  # noqa: E731
+    return {"reward_mean": reward, "zero_std_frac": lambda record: 0.3 if record < 30 else noisy(share, 0.02)(record)}
+
+
+def test_r4_hundreds_of_records_of_a_solved_task_are_an_alarm() -> None:
+    engine = play(400, **solved(0.92))
+    alarm = first(engine, "R4")
+    assert 200 <= alarm.record <= 260
+    assert alarm.level is Level.WARN
+    assert "since step 3" in alarm.message
+    assert [one.rule for one in engine.verdicts if one.is_active] == ["G1"]
+
+
+def test_r4_stays_a_note_while_groups_differ_or_the_task_has_just_been_solved() -> None:
+    assert not alarms(play(400, **solved(0.6)))
+    assert not alarms(play(180, **solved(0.92)))
+
+
+def flat(records: int, rise: float = 0.0):
+    source = random.Random(5)
+    return [0.31 + rise * record / records + source.gauss(0.0, 0.03) for record in range(records)]
+
+
+def test_r3_a_reward_that_has_not_moved_in_a_thousand_records_is_an_alarm() -> None:
+    engine = play(1500, reward_mean=flat(1500), lr=1e-6)
+    assert first(engine, "R3").level is Level.WARN
+    assert "not moved in 1,000 records" in first(engine, "R3").message
+
+
+def test_r3_a_slow_rise_or_one_in_the_evaluations_is_progress() -> None:
+    assert not alarms(play(1500, reward_mean=flat(1500, 0.02), lr=1e-6), "R3")
+    held_out = every(50, [0.3 + 0.01 * one for one in range(30)])
+    assert not alarms(play(1500, reward_mean=flat(1500), val_score=held_out, lr=1e-6), "R3")
+    assert not alarms(play(1500, reward_mean=flat(1500), lr=0.0), "R3")
+
+
+def test_r3_a_reward_that_has_risen_to_a_plateau_is_a_note() -> None:
+    source = random.Random(5)
+    engine = play(3000, reward_mean=[min(0.7, 0.2 + r / 400) + source.gauss(0.0, 0.03) for r in range(3000)])
+    assert not alarms(engine, "R3")
+
+
+def resumed(level: float, *, step: int = 81, other_run: str = "") -> Engine:
+    source = random.Random(2)
+    engine = play(100, reward_mean=[0.2 + 0.35 * min(1.0, r / 60) + source.gauss(0.0, 0.015) for r in range(100)])
+    for record in range(101, 161):
+        one = observation(record, {"reward_mean": source.gauss(level, 0.015)}, segment=1, step=step + record - 101)
+        engine.observe(one._replace(other_run=other_run) if record == 101 else one)
+    return engine
+
+
+def test_r23_a_restart_that_continues_below_where_it_was() -> None:
+    engine = resumed(0.41)
+    alarm = first(engine, "R23")
+    assert alarm.level is Level.WARN
+    assert alarm.since_step == 81
+    assert "continues at 0.4" in alarm.message
+    assert ", was 0.5" in alarm.message
+
+
+def test_r23_a_restart_that_continues_as_it_was_or_begins_anew() -> None:
+    assert not alarms(resumed(0.54))
+    assert not alarms(resumed(0.2, step=1))
+    assert not alarms(resumed(0.41, other_run="another"), "R23")
