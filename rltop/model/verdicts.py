@@ -43,6 +43,19 @@ class Evidence(NamedTuple):
     unit: Unit = Unit.NONE
 
 
+class Beside(NamedTuple):
+    """Another part of the same rule that stands as well; `id` is its own."""
+
+    id: str
+    title: str
+    since_step: int
+
+    @property
+    def words(self) -> str:
+        """In words: what, which, since when."""
+        return f"{self.title} ({self.id}) since step {self.since_step:,}"
+
+
 class Settled(NamedTuple):
     """The level at which a metric stays, and the one that it left.
 
@@ -147,6 +160,7 @@ class Verdict(NamedTuple):
         advice: what to do, for WARN and CRIT.
         part: id of the part of the rule that says so; "" where it is the rule itself.
         lately: median of the newest values of what is compared with the baseline, where it is logged.
+        also: the other parts of the rule that stand as well.
     """
 
     rule: str
@@ -172,6 +186,7 @@ class Verdict(NamedTuple):
     advice: Advice | None = None
     part: str = ""
     lately: float | None = None
+    also: tuple[Beside, ...] = ()
 
     @property
     def said_by(self) -> str:

@@ -159,6 +159,8 @@ def paint_verdict(
     if verdict.advice is not None:
         rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)
+    if verdict.also:
+        rows += _paragraph("also", ", ".join(one.words for one in verdict.also), width, glyphs)
     words = words_of(verdict.said_by)
     rows += _paragraph("why", words.why, width, glyphs)
     if view.chain is not None:

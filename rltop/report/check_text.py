@@ -168,6 +168,8 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
         rows += _labelled("do", verdict.advice.text, indent, width, glyphs)
     if verdict.evidence:
         rows += _labelled("evidence", evidence_words(verdict.evidence), indent, width, glyphs)
+    if verdict.also:
+        rows += _labelled("also", ", ".join(one.words for one in verdict.also), indent, width, glyphs)
     for i, step in enumerate(_logged(snapshot, verdict)[:_SHOWN_STEPS]):
         rows += _labelled("check" if not i else "", step, indent, width, glyphs)
     return rows

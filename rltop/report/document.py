@@ -228,6 +228,7 @@ def verdict_document(verdict: Verdict) -> Document:
     return {
         "rule": verdict.rule,
         **({"part": verdict.part} if verdict.part else {}),
+        **({"also": [one.id for one in verdict.also]} if verdict.also else {}),
         **({"stream": verdict.stream} if verdict.stream else {}),
         "family": verdict.family,
         "level": verdict.level.word,

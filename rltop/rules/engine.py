@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.catalog.dialect import Identity
-from rltop.model import Event, EventState, Level, Observation, Verdict
+from rltop.model import Beside, Event, EventState, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, verdict_of
@@ -416,8 +416,13 @@ class Engine:
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
-        found = found._replace(incident=self._incidents.get(state.incident), level=level, worst=worst)
+        also = [Beside(one.spec.id, one.spec.title, one.since_step) for one in self._standing_with(state)]
+        found = found._replace(incident=self._incidents.get(state.incident), level=level, worst=worst, also=tuple(also))
         return advise(found, self._checkpoints.before(state.since_step))
+
+    def _standing_with(self, state: AlertState) -> list[AlertState]:
+        """What else stands of the rule of an alert that stands; nothing where it is of one part."""
+        return self._beside(state) if state.is_firing and state.spec.rule in registry.PARTS else []
 
     @property
     def active(self) -> Sequence[RuleSpec]:

@@ -34,6 +34,9 @@ def test_a_second_part_as_bad_as_the_first_is_no_second_alert() -> None:
     assert mismatch(kl) == mismatch(both)
     (verdict,) = shown(both)
     assert (verdict.part, verdict.headline) == ("", shown(kl)[0].headline)
+    assert [one.id for one in verdict.also] == verdict_document(verdict)["also"] == ["M3"]
+    assert verdict.also[0].words.endswith("since step 80")
+    assert not shown(kl)[0].also and "also" not in verdict_document(shown(kl)[0])
 
 
 def test_a_worse_part_makes_the_same_alert_worse_and_is_shown() -> None:
