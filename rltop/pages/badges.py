@@ -119,8 +119,8 @@ def _whose(verdict: Verdict) -> str:
 
 
 def _progress(snapshot: Snapshot) -> str:
-    if snapshot.now.loading is not None:
-        return f"checking {units.share(snapshot.now.loading)}"
+    if snapshot.source.loading is not None:
+        return f"checking {units.share(snapshot.source.loading)}"
     if snapshot.identity is None:
         return "waiting for records"
     if snapshot.verdicts.warm_up is not None:

@@ -100,8 +100,8 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     level = max((verdict.level for verdict in firing), default=Level.OK)
     what = "" if worst is None else _what(worst)
     more = max(0, incident_count(firing) - 1)
-    if snapshot.now.state in BROKEN_OFF and snapshot.now.failure.raw:
-        what, more = snapshot.now.failure.display, incident_count(firing)
+    if snapshot.source.state in BROKEN_OFF and snapshot.source.failure.raw:
+        what, more = snapshot.source.failure.display, incident_count(firing)
     past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
@@ -128,9 +128,9 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         step=snapshot.stream.last_step,
         total_steps=snapshot.stream.total_steps or None,
         streams=sum(not part.is_rank for part in snapshot.streams),
-        state=snapshot.now.state,
-        age_s=snapshot.now.age_s,
-        loading=snapshot.now.loading,
+        state=snapshot.source.state,
+        age_s=snapshot.part.age_s,
+        loading=snapshot.source.loading,
         level=Level.NO_DATA,
         verdict="",
         more=0,
@@ -171,7 +171,7 @@ def past_name(alert: Alert) -> str:
 def _eta_s(snapshot: Snapshot, pace: float | None) -> float | None:
     """Seconds to the last step at the present pace, by the clock where rows carry times."""
     last, total = snapshot.stream.last_step, snapshot.stream.total_steps
-    if last is None or not total or last >= total or snapshot.now.state not in UNDER_WAY:
+    if last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
     step_s = wall_pace(snapshot)
     step_s = pace if step_s is None else step_s

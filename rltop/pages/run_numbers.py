@@ -169,7 +169,7 @@ def _key_ending_in(run: Snapshot, name: str) -> str:
 _COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
     "step": lambda run: run.stream.last_step,
     "records": lambda run: float(run.stream.rows),
-    "age": lambda run: run.now.age_s,
+    "age": lambda run: run.part.age_s,
     "reward": lambda run: newest(run, REWARDS),
     "val": lambda run: newest(run, VALIDATIONS),
     "best": lambda run: best(run, VALIDATIONS),

@@ -257,7 +257,7 @@ def paint_timeline(
     rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]
     if not snapshot.events:
         none = "no events yet: no alert, no evaluation, no checkpoint, no restart"
-        text = none if snapshot.now.loading is None else "still checking history"
+        text = none if snapshot.source.loading is None else "still checking history"
         return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
     axis = _Axis(timeline, width - _LANE_CELLS - 1, snapshot.step if snapshot.at_step is not None else None)
     rows.append(axis.head(width, glyphs))

@@ -54,7 +54,7 @@ def check_text(
     if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
         if snapshot.counts.lines:
-            rows += paint_layout(snapshot.counts, snapshot.now.kind_title, width, glyphs)
+            rows += paint_layout(snapshot.counts, snapshot.part.kind_title, width, glyphs)
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
@@ -82,7 +82,7 @@ def check_text(
 
 def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
     """That the run died or was interrupted, and of what, as the file or the console log beside it says."""
-    state = snapshot.now.state
+    state = snapshot.source.state
     if state not in BROKEN_OFF:
         return []
     level = Level.CRIT if state is RunState.DIED else Level.INFO

@@ -54,8 +54,8 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "algorithm": None if identity is None else identity.algorithm.value,
         "records": snapshot.stream.rows,
         "step": snapshot.stream.last_step,
-        "state": snapshot.now.state.value,
-        "failure": snapshot.now.failure.raw or None,
+        "state": snapshot.source.state.value,
+        "failure": snapshot.source.failure.raw or None,
         "level": level_of(snapshot).word,
         **worst_of(snapshot),
         "incidents": incidents(snapshot.verdicts.standing),
@@ -193,7 +193,7 @@ def worst_of(snapshot: Snapshot) -> Document:
     """
     history = snapshot.verdicts.history
     level = max(level_of(snapshot), history.level if snapshot.stream.has_values else Level.NO_DATA)
-    if snapshot.now.state is RunState.DIED:
+    if snapshot.source.state is RunState.DIED:
         level = Level.CRIT
     alerts = [one for one in history.alerts if not one.is_muted]
     own, earlier = ([one for one in alerts if one.is_earlier is is_earlier] for is_earlier in (False, True))

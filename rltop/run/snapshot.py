@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.model import Counts, Event, Label, RunState, StepTiming, Verdict
+from rltop.model import Counts, Event, Label, StepTiming, Verdict
 from rltop.run.past import step_at_same_time
 from rltop.run.worst import History, history_of
 from rltop.stats.timing import step_timing
@@ -43,8 +43,8 @@ class Snapshot:
 
     Attributes:
         run: as given.
-        source: who speaks of events, verdicts and state: the run, or another stream of it for itself.
-        part: whose rows these are: the main stream of the run, or that other stream.
+        source: who speaks of events, verdicts and its state now: the run, or another stream of it for itself.
+        part: whose rows these are, and how old they are now: the main stream of the run, or that other stream.
     """
 
     __slots__ = ("_at_step", "_main", "_standing", "part", "run", "source")
@@ -202,11 +202,6 @@ class Snapshot:
     # -- in parts ----------------------------------------------------------------------------------------------------
 
     @property
-    def now(self) -> Now:
-        """How the run is doing now, whatever the step."""
-        return Now(self)
-
-    @property
     def verdicts(self) -> Verdicts:
         """What the rules say at the step."""
         return Verdicts(self)
@@ -226,70 +221,6 @@ class Snapshot:
     def measured(self) -> Snapshot:
         """The stream whose true spans show where the steps go, at the same time; the same where none has any."""
         return next((one for one in self.streams if one.timing.is_measured), self)
-
-
-class Now:
-    """How a run is doing at the time when it is asked; the step of the snapshot does not matter."""
-
-    __slots__ = ("_part", "_source")
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._source, self._part = snapshot.source, snapshot.part
-
-    @property
-    def state(self) -> RunState:
-        """The state word of the header."""
-        return self._source.state
-
-    @property
-    def state_note(self) -> str:
-        """What is behind the state, as one sentence; may be empty."""
-        return self._part.state_note
-
-    @property
-    def failure(self) -> Label:
-        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
-        return self._source.failure
-
-    @property
-    def failure_log(self) -> str:
-        """The console log beside the run that `failure` is from; empty where it is from the run itself."""
-        return self._source.failure_log
-
-    @property
-    def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self._part.kind_note
-
-    @property
-    def kind_title(self) -> str:
-        """As what the file is read; empty while that is not known."""
-        return self._part.kind_title
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the newest record came, or None where nobody knows."""
-        return self._part.age_s
-
-    @property
-    def behind_bytes(self) -> int:
-        """How much has been written and not read yet, where that is more than a moment's work; else 0."""
-        return self._source.behind_bytes
-
-    @property
-    def loading(self) -> float | None:
-        """Fraction of the history that has been read; None when complete."""
-        return self._source.loading
-
-    @property
-    def left_s(self) -> float | None:
-        """How long reading the rest of the history will take; None where that is not worth a word."""
-        return self._source.left_s
-
-    @property
-    def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
-        return self._part.is_awaited
 
 
 class Verdicts:

@@ -206,6 +206,6 @@ def test_the_newest_rows_of_a_small_file_are_there_before_it_is_read_whole(tmp_p
 def test_what_is_of_now_does_not_move_with_the_step() -> None:
     run = read(RESTARTED)
     early, late = Snapshot(run, 5), Snapshot(run)
-    assert early.now.state is late.now.state is RunState.FINISHED
-    assert early.now.state_note == late.now.state_note
+    assert early.source.state is late.source.state is RunState.FINISHED
+    assert early.part.state_note == late.part.state_note
     assert early.name == Label.of(name_of(str(RESTARTED)).raw)
