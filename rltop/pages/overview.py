@@ -198,8 +198,8 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
         return "not enough records to identify the trainer"
     if firing:
         return firing[0].headline.rstrip(".")
-    if snapshot.verdicts.warm_up is not None:
-        return f"no alerts yet, warm-up {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records"
+    if snapshot.part.warm_up is not None:
+        return f"no alerts yet, warm-up {snapshot.part.warm_up[0]} of {snapshot.part.warm_up[1]} records"
     return _NOTHING
 
 
@@ -393,7 +393,7 @@ def build_overview(
         is_awaited=snapshot.part.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
-        muted=snapshot.verdicts.muted,
+        muted=snapshot.source.muted,
     )
 
 

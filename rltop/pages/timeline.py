@@ -364,7 +364,7 @@ def _paint_list(
     snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
 ) -> list[Row]:
     """The events of these numbers under their heads; each leads to its step."""
-    at, muted = snapshot.at_step, snapshot.verdicts.muted
+    at, muted = snapshot.at_step, snapshot.source.muted
     listed = [
         told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
     ]

@@ -87,7 +87,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         chain=None,
         events=tuple(reversed(events)),
         stream=snapshot.role,
-        is_muted=rule in snapshot.verdicts.muted,
+        is_muted=rule in snapshot.source.muted,
     )
     if verdict is None or snapshot.step is None:
         return empty

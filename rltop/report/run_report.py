@@ -521,7 +521,7 @@ def _stages(view: TimingPageView) -> Grid:
 
 def _events(snapshot: Snapshot) -> Grid:
     told = [event for event in snapshot.events if event.state is not EventState.FACT or explains(event, None)]
-    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.verdicts.muted))
+    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.source.muted))
     return Grid(grid.heads, grid.is_right, grid.rows, max(0, len(told) - MOST_EVENTS))
 
 
@@ -529,7 +529,7 @@ def _notes(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
     words = count_words(view.counts)
     if words:
         yield f"file: {' · '.join(words)}"
-    if snapshot.verdicts.silenced:
-        yield f"muted in the config: {', '.join(sorted(snapshot.verdicts.silenced))}"
-    if snapshot.verdicts.muted:
-        yield f"muted on the screen: {', '.join(sorted(snapshot.verdicts.muted))}"
+    if snapshot.part.silenced:
+        yield f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}"
+    if snapshot.source.muted:
+        yield f"muted on the screen: {', '.join(sorted(snapshot.source.muted))}"

@@ -247,32 +247,12 @@ class Verdicts:
     @property
     def history(self) -> History:
         """What its alerts were, up to the step; what is muted now is left out and counted."""
-        return history_of(self._snapshot.past_events, self.muted)
+        return history_of(self._snapshot.past_events, self._snapshot.source.muted)
 
     @property
     def set_aside(self) -> tuple[Verdict, ...]:
         """What stood then and is left out because its rule is muted now, worst first."""
         return self._snapshot.source.muted_at(self._snapshot.at_step)
-
-    @property
-    def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted now, from the screen."""
-        return self._snapshot.source.muted
-
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        return self._snapshot.part.silenced
-
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold."""
-        return self._snapshot.part.profiles
-
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """Records seen and records needed, while the rules warm up."""
-        return self._snapshot.part.warm_up
 
 
 class Timing:
