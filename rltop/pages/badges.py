@@ -144,7 +144,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         and spec.id not in off - snapshot.part.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or spec.is_logged(identity))
-        and (not spec.needs_ranks or (snapshot.ranks is not None and not snapshot.ranks.is_measured))
+        and (not spec.needs_ranks or (snapshot.source.ranks is not None and not snapshot.source.ranks.is_measured))
     ]
     return list(dict.fromkeys(ids))
 

@@ -81,7 +81,7 @@ def _called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
 
 
 def _choose_rows(snapshot: Snapshot) -> list[Choice]:
-    parts = [part for part in snapshot.streams if part.identity is not None and not part.is_rank]
+    parts = [part for part in snapshot.streams if part.identity is not None and not part.source.is_rank]
     if not parts or parts[0].identity is None:
         return []
     chosen: list[Choice] = []
@@ -188,7 +188,7 @@ def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choic
         shown: what has a row already.
     """
     for part in snapshot.streams:
-        if not part.is_rank:
+        if not part.source.is_rank:
             yield from _others_of(part, shown)
 
 

@@ -98,7 +98,7 @@ def index_tree(snapshot: Snapshot) -> TreeIndex:
     sections: dict[str, int] = {}
     for one in found:
         sections[one.section] = sections.get(one.section, 0) + one.size
-    of_ranks = {each.role for each in snapshot.streams if each.is_rank}
+    of_ranks = {each.role for each in snapshot.streams if each.source.is_rank}
     folded = frozenset(one.section for one in found if one.stream in of_ranks)
     return TreeIndex(tuple(found), sections, _streams(snapshot), folded, snapshot.arrangement)
 

@@ -171,7 +171,7 @@ def build_tree(
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
         else:
             shown.append(line)
-    span = "newest rows" if snapshot.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
+    span = "newest rows" if snapshot.part.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
     return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
 
 

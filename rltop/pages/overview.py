@@ -62,9 +62,11 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
         return ending
     if snapshot.source.failure.raw:
         return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.source.failure.raw}"), Level.WARN)
-    if snapshot.counts.lines:
-        lines = f"{units.count(snapshot.counts.lines)} {'line' if snapshot.counts.lines == 1 else 'lines'}"
-        lack = lack_of(snapshot.counts) or snapshot.counts.first_bad_reason
+    if snapshot.source.counts.lines:
+        lines = (
+            f"{units.count(snapshot.source.counts.lines)} {'line' if snapshot.source.counts.lines == 1 else 'lines'}"
+        )
+        lack = lack_of(snapshot.source.counts) or snapshot.source.counts.first_bad_reason
         what = f"; {lack}" if lack else ", none with a step and a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
@@ -163,7 +165,7 @@ def build_sentence(
         return trouble
     if snapshot.source.loading is not None:
         done, share = _progress(snapshot)
-        what = "reading history, newest rows shown" if snapshot.is_preview else "reading history"
+        what = "reading history, newest rows shown" if snapshot.part.is_preview else "reading history"
         return Sentence(Label.of(f"checking {done}: {what}"), Level.INFO, share=share)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
     history = snapshot.verdicts.history
@@ -384,9 +386,9 @@ def build_overview(
         timing=timing,
         stragglers=build_stragglers(snapshot, verdicts),
         events=_newest_events(snapshot),
-        counts=snapshot.counts,
+        counts=snapshot.source.counts,
         freshness=freshness(snapshot),
-        span="newest rows" if snapshot.is_preview else "whole run" if snapshot.at_step is None else "up to",
+        span="newest rows" if snapshot.part.is_preview else "whole run" if snapshot.at_step is None else "up to",
         end=_end_word(snapshot),
         is_empty=is_empty,
         layout=snapshot.part.kind_title,
@@ -407,7 +409,7 @@ def _streams(snapshot: Snapshot) -> StreamsView | None:
 
 
 def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
-    if snapshot.ranks is None:
+    if snapshot.source.ranks is None:
         return None
     from rltop.pages.ranks import worst_stage  # noqa: PLC0415
 

@@ -127,7 +127,7 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         algorithm="" if identity is None else identity.algorithm.display_name,
         step=snapshot.stream.last_step,
         total_steps=snapshot.stream.total_steps or None,
-        streams=sum(not part.is_rank for part in snapshot.streams),
+        streams=sum(not part.source.is_rank for part in snapshot.streams),
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
         loading=snapshot.source.loading,

@@ -339,7 +339,7 @@ def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
         snapshot: the run.
         signal: whose range.
     """
-    declared = snapshot.ranges.of(signal.key) if snapshot.ranges else None
+    declared = snapshot.part.ranges.of(signal.key) if snapshot.part.ranges else None
     if declared is None:
         return None
     return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))

@@ -53,8 +53,8 @@ def check_text(
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
-        if snapshot.counts.lines:
-            rows += paint_layout(snapshot.counts, snapshot.part.kind_title, width, glyphs)
+        if snapshot.source.counts.lines:
+            rows += paint_layout(snapshot.source.counts, snapshot.part.kind_title, width, glyphs)
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
@@ -70,7 +70,7 @@ def check_text(
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
-    words = count_words(snapshot.counts)
+    words = count_words(snapshot.source.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
     if snapshot.part.silenced:
         notes.append(f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}")

@@ -75,7 +75,7 @@ def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Docu
     _, *others = snapshot.streams
     if not others:
         return {}
-    return {"streams": [describe(part) for part in others if not part.is_rank], "ranks": _ranks(snapshot)}
+    return {"streams": [describe(part) for part in others if not part.source.is_rank], "ranks": _ranks(snapshot)}
 
 
 def stream_head(snapshot: Snapshot) -> Document:
@@ -93,11 +93,11 @@ def stream_head(snapshot: Snapshot) -> Document:
 
 def _ranks(snapshot: Snapshot) -> Document | None:
     """Every stage of the ranks, slowest first; None if no rank logs stages."""
-    history = snapshot.ranks
+    history = snapshot.source.ranks
     if history is None:
         return None
     return {
-        "count": sum(part.is_rank for part in snapshot.streams) or None,
+        "count": sum(part.source.is_rank for part in snapshot.streams) or None,
         "step": history.last_step,
         "is_measured": history.is_measured,
         "stages": [

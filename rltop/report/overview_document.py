@@ -70,7 +70,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "total_steps": stream.total_steps,
         "step_s": view.header.step_s,
         "eta_s": view.header.eta_s,
-        "group_size": snapshot.group_size,
+        "group_size": snapshot.part.group_size,
         "restarts": list(stream.restarts),
         "loading": snapshot.source.loading,
         "level": level_of(snapshot).word,
@@ -187,7 +187,7 @@ def _stragglers(view: StragglerView | None) -> Document | None:
 
 def _counts(snapshot: Snapshot) -> Document:
     """Every counter, zeros included, and the place of the first bad line."""
-    counts = snapshot.counts
+    counts = snapshot.source.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
     document["first_unreadable"] = counts.first_unreadable or None
     document["first_bad_line"] = counts.first_bad_line

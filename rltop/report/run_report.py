@@ -508,7 +508,7 @@ def _metrics(snapshot: Snapshot, rows: Sequence[MetricRow], view: OverviewView) 
     # The remarks have no head, and neither have the lines: these are drawn in charts.
     columns = [column._replace(head="notes") if column.head == "" else column for column in table.columns]
     grid = grid_of(table._replace(columns=columns))
-    total = sum(len(part.stream.keys) for part in snapshot.streams if not part.is_rank)
+    total = sum(len(part.stream.keys) for part in snapshot.streams if not part.source.is_rank)
     return Grid(grid.heads, grid.is_right, grid.rows, 0 if view.is_empty else max(0, total - len(rows)))
 
 

@@ -8,23 +8,21 @@ What has been worked out is kept by the `RunStream`, not here.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.model import Counts, Event, Label, StepTiming, Verdict
+from rltop.model import Event, Label, StepTiming, Verdict
 from rltop.run.past import step_at_same_time
 from rltop.run.worst import History, history_of
 from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:
     from rltop.catalog.dialect import Identity, TimingPlan
-    from rltop.catalog.ranges import Ranges
     from rltop.catalog.row_sets import Arrangement
     from rltop.run.memo import Memo
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run import Run
     from rltop.run.run_stream import RunStream
-    from rltop.stats.ranks import RankHistory
     from rltop.stats.spans import SpanBook
     from rltop.store.stream import Stream
 
@@ -109,11 +107,6 @@ class Snapshot:
         reaching = (one for one in reversed(self.stream.segments) if step is not None and (one.first_step or 0) <= step)
         return next((segment.number for segment in reaching), None)
 
-    @property
-    def version(self) -> Hashable:
-        """Moves whenever something that is shown has moved, time aside."""
-        return self.source.version
-
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
@@ -132,29 +125,14 @@ class Snapshot:
         return self.source.role
 
     @property
-    def is_rank(self) -> bool:
-        """Is this one of many ranks, of which each says what it did?"""
-        return self.source.is_rank
-
-    @property
     def identity(self) -> Identity | None:
         """Whose keys these are; None until it is settled."""
         return self.part.identity
 
     @property
-    def group_size(self) -> int | None:
-        """Completions per prompt, where it is known."""
-        return self.part.group_size
-
-    @property
     def arrangement(self) -> Arrangement:
         """Which rows a person wants to see."""
         return self.run.arrangement
-
-    @property
-    def ranges(self) -> Ranges:
-        """What values its metrics were declared to have, by whoever set up the run."""
-        return self.part.ranges
 
     # -- what it has -------------------------------------------------------------------------------------------------
 
@@ -167,21 +145,6 @@ class Snapshot:
     def memo(self) -> Memo:
         """What has been worked out of its rows."""
         return self.part.memo
-
-    @property
-    def is_preview(self) -> bool:
-        """The rows are the newest ones only, for the time being."""
-        return self.part.is_preview
-
-    @property
-    def counts(self) -> Counts:
-        """What was read, and what was not understood."""
-        return self.source.counts
-
-    @property
-    def ranks(self) -> RankHistory | None:
-        """What each rank did in the newest steps; None where no rank says."""
-        return self.source.ranks
 
     @property
     def rollouts(self) -> RolloutShelf | None:
