@@ -191,7 +191,7 @@ class Entries:
             run: one of them.
             is_crowd: there are so many that none is judged for the list: what is not known yet stays as it was.
         """
-        state, age_s = run.state, run.age_s
+        state, age_s = run.state, run.main.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         has_verdicts = not is_crowd or is_judged(run)
         version = run.version, state, aged, run.muted, has_verdicts

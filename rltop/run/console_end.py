@@ -213,9 +213,9 @@ class EndReader:
 
     def _silent(self, run: Run) -> Silent | None:
         """What to look for; None where the run goes on, or nothing has changed."""
-        if run.is_awaited or run.loading is not None or run.path.raw == "-":
+        if run.main.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
-        rows, age_s, state = run.stream.rows, run.age_s or 0.0, run.state
+        rows, age_s, state = run.stream.rows, run.main.age_s or 0.0, run.state
         if state in _BUSY or (state is RunState.LIVE and age_s < STILL_S):
             return None
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s))
