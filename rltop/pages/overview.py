@@ -433,7 +433,7 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     own = _part(snapshot)
     parts = {choice.stream: own if not choice.stream else _part(snapshot.within(choice.stream)) for choice in chosen}
     rows = []
-    is_known = any(choice.signal.key not in snapshot.arrangement.pinned for choice in key_metrics)
+    is_known = any(choice.signal.key not in snapshot.run.arrangement.pinned for choice in key_metrics)
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
     for number, choice in enumerate(chosen):
         part, cadence = parts[choice.stream]

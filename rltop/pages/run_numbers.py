@@ -67,7 +67,7 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
         return None
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
-    buckets = snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
+    buckets = snapshot.part.memo.buckets(signal.key, stride, first - first % stride, last + 1)
     is_up = signal.metric.direction is Direction.UP
     pick = max if is_up else min
 

@@ -157,7 +157,7 @@ def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
     """
     at = _head_step(snapshot)
     if at is None:
-        raw = snapshot.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
+        raw = snapshot.part.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
     else:
         raw = _raw_baseline(snapshot.stream, signal.key, at)
     return None if raw is None else signal.read(raw)
@@ -266,7 +266,7 @@ def read_signal(
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
         judged=judged,
-        own_name=snapshot.arrangement.name_of(signal.key),
+        own_name=snapshot.run.arrangement.name_of(signal.key),
     )
 
 
@@ -349,7 +349,7 @@ def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
     """Is the point newer than the very first value of its segment?"""
     at = _head_step(snapshot)
     if at is None:
-        first = snapshot.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
+        first = snapshot.part.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
     else:
         first = _first_logged(snapshot.stream, signal.key, at)
     return first is not None and point.step > first
@@ -385,7 +385,7 @@ def read_spark(
     window = anchored_window(first, last, cadence or cadence_of(stream), columns)
     stop = min(window.stop, last + 1)
     return spark_data(
-        snapshot.memo.buckets(signal.key, window.stride, window.start, stop),
+        snapshot.part.memo.buckets(signal.key, window.stride, window.start, stop),
         window,
         signal,
         marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
@@ -441,7 +441,7 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
-    return snapshot.memo.signal(identity, key) or guess_of(identity, key) or generic_signal(key)
+    return snapshot.part.memo.signal(identity, key) or guess_of(identity, key) or generic_signal(key)
 
 
 def guess_of(identity: Identity, key: str) -> Signal | None:

@@ -193,7 +193,7 @@ def _worst(verdicts: Sequence[Verdict], metric: str) -> Verdict | None:
 def _start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     """The measure at the start of the newest segment, like every other baseline."""
     what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), snapshot.part.group_size)
-    return snapshot.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
+    return snapshot.part.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
 
 
 def _measured_start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:

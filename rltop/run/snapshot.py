@@ -18,12 +18,9 @@ from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:
     from rltop.catalog.dialect import Identity, TimingPlan
-    from rltop.catalog.row_sets import Arrangement
-    from rltop.run.memo import Memo
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run import Run
     from rltop.run.run_stream import RunStream
-    from rltop.stats.spans import SpanBook
     from rltop.store.stream import Stream
 
 _Source: TypeAlias = "Run | RunStream"
@@ -129,22 +126,12 @@ class Snapshot:
         """Whose keys these are; None until it is settled."""
         return self.part.identity
 
-    @property
-    def arrangement(self) -> Arrangement:
-        """Which rows a person wants to see."""
-        return self.run.arrangement
-
     # -- what it has -------------------------------------------------------------------------------------------------
 
     @property
     def stream(self) -> Stream:
         """Its rows, of all steps: those of the preview until history has caught up."""
         return self.part.stream
-
-    @property
-    def memo(self) -> Memo:
-        """What has been worked out of its rows."""
-        return self.part.memo
 
     @property
     def rollouts(self) -> RolloutShelf | None:
@@ -227,14 +214,9 @@ class Timing:
         self._snapshot = snapshot
 
     @property
-    def spans(self) -> SpanBook | None:
-        """True spans of the newest steps; None where the run's files hold none."""
-        return self._snapshot.part.spans
-
-    @property
     def is_measured(self) -> bool:
         """Are there true spans?"""
-        spans = self.spans
+        spans = self._snapshot.part.spans
         return spans is not None and bool(spans.steps)
 
     @property
@@ -254,7 +236,7 @@ class Timing:
             unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
                 all. The others have none.
         """
-        until, spans = self._snapshot.at_step, self.spans
+        until, spans = self._snapshot.at_step, self._snapshot.part.spans
         if spans is not None and spans.steps:
             held: Sequence[int] = spans.steps
             known = held[: len(held) if until is None else bisect_right(held, until)]
@@ -270,7 +252,7 @@ class Timing:
             stop = bisect_right(held, until)
             steps = held[max(0, stop - 2 * count) : stop]
         found: list[StepTiming] = []
-        for timing in self._snapshot.memo.timings(plan, steps):
+        for timing in self._snapshot.part.memo.timings(plan, steps):
             if timing is not None:
                 found.append(timing)
             if len(found) == count:
