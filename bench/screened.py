@@ -128,13 +128,6 @@ class Screened:
             self.read(0.05)
         return time.perf_counter() - self.started_s
 
-    def until_quiet(self, quiet_s: float = 0.4, timeout_s: float = 30.0) -> None:
-        """Read until nothing has been written for `quiet_s`."""
-        end = time.perf_counter() + timeout_s
-        while self.read(quiet_s):
-            if time.perf_counter() > end:
-                raise TimeoutError("the program does not fall silent")
-
     def press(self, keys: bytes) -> None:
         """Type."""
         os.write(self._fd, keys)

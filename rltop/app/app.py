@@ -151,7 +151,7 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
 
     async def _list_runs(self) -> None:
         """Of several runs show which there are, at the start or when they have come, unless a page has been opened."""
-        if self._is_awaiting and not self.session.runs[0].is_awaited:
+        if self._is_awaiting and not self.session.runs[0].main.is_awaited:
             self._is_awaiting = False
             is_at_start = self.current_mode == self.DEFAULT_MODE and len(self.screen_stack) == 1
             if len(self.session.runs) > 1 and is_at_start and self.options.lists_first:

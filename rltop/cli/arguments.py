@@ -401,11 +401,9 @@ def _skill(arguments: argparse.Namespace) -> int:
 
 def _completions(arguments: argparse.Namespace) -> int:
     with importing():
-        from rltop.cli.completions import completions
-        from rltop.cli.output import say
+        from rltop.cli.callback import completions
 
-    say(completions(arguments.shell, every_parser()))
-    return 0
+    return completions(arguments)
 
 
 def _config(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
-"""`rltop callback` and `rltop skill`: what is printed for others to read, on standard output.
+"""`rltop callback`, `skill` and `completions`: files of the package, printed on standard output for others to read.
 
-The writers for a trainer's environment as one file; a page for an agent that watches a run, and the JSON Schema.
+The writers for a trainer's environment as one file; a page for an agent that watches a run, and the JSON Schema; the
+scripts that complete commands, options and files in a shell (written by docs/generate_completions.py).
 """
 
 from __future__ import annotations
@@ -47,4 +48,14 @@ def skill(arguments: Namespace) -> int:
     """
     name = ("report", "schema.json") if arguments.schema else ("cli", "skill.md")
     say(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
+    return 0
+
+
+def completions(arguments: Namespace) -> int:
+    """Print the script for a shell; 0.
+
+    Raises:
+        OutputError: standard output cannot be written.
+    """
+    say(files("rltop").joinpath("cli", "completions", f"rltop.{arguments.shell}").read_text(encoding="utf-8"))
     return 0

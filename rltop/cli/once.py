@@ -135,8 +135,8 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
     trouble = not_read(run)
     if trouble is not None:
         raise trouble
-    if run.state_note and not has_rows:
-        raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
+    if run.main.state_note and not has_rows:
+        raise SourceError(f"{run.path}: {run.main.state_note}", "check the path and its permissions")
     has_terminal = is_terminal()
     if arguments.json:
         from rltop.report.document import dumps

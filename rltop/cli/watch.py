@@ -177,7 +177,7 @@ class Vigil:
             run = announcer.run
             while run.replaced_by is not None:
                 run = run.replaced_by
-            if run is not announcer.run and announcer.run.is_awaited and not run.is_awaited:
+            if run is not announcer.run and announcer.run.main.is_awaited and not run.main.is_awaited:
                 kept.setdefault(run, Announcer(run))
             elif run is not announcer.run:
                 announcer.take_over(run)
@@ -220,8 +220,8 @@ class Vigil:
             return
         (self._lost.add if is_lost else self._lost.discard)(announcer)
         if is_lost:
-            words = f"cannot read {run.path.display}: {run.state_note}; retrying"
-            self._log.write("lost", words, run, reason=run.state_note)
+            words = f"cannot read {run.path.display}: {run.main.state_note}; retrying"
+            self._log.write("lost", words, run, reason=run.main.state_note)
         else:
             self._log.write("found", f"{run.path.display} is readable again", run)
 
@@ -229,9 +229,9 @@ class Vigil:
         run, stream = announcer.run, announcer.run.stream
         records = "record" if stream.rows == 1 else "records"
         rows = f"{units.count(stream.rows)} {records} up to step {units.step(stream.last_step or 0)}"
-        words = f"watching {run.path.display}: {rows if stream.rows else run.state_note or 'no record yet'}"
-        if run.is_awaited:
-            words = run.state_note
+        words = f"watching {run.path.display}: {rows if stream.rows else run.main.state_note or 'no record yet'}"
+        if run.main.is_awaited:
+            words = run.main.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
         if run.main.silenced:
@@ -245,7 +245,7 @@ class Vigil:
         run = announcer.run
         how, silent_s = None, self._still_s(announcer)
         if announcer.has_begun:
-            how = self._how_it_ended(announcer, silent_s if run.age_s is None else run.age_s)
+            how = self._how_it_ended(announcer, silent_s if run.main.age_s is None else run.main.age_s)
         elif run.state is RunState.LOST:
             how = self._given_up(announcer, silent_s)
         if how is None or self._is_judging(announcer):
@@ -273,7 +273,7 @@ class Vigil:
 
     def _how_it_ended(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, state = announcer.run, announcer.run.state
-        age_s = run.age_s
+        age_s = run.main.age_s
         if state is RunState.FINISHED and (age_s is None or age_s >= SETTLED_S):
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
@@ -294,7 +294,7 @@ class Vigil:
     def _given_up(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         """Has `--give-up` expired?"""
         run, give_up_s = announcer.run, self._options.give_up_s
-        why = run.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
+        why = run.main.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
         code = EXIT_DIED if run.stream.has_values else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
             return "given up", f"gave up: {why}", code
@@ -403,7 +403,7 @@ def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] 
     """
     if news is None:
         return None
-    if all(run.is_awaited for run in session.runs):
+    if all(run.main.is_awaited for run in session.runs):
         return news[:1]
     return [each for each in news if session.knows(each)] or None
 

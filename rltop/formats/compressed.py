@@ -9,15 +9,14 @@ and what is unpacked and waits is never more than a few MiB.
 from __future__ import annotations
 
 import bz2
-import importlib
 import zlib
 from collections import deque
 from copy import copy, deepcopy
 from typing import Any, Protocol
 
-from rltop.errors import SourceError
 from rltop.formats.decoder import Decoder, Envelope, Piecemeal, Withholding
 from rltop.formats.kinds import Codec
+from rltop.formats.zstd import zstandard_package
 from rltop.model import Counts, Record
 
 SLICE_BYTES = 16 * 1024
@@ -121,7 +120,7 @@ class CompressedDecoder:
         self.codec = codec
         self.inner = inner
         self.note = ""
-        self._package = _zstd_package() if codec is Codec.ZSTD else None
+        self._package = zstandard_package() if codec is Codec.ZSTD else None
         self._errors = _errors_of(self._package)
         self._inflater: _Inflater | None = None
         self._piecemeal = inner if isinstance(inner, Piecemeal) else None
@@ -276,16 +275,6 @@ class CompressedDecoder:
         self._may_give = False
         self.note = note
         self.counts.refuse(self.counts.lines + 1, note)
-
-
-def _zstd_package() -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError:
-        raise SourceError(
-            "compressed with zstd, but the package zstandard cannot be imported",
-            "reinstall rltop (zstandard is a dependency), or decompress the file: zstd -d FILE",
-        ) from None
 
 
 def _errors_of(package: Any) -> tuple[type[Exception], ...]:

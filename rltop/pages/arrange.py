@@ -51,7 +51,7 @@ def arranged_rows(snapshot: Snapshot) -> list[ArrangedRow]:
 
 
 def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
-    arrangement, chosen = snapshot.arrangement, choose_key_metrics(snapshot)
+    arrangement, chosen = snapshot.run.arrangement, choose_key_metrics(snapshot)
     by_key = {one.signal.key: one for one in chosen}
     for key in arrangement.pinned:
         one = by_key.get(key)
@@ -174,7 +174,7 @@ def _target(one: ArrangedRow) -> Target:
 
 
 def _head(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
-    arrangement = snapshot.arrangement
+    arrangement = snapshot.run.arrangement
     builder = RowBuilder(width, glyphs).add(" ROWS OF THE OVERVIEW", "title")
     builder.add(f"   {units.count(len(arrangement.pinned))} pinned", "value")
     return builder.add(f"   {units.count(len(arrangement.hidden))} hidden", "dim").row()

@@ -46,7 +46,7 @@ def places(snapshot: Snapshot, axis: Axis) -> Places | None:
     """
     if axis is Axis.STEP:
         return Places((), ())
-    return snapshot.memo.of_rows((axis, snapshot.identity is None), lambda: _places(snapshot, axis))
+    return snapshot.part.memo.of_rows((axis, snapshot.identity is None), lambda: _places(snapshot, axis))
 
 
 def _places(snapshot: Snapshot, axis: Axis) -> Places | None:

@@ -99,7 +99,7 @@ def _group(
     fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}
     progress = _progress(snapshot)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    muted = snapshot.verdicts.muted | snapshot.verdicts.silenced
+    muted = snapshot.source.muted | snapshot.part.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
     worst = muted_before(past) or worse_before(past, max((v.level for v in firing), default=Level.INFO))
@@ -114,7 +114,7 @@ def _group(
 
 
 def _aside(verdict: Verdict, snapshot: Snapshot) -> str:
-    return _MUTED if verdict.is_of(snapshot.verdicts.muted) else _ACKNOWLEDGED
+    return _MUTED if verdict.is_of(snapshot.source.muted) else _ACKNOWLEDGED
 
 
 def _whose(verdict: Verdict) -> str:
@@ -123,12 +123,12 @@ def _whose(verdict: Verdict) -> str:
 
 
 def _progress(snapshot: Snapshot) -> str:
-    if snapshot.now.loading is not None:
-        return f"checking {units.share(snapshot.now.loading)}"
+    if snapshot.source.loading is not None:
+        return f"checking {units.share(snapshot.source.loading)}"
     if snapshot.identity is None:
         return "waiting for records"
-    if snapshot.verdicts.warm_up is not None:
-        return f"warm-up {snapshot.verdicts.warm_up[0]}/{snapshot.verdicts.warm_up[1]}"
+    if snapshot.part.warm_up is not None:
+        return f"warm-up {snapshot.part.warm_up[0]}/{snapshot.part.warm_up[1]}"
     return ""
 
 
@@ -139,16 +139,16 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         return []
     from rltop.rules import profiles, registry  # noqa: PLC0415 - see above
 
-    held = [profiles.PROFILES[name].rules for name in snapshot.verdicts.profiles]
+    held = [profiles.PROFILES[name].rules for name in snapshot.part.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
     ids = [
         spec.rule
         for spec in registry.SPECS
         if spec.group.value == group
-        and spec.id not in off - snapshot.verdicts.silenced
+        and spec.id not in off - snapshot.part.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or spec.is_logged(identity))
-        and (not spec.needs_ranks or (snapshot.ranks is not None and not snapshot.ranks.is_measured))
+        and (not spec.needs_ranks or (snapshot.source.ranks is not None and not snapshot.source.ranks.is_measured))
     ]
     return list(dict.fromkeys(ids))
 

@@ -41,7 +41,7 @@ class Band(NamedTuple):
 
 def families_of(snapshot: Snapshot) -> Mapping[str, Family]:
     """Every key of the run that is one statistic of several → its family; made anew when a key is new."""
-    return snapshot.memo.families()
+    return snapshot.part.memo.families()
 
 
 def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None:

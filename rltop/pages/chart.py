@@ -298,7 +298,7 @@ def build_plot(
     shown = whole if zoom is None else zoom.within(whole)
     stride = max(1, -(-shown.length // max(2, columns)))
     start = shown.first - shown.first % stride
-    read = snapshot.memo if shown.first == whole.first else stream
+    read = snapshot.part.memo if shown.first == whole.first else stream
     buckets = read.buckets(signal.key, stride, start, shown.last + 1)
     before = _before(snapshot, signal, stride, start, smoothing)
     raw = _extremes(buckets, signal, shown)
@@ -365,7 +365,7 @@ def series_of(
     stride = max(1, -(-(last - first + 1) // max(2, columns)))
     start = first - first % stride
     # What begins with the run is asked for with every picture, another window rarely twice.
-    read = snapshot.memo if first == stream.first_step else stream
+    read = snapshot.part.memo if first == stream.first_step else stream
     buckets = read.buckets(signal.key, stride, start, last + 1)
     before = _before(snapshot, signal, stride, start, smoothing)
     curve = smoothed([*before, *buckets], signal, Zoom(first, last), smoothing)

@@ -458,7 +458,7 @@ class ComparePage(Page):
     def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
         """Where a run diverges from the baseline; looked at anew only where either has new rows."""
         key = (one.entry.path.raw, baseline.entry.path.raw)
-        version = (one.snapshot.version, baseline.snapshot.version, tuple(metrics))
+        version = (one.snapshot.source.version, baseline.snapshot.source.version, tuple(metrics))
         if key not in self._known or self._known[key][0] != version:
             self._known[key] = (version, compare(one.snapshot, baseline.snapshot, metrics))
         return self._known[key][1]

@@ -55,7 +55,7 @@ class Shape(NamedTuple):
 def charted(snapshot: Snapshot) -> list[Charted]:
     """The metrics of the overview, pinned ones first; of a run without any, every key."""
     chosen = [Charted(one.title, one.signal, one.stream) for one in choose_key_metrics(snapshot)]
-    placed = {*snapshot.arrangement.pinned, *snapshot.arrangement.hidden}
+    placed = {*snapshot.run.arrangement.pinned, *snapshot.run.arrangement.hidden}
     if any(one.signal.key not in placed for one in chosen):
         return chosen
     keys = [key for key in sorted(snapshot.stream.keys) if key not in placed]

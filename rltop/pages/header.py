@@ -100,11 +100,11 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
         total_steps=total if total else None,
         step_s=step_s,
         eta_s=eta_of(snapshot, step_s),
-        state=snapshot.now.state,
-        age_s=snapshot.now.age_s,
-        loading=snapshot.now.loading,
+        state=snapshot.source.state,
+        age_s=snapshot.part.age_s,
+        loading=snapshot.source.loading,
         downsampled=stream.downsampled_range(snapshot.at_step) if snapshot.at_step is not None else None,
-        behind_bytes=snapshot.now.behind_bytes,
+        behind_bytes=snapshot.source.behind_bytes,
     )
 
 
@@ -112,7 +112,7 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
     """What is trained, and the profiles that hold besides: thresholds never move silently."""
     if identity is None:
         return ""
-    others = [name for name in snapshot.verdicts.profiles if name != identity.algorithm.value]
+    others = [name for name in snapshot.part.profiles if name != identity.algorithm.value]
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
@@ -159,7 +159,7 @@ def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
         step_s: what a step takes now, from `pace_of`.
     """
     last, total = snapshot.stream.last_step, snapshot.stream.total_steps
-    if step_s is None or last is None or not total or last >= total or snapshot.now.state not in UNDER_WAY:
+    if step_s is None or last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
     return step_s * (total - last)
 
@@ -277,7 +277,7 @@ def behind_text(behind_bytes: int) -> str:
 
 def header_clock(snapshot: Snapshot) -> tuple[str, str]:
     """What the header says of time: how old the newest record is or how far behind, and how much has been read."""
-    age_s, loading, behind = snapshot.now.age_s, snapshot.now.loading, snapshot.now.behind_bytes
+    age_s, loading, behind = snapshot.part.age_s, snapshot.source.loading, snapshot.source.behind_bytes
     age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
     return age, "" if loading is None else units.share(loading)
 
@@ -351,15 +351,15 @@ def lack_of(counts: Counts) -> str:
 
 def ending_words(snapshot: Snapshot) -> str:
     """When and of what a run died or was interrupted, as it, or the console log beside it, says."""
-    step, log = snapshot.stream.last_step, snapshot.now.failure_log
+    step, log = snapshot.stream.last_step, snapshot.source.failure_log
     when = "before the first step" if step is None else f"after step {units.step(step)}"
-    text = f"{snapshot.now.state.value} {when}: {snapshot.now.failure.raw.rstrip('.')}"
+    text = f"{snapshot.source.state.value} {when}: {snapshot.source.failure.raw.rstrip('.')}"
     return f"{text} ({PurePath(log).name})" if log else text
 
 
 def freshness(snapshot: Snapshot) -> str:
     """How fresh a file of this kind can be, where that matters: while more is expected."""
-    return "" if snapshot.now.state in _OVER else snapshot.now.kind_note
+    return "" if snapshot.source.state in _OVER else snapshot.part.kind_note
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:

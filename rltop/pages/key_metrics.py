@@ -71,17 +71,17 @@ def choose_pinned(snapshot: Snapshot) -> list[Choice]:
     """The metrics that a person has pinned, as far as the run logs them."""
     return [
         Choice(_called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
-        for key in snapshot.arrangement.pinned
+        for key in snapshot.run.arrangement.pinned
         if (part := next((one for one in snapshot.streams if key in one.stream.keys), None)) is not None
     ]
 
 
 def _called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
-    return Label.of(snapshot.arrangement.name_of(signal.key) or title or signal.metric.title).display
+    return Label.of(snapshot.run.arrangement.name_of(signal.key) or title or signal.metric.title).display
 
 
 def _choose_rows(snapshot: Snapshot) -> list[Choice]:
-    parts = [part for part in snapshot.streams if part.identity is not None and not part.is_rank]
+    parts = [part for part in snapshot.streams if part.identity is not None and not part.source.is_rank]
     if not parts or parts[0].identity is None:
         return []
     chosen: list[Choice] = []
@@ -93,7 +93,7 @@ def _choose_rows(snapshot: Snapshot) -> list[Choice]:
                 break
         else:
             chosen += _guess(parts, wanted.metrics)
-    arrangement = snapshot.arrangement
+    arrangement = snapshot.run.arrangement
     if arrangement.is_as_found:
         return chosen
     placed = {*arrangement.pinned, *arrangement.hidden}
@@ -188,7 +188,7 @@ def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choic
         shown: what has a row already.
     """
     for part in snapshot.streams:
-        if not part.is_rank:
+        if not part.source.is_rank:
             yield from _others_of(part, shown)
 
 
@@ -197,7 +197,9 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
     of_key = {signal.key: signal for signals in known.values() for signal in signals}
     first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
     families = families_of(snapshot)
-    done = {choice.signal.key for choice in shown if choice.stream == snapshot.role} | {*snapshot.arrangement.hidden}
+    done = {choice.signal.key for choice in shown if choice.stream == snapshot.role} | {
+        *snapshot.run.arrangement.hidden
+    }
     done |= {families[key].main.key for key in done if key in families}
     names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key))
     for each in [*first, *snapshot.stream.keys]:

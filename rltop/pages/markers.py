@@ -67,7 +67,7 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
     """
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
-    muted = snapshot.verdicts.muted
+    muted = snapshot.source.muted
     old = outlived(snapshot.events)
     for number, event in enumerate(snapshot.events):
         if event.stream or event.level < Level.WARN or event.is_of(muted) or number in old:

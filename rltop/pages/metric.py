@@ -313,7 +313,7 @@ class MetricPage(ChartPage):
         chart = self._chart(view, moment, width, chart_height)
         title = paint_metric_title(view, width, moment.glyphs)
         builder = RowBuilder(width, moment.glyphs).line(title.line)
-        is_pinned = self.key in moment.snapshot.arrangement.pinned
+        is_pinned = self.key in moment.snapshot.run.arrangement.pinned
         for note in (self._against(moment, view.reading.signal), "pinned" if is_pinned else "", self.axis_text):
             builder.add(f"   {note}" if note else "", "note")
         return [Row(builder.row().line, title.links), *chart, *details]

@@ -89,7 +89,7 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
         return []
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
     # The whole run is asked for with every step that is gone to, a window rarely twice.
-    read = snapshot.memo if window is None else snapshot.stream
+    read = snapshot.part.memo if window is None else snapshot.stream
     found = [one for one in read.buckets(signal.key, stride, first, last + 1) if one.count]
     if not found:
         return []

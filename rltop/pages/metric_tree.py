@@ -76,7 +76,7 @@ class TreeIndex:
         """Does it still fit the run?"""
         now = _streams(snapshot)
         return (
-            self.arrangement == snapshot.arrangement
+            self.arrangement == snapshot.run.arrangement
             and len(now) == len(self.streams)
             and all(
                 keys == then and identity is known
@@ -94,13 +94,13 @@ def index_tree(snapshot: Snapshot) -> TreeIndex:
     found: list[TreeKey] = []
     for each in snapshot.streams:
         found += _index_stream(each)
-    found = _pinned_first(found, snapshot.arrangement)
+    found = _pinned_first(found, snapshot.run.arrangement)
     sections: dict[str, int] = {}
     for one in found:
         sections[one.section] = sections.get(one.section, 0) + one.size
-    of_ranks = {each.role for each in snapshot.streams if each.is_rank}
+    of_ranks = {each.role for each in snapshot.streams if each.source.is_rank}
     folded = frozenset(one.section for one in found if one.stream in of_ranks)
-    return TreeIndex(tuple(found), sections, _streams(snapshot), folded, snapshot.arrangement)
+    return TreeIndex(tuple(found), sections, _streams(snapshot), folded, snapshot.run.arrangement)
 
 
 def _pinned_first(keys: list[TreeKey], arrangement: Arrangement) -> list[TreeKey]:

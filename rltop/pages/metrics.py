@@ -161,7 +161,7 @@ def build_tree(
                 reading = reading._replace(level=worst.level, verdict=worst)
             title = reading.own_name or (line.signal.metric.title if line.signal.metric.name else "")
             band = text_around(part.snapshot, line.signal) if line.others else ""
-            row = MetricRow(title, reading, "hidden" if line.key in snapshot.arrangement.hidden else "", band)
+            row = MetricRow(title, reading, "hidden" if line.key in snapshot.run.arrangement.hidden else "", band)
             depth = 1 if line.group else 0
             name = Label.of(line.all_names or line.name)
             short = Label.of(line.name) if line.all_names else None
@@ -171,7 +171,7 @@ def build_tree(
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
         else:
             shown.append(line)
-    span = "newest rows" if snapshot.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
+    span = "newest rows" if snapshot.part.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
     return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
 
 

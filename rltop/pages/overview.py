@@ -60,29 +60,31 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     ending = _lost_or_died(snapshot, None)
     if ending is not None:
         return ending
-    if snapshot.now.failure.raw:
-        return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.now.failure.raw}"), Level.WARN)
-    if snapshot.counts.lines:
-        lines = f"{units.count(snapshot.counts.lines)} {'line' if snapshot.counts.lines == 1 else 'lines'}"
-        lack = lack_of(snapshot.counts) or snapshot.counts.first_bad_reason
+    if snapshot.source.failure.raw:
+        return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.source.failure.raw}"), Level.WARN)
+    if snapshot.source.counts.lines:
+        lines = (
+            f"{units.count(snapshot.source.counts.lines)} {'line' if snapshot.source.counts.lines == 1 else 'lines'}"
+        )
+        lack = lack_of(snapshot.source.counts) or snapshot.source.counts.first_bad_reason
         what = f"; {lack}" if lack else ", none with a step and a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
     share = None
-    if snapshot.now.state is RunState.LOADING:
+    if snapshot.source.state is RunState.LOADING:
         done, share = _progress(snapshot)
         waiting = "reading …" if share is None else f"reading: {done}"
-    elif snapshot.now.kind_note:
-        waiting += f"; {snapshot.now.kind_note}"
-    if snapshot.now.state_note:
-        is_of_file = snapshot.now.state is RunState.WAITING and not snapshot.now.is_awaited
-        waiting = f"{snapshot.path.raw}: {snapshot.now.state_note}" if is_of_file else snapshot.now.state_note
+    elif snapshot.part.kind_note:
+        waiting += f"; {snapshot.part.kind_note}"
+    if snapshot.part.state_note:
+        is_of_file = snapshot.source.state is RunState.WAITING and not snapshot.part.is_awaited
+        waiting = f"{snapshot.path.raw}: {snapshot.part.state_note}" if is_of_file else snapshot.part.state_note
     return Sentence(Label.of(waiting), Level.INFO, share=share)
 
 
 def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
     """How much of the history has been read, and as a share for a bar where it takes long."""
-    loading, left_s = snapshot.now.loading, snapshot.now.left_s
+    loading, left_s = snapshot.source.loading, snapshot.source.left_s
     if loading is None or left_s is None:
         return "" if loading is None else units.share(loading), None
     return f"{units.share(loading)}, {units.left(left_s)}", loading
@@ -90,12 +92,12 @@ def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
 
 def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
     """What comes before every verdict: the file is lost, or the run has died or was interrupted."""
-    if snapshot.now.state is RunState.LOST:
-        return Sentence(Label.of(_lost(snapshot.now.state_note)), Level.CRIT)
-    if snapshot.now.state not in BROKEN_OFF:
+    if snapshot.source.state is RunState.LOST:
+        return Sentence(Label.of(_lost(snapshot.part.state_note)), Level.CRIT)
+    if snapshot.source.state not in BROKEN_OFF:
         return None
-    text, target = ending_words(snapshot), Target(TargetKind.LOG) if snapshot.now.failure_log else None
-    level = Level.CRIT if snapshot.now.state is RunState.DIED else Level.INFO
+    text, target = ending_words(snapshot), Target(TargetKind.LOG) if snapshot.source.failure_log else None
+    level = Level.CRIT if snapshot.source.state is RunState.DIED else Level.INFO
     if worst is None or worst.level < Level.WARN:
         return Sentence(Label.of(text), level, target)
     target = target or Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
@@ -104,10 +106,10 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
-    if snapshot.now.state in (RunState.STALLED, RunState.WAITING) and snapshot.now.state_note:
-        return Sentence(Label.of(snapshot.now.state_note), Level.WARN)
-    if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
-        return Sentence(Label.of(f"error logged after the newest step: {snapshot.now.failure.raw}"), Level.WARN)
+    if snapshot.source.state in (RunState.STALLED, RunState.WAITING) and snapshot.part.state_note:
+        return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
+    if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
+        return Sentence(Label.of(f"error logged after the newest step: {snapshot.source.failure.raw}"), Level.WARN)
     return None
 
 
@@ -161,9 +163,9 @@ def build_sentence(
     trouble = _trouble(snapshot) if snapshot.at_step is None else None
     if trouble is not None:
         return trouble
-    if snapshot.now.loading is not None:
+    if snapshot.source.loading is not None:
         done, share = _progress(snapshot)
-        what = "reading history, newest rows shown" if snapshot.is_preview else "reading history"
+        what = "reading history, newest rows shown" if snapshot.part.is_preview else "reading history"
         return Sentence(Label.of(f"checking {done}: {what}"), Level.INFO, share=share)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
     history = snapshot.verdicts.history
@@ -198,8 +200,8 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
         return "not enough records to identify the trainer"
     if firing:
         return firing[0].headline.rstrip(".")
-    if snapshot.verdicts.warm_up is not None:
-        return f"no alerts yet, warm-up {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records"
+    if snapshot.part.warm_up is not None:
+        return f"no alerts yet, warm-up {snapshot.part.warm_up[0]} of {snapshot.part.warm_up[1]} records"
     return _NOTHING
 
 
@@ -385,16 +387,16 @@ def build_overview(
         timing=timing,
         stragglers=build_stragglers(snapshot, verdicts),
         events=_newest_events(snapshot),
-        counts=snapshot.counts,
+        counts=snapshot.source.counts,
         freshness=freshness(snapshot),
-        span="newest rows" if snapshot.is_preview else "whole run" if snapshot.at_step is None else "up to",
+        span="newest rows" if snapshot.part.is_preview else "whole run" if snapshot.at_step is None else "up to",
         end=_end_word(snapshot),
         is_empty=is_empty,
-        layout=snapshot.now.kind_title,
-        is_awaited=snapshot.now.is_awaited,
+        layout=snapshot.part.kind_title,
+        is_awaited=snapshot.part.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
-        muted=snapshot.verdicts.muted,
+        muted=snapshot.source.muted,
     )
 
 
@@ -408,7 +410,7 @@ def _streams(snapshot: Snapshot) -> StreamsView | None:
 
 
 def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
-    if snapshot.ranks is None:
+    if snapshot.source.ranks is None:
         return None
     from rltop.pages.ranks import worst_stage  # noqa: PLC0415
 
@@ -419,7 +421,7 @@ def _end_word(snapshot: Snapshot) -> str:
     """What the right end of the lines stands for."""
     if snapshot.at_step is not None:
         return units.step(snapshot.at_step)
-    return "end" if snapshot.now.state in (RunState.ENDED, RunState.FINISHED, *BROKEN_OFF) else "now"
+    return "end" if snapshot.source.state in (RunState.ENDED, RunState.FINISHED, *BROKEN_OFF) else "now"
 
 
 def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
@@ -432,7 +434,7 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     own = _part(snapshot)
     parts = {choice.stream: own if not choice.stream else _part(snapshot.within(choice.stream)) for choice in chosen}
     rows = []
-    is_known = any(choice.signal.key not in snapshot.arrangement.pinned for choice in key_metrics)
+    is_known = any(choice.signal.key not in snapshot.run.arrangement.pinned for choice in key_metrics)
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
     for number, choice in enumerate(chosen):
         part, cadence = parts[choice.stream]

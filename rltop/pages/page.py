@@ -133,7 +133,12 @@ class Page(ABC):
     def face(self, moment: Moment) -> Hashable:
         """What the page shows that changes with time alone; equal faces need no repaint."""
         run = moment.run
-        return run.state, run.state_note, run.muted, tuple((one.rule, one.level, one.state) for one in run.verdicts)
+        return (
+            run.state,
+            run.main.state_note,
+            run.muted,
+            tuple((one.rule, one.level, one.state) for one in run.verdicts),
+        )
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """One of the page's own keys was pressed.

@@ -49,7 +49,7 @@ class RanksView:
 
 def worst_stage(snapshot: Snapshot) -> StageSummary | None:
     """The stage whose slowest rank is furthest behind; None where no rank says what it did."""
-    stages = snapshot.ranks.summary(snapshot.at_step) if snapshot.ranks is not None else []
+    stages = snapshot.source.ranks.summary(snapshot.at_step) if snapshot.source.ranks is not None else []
     return stages[0] if stages else None
 
 
@@ -57,7 +57,7 @@ def build_ranks(snapshot: Snapshot) -> RanksView:
     """Read the ranks of a run for their page."""
     verdicts = snapshot.verdicts.standing
     verdict = next((one for one in verdicts if one.rule == RULE and one.state is VerdictState.FIRING), None)
-    history, at = snapshot.ranks, snapshot.at_step
+    history, at = snapshot.source.ranks, snapshot.at_step
     if history is None:
         return RanksView((), None, 0, verdict, {})
     steps = [step for step in history.steps if at is None or step <= at][-SUMMED_STEPS:]

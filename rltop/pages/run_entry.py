@@ -100,8 +100,8 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
     level = max((verdict.level for verdict in firing), default=Level.OK)
     what = "" if worst is None else _what(worst)
     more = max(0, incident_count(firing) - 1)
-    if snapshot.now.state in BROKEN_OFF and snapshot.now.failure.raw:
-        what, more = snapshot.now.failure.display, incident_count(firing)
+    if snapshot.source.state in BROKEN_OFF and snapshot.source.failure.raw:
+        what, more = snapshot.source.failure.display, incident_count(firing)
     past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
     is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     has_rows = any(each.stream.has_values for each in snapshot.streams)
@@ -127,10 +127,10 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
         algorithm="" if identity is None else identity.algorithm.display_name,
         step=snapshot.stream.last_step,
         total_steps=snapshot.stream.total_steps or None,
-        streams=sum(not part.is_rank for part in snapshot.streams),
-        state=snapshot.now.state,
-        age_s=snapshot.now.age_s,
-        loading=snapshot.now.loading,
+        streams=sum(not part.source.is_rank for part in snapshot.streams),
+        state=snapshot.source.state,
+        age_s=snapshot.part.age_s,
+        loading=snapshot.source.loading,
         level=Level.NO_DATA,
         verdict="",
         more=0,
@@ -181,7 +181,7 @@ class Entries:
             run: one of them.
             is_crowd: there are so many that none is judged for the list: what is not known yet stays as it was.
         """
-        state, age_s = run.state, run.age_s
+        state, age_s = run.state, run.main.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         has_verdicts = not is_crowd or is_judged(run)
         version = run.version, state, aged, run.muted, has_verdicts

@@ -64,7 +64,7 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
         return None
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
-    buckets = snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
+    buckets = snapshot.part.memo.buckets(signal.key, stride, first - first % stride, last + 1)
     is_up = signal.metric.direction is Direction.UP
     pick = max if is_up else min
 
@@ -156,7 +156,7 @@ def _key_ending_in(run: Snapshot, name: str) -> str:
 _COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
     "step": lambda run: run.stream.last_step,
     "records": lambda run: float(run.stream.rows),
-    "age": lambda run: run.now.age_s,
+    "age": lambda run: run.part.age_s,
     "reward": lambda run: newest(run, REWARDS),
     "val": lambda run: newest(run, VALIDATIONS),
     "best": lambda run: best(run, VALIDATIONS),

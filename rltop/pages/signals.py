@@ -182,7 +182,9 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     """
     at = _head_step(snapshot)
     if at is None:
-        raw = snapshot.memo.of_start(("beginning", signal.key), lambda: _raw_beginning(snapshot.stream, signal.key))
+        raw = snapshot.part.memo.of_start(
+            ("beginning", signal.key), lambda: _raw_beginning(snapshot.stream, signal.key)
+        )
     else:
         raw = _raw_beginning(snapshot.stream, signal.key, at)
     first, baseline, steps = raw
@@ -297,8 +299,8 @@ def read_signal(
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
         judged=judged,
-        own_name=snapshot.arrangement.name_of(signal.key),
-        first=None if snapshot.is_preview else beginning.first,
+        own_name=snapshot.run.arrangement.name_of(signal.key),
+        first=None if snapshot.part.is_preview else beginning.first,
         baseline_steps=beginning.steps,
     )
 
@@ -372,7 +374,7 @@ def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
         snapshot: the run.
         signal: whose range.
     """
-    declared = snapshot.ranges.of(signal.key) if snapshot.ranges else None
+    declared = snapshot.part.ranges.of(signal.key) if snapshot.part.ranges else None
     if declared is None:
         return None
     return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))
@@ -382,7 +384,7 @@ def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
     """Is the point newer than the very first value of its segment?"""
     at = _head_step(snapshot)
     if at is None:
-        first = snapshot.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
+        first = snapshot.part.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
     else:
         first = _first_logged(snapshot.stream, signal.key, at)
     return first is not None and point.step > first
@@ -418,7 +420,7 @@ def read_spark(
     window = anchored_window(first, last, cadence or cadence_of(stream), columns)
     stop = min(window.stop, last + 1)
     return spark_data(
-        snapshot.memo.buckets(signal.key, window.stride, window.start, stop),
+        snapshot.part.memo.buckets(signal.key, window.stride, window.start, stop),
         window,
         signal,
         marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
@@ -474,7 +476,7 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
-    return snapshot.memo.signal(identity, key) or guess_of(identity, key) or generic_signal(key)
+    return snapshot.part.memo.signal(identity, key) or guess_of(identity, key) or generic_signal(key)
 
 
 def guess_of(identity: Identity, key: str) -> Signal | None:

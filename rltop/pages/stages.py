@@ -189,7 +189,7 @@ def build_timing(
     measured = snapshot.measured
     at = measured.at_step
     history = measured.timing.history(count, inner)
-    is_measured = bool(history) and history[-1].step == at and measured.timing.spans is not None
+    is_measured = bool(history) and history[-1].step == at and measured.part.spans is not None
     if not is_measured and (row or not history or history[-1].step != at):
         exact = measured.timing.exact(row, inner)
         if exact is not None:

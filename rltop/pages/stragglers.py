@@ -146,7 +146,7 @@ def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | 
         values = _values(snapshot, signals, raw.step)
         if anchor == "group_len_ratio":
             values.setdefault(anchor, signals[anchor].read(raw.value))
-        reading = straggler_reading(values, snapshot.group_size)
+        reading = straggler_reading(values, snapshot.part.group_size)
         if reading is not None:
             return _view(snapshot, reading, signals, raw.step, values, verdicts)
     return None
@@ -175,7 +175,7 @@ def _view(
         step=step,
         is_older=step != snapshot.step,
         start=start,
-        group_size=snapshot.group_size,
+        group_size=snapshot.part.group_size,
         level=worst.level if worst is not None else Level.OK,
         since_step=worst.since_step if worst is not None else None,
         truncated=values.get("truncated_frac"),
@@ -192,8 +192,8 @@ def _worst(verdicts: Sequence[Verdict], metric: str) -> Verdict | None:
 
 def _start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     """The measure at the start of the newest segment, like every other baseline."""
-    what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), snapshot.group_size)
-    return snapshot.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
+    what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), snapshot.part.group_size)
+    return snapshot.part.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
 
 
 def _measured_start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
@@ -201,7 +201,7 @@ def _measured_start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, 
     frozen = Frozen()
     for i in range(max(len(values) for _, values in heads.values())):
         row = {name: signal.read(raw[i]) for name, (signal, raw) in heads.items() if raw[i] == raw[i]}
-        reading = straggler_reading(row, snapshot.group_size)
+        reading = straggler_reading(row, snapshot.part.group_size)
         if reading is not None and reading.kind is kind and math.isfinite(reading.ratio):
             frozen.push(reading.ratio)
     return frozen.value

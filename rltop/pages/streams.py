@@ -35,9 +35,9 @@ def build_streams(snapshot: Snapshot) -> StreamsView | None:
     _, *beside = snapshot.streams
     if not beside:
         return None
-    parts = [part for part in beside if not part.is_rank]
-    entries = [StreamEntry(Label.of(snapshot.stream.name or "run"), snapshot.step, snapshot.now.state)]
-    entries += [StreamEntry(Label.of(part.role), part.step, part.now.state) for part in parts]
+    parts = [part for part in beside if not part.source.is_rank]
+    entries = [StreamEntry(Label.of(snapshot.stream.name or "run"), snapshot.step, snapshot.source.state)]
+    entries += [StreamEntry(Label.of(part.role), part.step, part.source.state) for part in parts]
     return StreamsView(tuple(entries), len(beside) - len(parts))
 
 

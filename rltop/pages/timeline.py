@@ -257,7 +257,7 @@ def paint_timeline(
     rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]
     if not snapshot.events:
         none = "no events yet: no alert, no evaluation, no checkpoint, no restart"
-        text = none if snapshot.now.loading is None else "still checking history"
+        text = none if snapshot.source.loading is None else "still checking history"
         return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
     axis = _Axis(timeline, width - _LANE_CELLS - 1, snapshot.step if snapshot.at_step is not None else None)
     rows.append(axis.head(width, glyphs))
@@ -364,7 +364,7 @@ def _paint_list(
     snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
 ) -> list[Row]:
     """The events of these numbers under their heads; each leads to its step."""
-    at, muted = snapshot.at_step, snapshot.verdicts.muted
+    at, muted = snapshot.at_step, snapshot.source.muted
     listed = [
         told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
     ]

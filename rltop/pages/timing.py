@@ -92,7 +92,7 @@ def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = N
         row: as in `build_timing`.
     """
     timing, measured = build_timing(snapshot, row), snapshot.measured.role
-    others = [part for part in snapshot.streams if part.role != measured and not part.is_rank]
+    others = [part for part in snapshot.streams if part.role != measured and not part.source.is_rank]
     beside = tuple(view for part in others if (view := build_timing(part)) is not None)
     if timing is None:
         return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot), beside=beside)

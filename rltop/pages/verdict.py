@@ -89,7 +89,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         chain=None,
         events=tuple(reversed(events)),
         stream=snapshot.role,
-        is_muted=rule in snapshot.verdicts.muted,
+        is_muted=rule in snapshot.source.muted,
     )
     if verdict is None or snapshot.step is None:
         return empty
@@ -117,7 +117,7 @@ def _earlier(snapshot: Snapshot, verdict: Verdict) -> Alert | None:
 
 def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
     """For how many records a verdict has stood; unknown while only the newest rows are held."""
-    if snapshot.is_preview or verdict.state is not VerdictState.FIRING:
+    if snapshot.part.is_preview or verdict.state is not VerdictState.FIRING:
         return None
     return max(0, snapshot.stream.rows - verdict.since_record + 1) or None
 

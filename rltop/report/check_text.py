@@ -53,8 +53,8 @@ def check_text(
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
-        if snapshot.counts.lines and snapshot.now.state not in BROKEN_OFF:
-            rows += paint_layout(snapshot.counts, snapshot.now.kind_title, width, glyphs)
+        if snapshot.source.counts.lines and snapshot.source.state not in BROKEN_OFF:
+            rows += paint_layout(snapshot.source.counts, snapshot.part.kind_title, width, glyphs)
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
@@ -70,10 +70,10 @@ def check_text(
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
-    words = count_words(snapshot.counts)
+    words = count_words(snapshot.source.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
-    if snapshot.verdicts.silenced:
-        notes.append(f"muted in the config: {', '.join(sorted(snapshot.verdicts.silenced))}")
+    if snapshot.part.silenced:
+        notes.append(f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}")
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
@@ -82,7 +82,7 @@ def check_text(
 
 def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
     """That the run died or was interrupted, and of what, as the file or the console log beside it says."""
-    state = snapshot.now.state
+    state = snapshot.source.state
     if state not in BROKEN_OFF:
         return []
     level = Level.CRIT if state is RunState.DIED else Level.INFO
@@ -128,7 +128,7 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" ").add(snapshot.name.display, "strong")
     if snapshot.identity is not None:
         builder.add(f" · {snapshot.identity.dialect.name} · {snapshot.identity.algorithm.display_name}", "note")
-        others = [name for name in snapshot.verdicts.profiles if name != snapshot.identity.algorithm.value]
+        others = [name for name in snapshot.part.profiles if name != snapshot.identity.algorithm.value]
         if others:
             builder.add(f" · profile {', '.join(others)}", "note")
     rows = snapshot.stream.rows

@@ -54,8 +54,8 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "algorithm": None if identity is None else identity.algorithm.value,
         "records": snapshot.stream.rows,
         "step": snapshot.stream.last_step,
-        "state": snapshot.now.state.value,
-        "failure": snapshot.now.failure.raw or None,
+        "state": snapshot.source.state.value,
+        "failure": snapshot.source.failure.raw or None,
         "level": level_of(snapshot).word,
         **worst_of(snapshot),
         "incidents": incidents(snapshot.verdicts.standing),
@@ -75,7 +75,7 @@ def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Docu
     _, *others = snapshot.streams
     if not others:
         return {}
-    return {"streams": [describe(part) for part in others if not part.is_rank], "ranks": _ranks(snapshot)}
+    return {"streams": [describe(part) for part in others if not part.source.is_rank], "ranks": _ranks(snapshot)}
 
 
 def stream_head(snapshot: Snapshot) -> Document:
@@ -93,11 +93,11 @@ def stream_head(snapshot: Snapshot) -> Document:
 
 def _ranks(snapshot: Snapshot) -> Document | None:
     """Every stage of the ranks, slowest first; None if no rank logs stages."""
-    history = snapshot.ranks
+    history = snapshot.source.ranks
     if history is None:
         return None
     return {
-        "count": sum(part.is_rank for part in snapshot.streams) or None,
+        "count": sum(part.source.is_rank for part in snapshot.streams) or None,
         "step": history.last_step,
         "is_measured": history.is_measured,
         "stages": [
@@ -193,7 +193,7 @@ def worst_of(snapshot: Snapshot) -> Document:
     """
     history = snapshot.verdicts.history
     level = max(level_of(snapshot), history.level if snapshot.stream.has_values else Level.NO_DATA)
-    if snapshot.now.state is RunState.DIED:
+    if snapshot.source.state is RunState.DIED:
         level = Level.CRIT
     alerts = [one for one in history.alerts if not one.is_muted]
     own, earlier = ([one for one in alerts if one.is_earlier is is_earlier] for is_earlier in (False, True))

@@ -33,9 +33,9 @@ def _stream(snapshot: Snapshot) -> Document:
     return {
         **stream_head(snapshot),
         "first_step": snapshot.stream.first_step,
-        "state": snapshot.now.state.value,
-        "age_s": snapshot.now.age_s,
-        "behind_bytes": snapshot.now.behind_bytes,
+        "state": snapshot.source.state.value,
+        "age_s": snapshot.part.age_s,
+        "behind_bytes": snapshot.source.behind_bytes,
         "signals": [_signal(snapshot, signal) for signal in signals],
         "other_keys": [_other(snapshot, key) for key in snapshot.stream.keys if key not in known],
     }
@@ -57,26 +57,26 @@ def once_document(snapshot: Snapshot) -> Document:
         "path": snapshot.path.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
-        "profiles": list(snapshot.verdicts.profiles),
-        "state": snapshot.now.state.value,
-        "state_note": snapshot.now.state_note or None,
-        "failure": snapshot.now.failure.raw or None,
-        "kind_note": snapshot.now.kind_note or None,
-        "age_s": snapshot.now.age_s,
-        "behind_bytes": snapshot.now.behind_bytes,
+        "profiles": list(snapshot.part.profiles),
+        "state": snapshot.source.state.value,
+        "state_note": snapshot.part.state_note or None,
+        "failure": snapshot.source.failure.raw or None,
+        "kind_note": snapshot.part.kind_note or None,
+        "age_s": snapshot.part.age_s,
+        "behind_bytes": snapshot.source.behind_bytes,
         "records": stream.rows,
         "first_step": stream.first_step,
         "step": stream.last_step,
         "total_steps": stream.total_steps,
         "step_s": view.header.step_s,
         "eta_s": view.header.eta_s,
-        "group_size": snapshot.group_size,
+        "group_size": snapshot.part.group_size,
         "restarts": list(stream.restarts),
-        "loading": snapshot.now.loading,
+        "loading": snapshot.source.loading,
         "level": level_of(snapshot).word,
         **worst_of(snapshot),
         "incidents": incidents(snapshot.verdicts.standing),
-        "warm_up": None if snapshot.verdicts.warm_up is None else list(snapshot.verdicts.warm_up),
+        "warm_up": None if snapshot.part.warm_up is None else list(snapshot.part.warm_up),
         "sentence": view.sentence.text.raw,
         "signals": [_signal(snapshot, signal) for signal in signals],
         "other_keys": [_other(snapshot, key) for key in stream.keys if key not in known],
@@ -187,7 +187,7 @@ def _stragglers(view: StragglerView | None) -> Document | None:
 
 def _counts(snapshot: Snapshot) -> Document:
     """Every counter, zeros included, and the place of the first bad line."""
-    counts = snapshot.counts
+    counts = snapshot.source.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
     document["first_unreadable"] = counts.first_unreadable or None
     document["first_bad_line"] = counts.first_bad_line

@@ -508,7 +508,7 @@ def _metrics(snapshot: Snapshot, rows: Sequence[MetricRow], view: OverviewView) 
     # The remarks have no head, and neither have the lines: these are drawn in charts.
     columns = [column._replace(head="notes") if column.head == "" else column for column in table.columns]
     grid = grid_of(table._replace(columns=columns))
-    total = sum(len(part.stream.keys) for part in snapshot.streams if not part.is_rank)
+    total = sum(len(part.stream.keys) for part in snapshot.streams if not part.source.is_rank)
     return Grid(grid.heads, grid.is_right, grid.rows, 0 if view.is_empty else max(0, total - len(rows)))
 
 
@@ -521,7 +521,7 @@ def _stages(view: TimingPageView) -> Grid:
 
 def _events(snapshot: Snapshot) -> Grid:
     told = [event for event in snapshot.events if event.state is not EventState.FACT or explains(event, None)]
-    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.verdicts.muted))
+    grid = grid_of(event_table(told[-MOST_EVENTS:], UNICODE, muted=snapshot.source.muted))
     return Grid(grid.heads, grid.is_right, grid.rows, max(0, len(told) - MOST_EVENTS))
 
 
@@ -529,7 +529,7 @@ def _notes(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
     words = count_words(view.counts)
     if words:
         yield f"file: {' · '.join(words)}"
-    if snapshot.verdicts.silenced:
-        yield f"muted in the config: {', '.join(sorted(snapshot.verdicts.silenced))}"
-    if snapshot.verdicts.muted:
-        yield f"muted on the screen: {', '.join(sorted(snapshot.verdicts.muted))}"
+    if snapshot.part.silenced:
+        yield f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}"
+    if snapshot.source.muted:
+        yield f"muted on the screen: {', '.join(sorted(snapshot.source.muted))}"

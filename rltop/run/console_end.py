@@ -210,9 +210,9 @@ class EndReader:
 
     def _silent(self, run: Run) -> Silent | None:
         """What to look for; None where the run goes on, or nothing has changed."""
-        if run.is_awaited or run.loading is not None or run.path.raw == "-":
+        if run.main.is_awaited or run.loading is not None or run.path.raw == "-":
             return None
-        rows, age_s, state = run.stream.rows, run.age_s, run.state
+        rows, age_s, state = run.stream.rows, run.main.age_s, run.state
         # A run without an age has been read to its end.
         if state in _BUSY or (state is RunState.LIVE and age_s is not None and age_s < STILL_S):
             return None

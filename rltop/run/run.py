@@ -179,11 +179,6 @@ class Run:
         """Dialect, algorithm and signals, as far as known."""
         return self.main.identity
 
-    @property
-    def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
-        return self.main.is_awaited
-
     # -- all streams ---------------------------------------------------------------------------------------------
 
     @property
@@ -223,16 +218,6 @@ class Run:
     def state(self) -> RunState:
         """The state word: that of the main stream, knowing what any stream died of."""
         return self.main.status.state(self.failure)
-
-    @property
-    def state_note(self) -> str:
-        """What is being waited for, or what is wrong with the file; empty when all is well."""
-        return self.main.status.note
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
-        return self.main.status.age_s
 
     @property
     def failure(self) -> Label:

@@ -202,7 +202,7 @@ class SettingsReader:
         """
         if self._thread is not None and self._thread.is_alive():
             return
-        there = [run for run in runs if not run.is_awaited]
+        there = [run for run in runs if not run.main.is_awaited]
         wanted = [run for run in there if run.settings is None]
         if not wanted and self._clock.monotonic() >= self._again_s:
             wanted = there

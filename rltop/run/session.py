@@ -156,7 +156,7 @@ class Session:
 
     def may_mean(self, run: Run) -> bool:
         """Whether what a key means can still be said: the run must be one that can be read again."""
-        return any(known is run for known in self.runs) and run.path.raw != "-" and not run.is_awaited
+        return any(known is run for known in self.runs) and run.path.raw != "-" and not run.main.is_awaited
 
     def mean(self, run: Run, key: str, metric: str | None) -> None:
         """Keep what a person says that a key means, and read the runs of its project anew.
@@ -290,7 +290,7 @@ class Session:
 
     def look_for_rollouts(self, run: Run) -> None:
         """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
-        if run.rollouts is None and not run.is_awaited:
+        if run.rollouts is None and not run.main.is_awaited:
             shelf = self._shelve(run, is_judged=True)
             if run.rollout_watch is not None:
                 shelf.is_judged = lambda: not _logs_group_ratio(run)

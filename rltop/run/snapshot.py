@@ -8,24 +8,19 @@ What has been worked out is kept by the `RunStream`, not here.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.model import Counts, Event, Label, RunState, StepTiming, Verdict
+from rltop.model import Event, Label, StepTiming, Verdict
 from rltop.run.past import step_at_same_time
 from rltop.run.worst import History, history_of
 from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:
     from rltop.catalog.dialect import Identity, TimingPlan
-    from rltop.catalog.ranges import Ranges
-    from rltop.catalog.row_sets import Arrangement
-    from rltop.run.memo import Memo
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run import Run
     from rltop.run.run_stream import RunStream
-    from rltop.stats.ranks import RankHistory
-    from rltop.stats.spans import SpanBook
     from rltop.store.stream import Stream
 
 _Source: TypeAlias = "Run | RunStream"
@@ -43,8 +38,8 @@ class Snapshot:
 
     Attributes:
         run: as given.
-        source: who speaks of events, verdicts and state: the run, or another stream of it for itself.
-        part: whose rows these are: the main stream of the run, or that other stream.
+        source: who speaks of events, verdicts and its state now: the run, or another stream of it for itself.
+        part: whose rows these are, and how old they are now: the main stream of the run, or that other stream.
     """
 
     __slots__ = ("_at_step", "_main", "_standing", "part", "run", "source")
@@ -109,11 +104,6 @@ class Snapshot:
         reaching = (one for one in reversed(self.stream.segments) if step is not None and (one.first_step or 0) <= step)
         return next((segment.number for segment in reaching), None)
 
-    @property
-    def version(self) -> Hashable:
-        """Moves whenever something that is shown has moved, time aside."""
-        return self.source.version
-
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
@@ -132,29 +122,9 @@ class Snapshot:
         return self.source.role
 
     @property
-    def is_rank(self) -> bool:
-        """Is this one of many ranks, of which each says what it did?"""
-        return self.source.is_rank
-
-    @property
     def identity(self) -> Identity | None:
         """Whose keys these are; None until it is settled."""
         return self.part.identity
-
-    @property
-    def group_size(self) -> int | None:
-        """Completions per prompt, where it is known."""
-        return self.part.group_size
-
-    @property
-    def arrangement(self) -> Arrangement:
-        """Which rows a person wants to see."""
-        return self.run.arrangement
-
-    @property
-    def ranges(self) -> Ranges:
-        """What values its metrics were declared to have, by whoever set up the run."""
-        return self.part.ranges
 
     # -- what it has -------------------------------------------------------------------------------------------------
 
@@ -162,26 +132,6 @@ class Snapshot:
     def stream(self) -> Stream:
         """Its rows, of all steps: those of the preview until history has caught up."""
         return self.part.stream
-
-    @property
-    def memo(self) -> Memo:
-        """What has been worked out of its rows."""
-        return self.part.memo
-
-    @property
-    def is_preview(self) -> bool:
-        """The rows are the newest ones only, for the time being."""
-        return self.part.is_preview
-
-    @property
-    def counts(self) -> Counts:
-        """What was read, and what was not understood."""
-        return self.source.counts
-
-    @property
-    def ranks(self) -> RankHistory | None:
-        """What each rank did in the newest steps; None where no rank says."""
-        return self.source.ranks
 
     @property
     def rollouts(self) -> RolloutShelf | None:
@@ -200,11 +150,6 @@ class Snapshot:
         return self.events if at is None else [one for one in self.events if not one.stream and one.step <= at]
 
     # -- in parts ----------------------------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> Now:
-        """How the run is doing now, whatever the step."""
-        return Now(self)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -226,70 +171,6 @@ class Snapshot:
     def measured(self) -> Snapshot:
         """The stream whose true spans show where the steps go, at the same time; the same where none has any."""
         return next((one for one in self.streams if one.timing.is_measured), self)
-
-
-class Now:
-    """How a run is doing at the time when it is asked; the step of the snapshot does not matter."""
-
-    __slots__ = ("_part", "_source")
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._source, self._part = snapshot.source, snapshot.part
-
-    @property
-    def state(self) -> RunState:
-        """The state word of the header."""
-        return self._source.state
-
-    @property
-    def state_note(self) -> str:
-        """What is behind the state, as one sentence; may be empty."""
-        return self._part.state_note
-
-    @property
-    def failure(self) -> Label:
-        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
-        return self._source.failure
-
-    @property
-    def failure_log(self) -> str:
-        """The console log beside the run that `failure` is from; empty where it is from the run itself."""
-        return self._source.failure_log
-
-    @property
-    def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self._part.kind_note
-
-    @property
-    def kind_title(self) -> str:
-        """As what the file is read; empty while that is not known."""
-        return self._part.kind_title
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the newest record came, or None where nobody knows."""
-        return self._part.age_s
-
-    @property
-    def behind_bytes(self) -> int:
-        """How much has been written and not read yet, where that is more than a moment's work; else 0."""
-        return self._source.behind_bytes
-
-    @property
-    def loading(self) -> float | None:
-        """Fraction of the history that has been read; None when complete."""
-        return self._source.loading
-
-    @property
-    def left_s(self) -> float | None:
-        """How long reading the rest of the history will take; None where that is not worth a word."""
-        return self._source.left_s
-
-    @property
-    def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
-        return self._part.is_awaited
 
 
 class Verdicts:
@@ -316,32 +197,12 @@ class Verdicts:
     @property
     def history(self) -> History:
         """What its alerts were, up to the step; what is muted now is left out and counted."""
-        return history_of(self._snapshot.past_events, self.muted)
+        return history_of(self._snapshot.past_events, self._snapshot.source.muted)
 
     @property
     def set_aside(self) -> tuple[Verdict, ...]:
         """What stood then and is left out, being acknowledged, or its rule muted, now; worst first."""
         return self._snapshot.source.muted_at(self._snapshot.at_step)
-
-    @property
-    def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted now, from the screen."""
-        return self._snapshot.source.muted
-
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        return self._snapshot.part.silenced
-
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold."""
-        return self._snapshot.part.profiles
-
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """Records seen and records needed, while the rules warm up."""
-        return self._snapshot.part.warm_up
 
 
 class Timing:
@@ -353,14 +214,9 @@ class Timing:
         self._snapshot = snapshot
 
     @property
-    def spans(self) -> SpanBook | None:
-        """True spans of the newest steps; None where the run's files hold none."""
-        return self._snapshot.part.spans
-
-    @property
     def is_measured(self) -> bool:
         """Are there true spans?"""
-        spans = self.spans
+        spans = self._snapshot.part.spans
         return spans is not None and bool(spans.steps)
 
     @property
@@ -380,7 +236,7 @@ class Timing:
             unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
                 all. The others have none.
         """
-        until, spans = self._snapshot.at_step, self.spans
+        until, spans = self._snapshot.at_step, self._snapshot.part.spans
         if spans is not None and spans.steps:
             held: Sequence[int] = spans.steps
             known = held[: len(held) if until is None else bisect_right(held, until)]
@@ -396,7 +252,7 @@ class Timing:
             stop = bisect_right(held, until)
             steps = held[max(0, stop - 2 * count) : stop]
         found: list[StepTiming] = []
-        for timing in self._snapshot.memo.timings(plan, steps):
+        for timing in self._snapshot.part.memo.timings(plan, steps):
             if timing is not None:
                 found.append(timing)
             if len(found) == count:

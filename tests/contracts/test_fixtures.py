@@ -81,7 +81,7 @@ def test_a_case_agrees_with_its_file(case: Path) -> None:
 
 
 def test_the_verl_run_is_what_its_generator_makes(tmp_path: Path) -> None:
-    made = runpy.run_path(str(ROOT / "bench" / "make_verl_fixture.py"))
+    made = runpy.run_path(str(ROOT / "bench" / "make_fixtures" / "tool_slowdown.py"))
     path = tmp_path / "metrics.jsonl"
     made["write_plainly"](made["Run"]().rows(), path)
     shipped = FIXTURES / "verl" / "tool_slowdown" / "metrics.jsonl"
@@ -89,7 +89,7 @@ def test_the_verl_run_is_what_its_generator_makes(tmp_path: Path) -> None:
 
 
 def test_the_incidents_are_what_their_generator_makes() -> None:
-    made = runpy.run_path(str(ROOT / "bench" / "make_incidents.py"))
+    made = runpy.run_path(str(ROOT / "bench" / "make_fixtures" / "incidents.py"))
     folder = FIXTURES / "incidents"
     assert {path.name for path in folder.iterdir()} == set(made["CASES"])
     for name, make in made["CASES"].items():
@@ -137,7 +137,7 @@ def test_a_hostile_file_is_decoded_as_described(name: str, piece: int) -> None:
 
 
 def test_the_completions_of_the_demo_are_of_its_run_and_of_steps_that_it_begins_with() -> None:
-    made = runpy.run_path(str(ROOT / "bench" / "make_verl_fixture.py"))
+    made = runpy.run_path(str(ROOT / "bench" / "make_fixtures" / "tool_slowdown.py"))
     told = [json.loads(line) for line in (FIXTURES / DEMO_ROLLOUTS).read_bytes().splitlines()]
     assert told == json.loads(json.dumps(list(made["completions"](made["Run"]().rows()))))
     logged = {row["step"]: row["data"] for row in rows((FIXTURES / DEMO).parent)}

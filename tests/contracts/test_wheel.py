@@ -37,11 +37,11 @@ def test_themes_and_fixtures_are_in_the_wheel(names: set[str]) -> None:
         assert shipped <= names
 
 
-def test_every_module_stylesheet_and_text_is_in_the_wheel(names: set[str]) -> None:
+def test_every_file_of_the_package_is_in_the_wheel(names: set[str]) -> None:
     here = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "rltop").rglob("*")
-        if path.suffix in {".py", ".toml", ".tcss", ".md", ".json"} and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert here <= names
 

@@ -103,7 +103,7 @@ class Follower:
             if condition(self.run):
                 return time.monotonic() - started
             self.bell.wait(0.02)
-        pytest.fail(f"{what} did not come: {self.run.stream.last_step}, {self.run.state}, {self.run.state_note}")
+        pytest.fail(f"{what} did not come: {self.run.stream.last_step}, {self.run.state}, {self.run.main.state_note}")
 
     def close(self) -> None:
         self.session.close()

@@ -8,12 +8,11 @@ for. Nested columns are not read; they are not among `columns`.
 
 from __future__ import annotations
 
-import importlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rltop.errors import DecodeError, SourceError, refusing
+from rltop.errors import DecodeError, refusing
 from rltop.formats.allowance import CELL_BYTES, Allowance
 from rltop.formats.parquet.encodings import (
     BOOLEAN,
@@ -26,6 +25,7 @@ from rltop.formats.parquet.encodings import (
     plain,
     spread,
 )
+from rltop.formats.zstd import unpack
 
 MAGIC = b"PAR1"
 MAX_ROWS = 4_000_000
@@ -240,21 +240,5 @@ class _ChunkReader:
             except zlib.error as error:
                 raise ValueError(str(error)) from error
         if self._codec == _ZSTD:
-            return _zstd(page, size)
+            return unpack(page, max(1, size))
         raise ValueError(f"compressed with {_CODECS.get(self._codec, f'codec {self._codec}')}, which is not supported")
-
-
-def _zstd(page: bytes, size: int) -> bytes:
-    try:
-        package = importlib.import_module("zstandard")
-    except ImportError:
-        raise SourceError(
-            "a parquet column is compressed with zstd, but the package zstandard cannot be imported",
-            "reinstall rltop: zstandard is a dependency",
-        ) from None
-    try:
-        # Not `decompress`: it makes room for whatever length the frame itself claims.
-        out: bytes = package.ZstdDecompressor().stream_reader(page).read(max(1, size))
-    except package.ZstdError as error:
-        raise ValueError(str(error)) from error
-    return out

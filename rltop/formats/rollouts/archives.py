@@ -7,10 +7,10 @@ written anew in place every few seconds; one that is not whole is looked at agai
 
 from __future__ import annotations
 
-import importlib
 import zipfile
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +22,7 @@ from rltop.formats.parquet.encodings import Value
 from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.rollouts.rows import by_prompt, finite
 from rltop.formats.telescope.samples import rows_of, whole
+from rltop.formats.zstd import unpack
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 
 Result = TypeVar("Result")
@@ -272,15 +273,6 @@ def _inflated(content: Value) -> str:
         return content
     if not isinstance(content, bytes):
         return ""
-    try:
-        package = importlib.import_module("zstandard")
-    except ImportError:
-        raise SourceError(
-            "the texts are compressed with zstd, but the package zstandard cannot be imported",
-            "reinstall rltop: zstandard is a dependency",
-        ) from None
-    try:
-        text: bytes = package.ZstdDecompressor().stream_reader(content).read(MAX_TEXT_BYTES)
-    except package.ZstdError:
-        return content.decode("utf-8", "replace")
-    return text.decode("utf-8", "replace")
+    with suppress(ValueError):  # a text need not be compressed
+        content = unpack(content, MAX_TEXT_BYTES)
+    return content.decode("utf-8", "replace")

@@ -52,7 +52,7 @@ class Awaiting:
     def note(self) -> str:
         (run,) = self.session.runs
         assert run.state is RunState.WAITING
-        return run.state_note
+        return run.main.state_note
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "{}/*/*.jsonl", "{}/job", "{}/job/"])

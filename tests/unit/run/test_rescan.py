@@ -242,10 +242,10 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     for _ in range(200):
         has_news.wait(0.05)
         session.step(10.0)
-        if "3 files read" in session.runs[0].state_note:
+        if "3 files read" in session.runs[0].main.state_note:
             break
-    assert f"scanning {tmp_path}" in session.runs[0].state_note
-    assert "3 files read" in session.runs[0].state_note
+    assert f"scanning {tmp_path}" in session.runs[0].main.state_note
+    assert "3 files read" in session.runs[0].main.state_note
     has_news.clear()
     slowly.let_through(2, look)
     for _ in range(200):
@@ -288,9 +288,9 @@ def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, m
         has_news.wait(0.05)
         has_news.clear()
         session.step(10.0)
-        if "nothing at" in session.runs[0].state_note:
+        if "nothing at" in session.runs[0].main.state_note:
             rows(path)
-        if not session.runs[0].is_awaited:
+        if not session.runs[0].main.is_awaited:
             break
     scanner.close()
     session.drain()

@@ -73,7 +73,7 @@ def test_a_writer_that_ends_a_line_before_the_next_row_is_live(tmp_path: Path) -
     for step in range(2, 40):
         run = screen.after(3.0, "\n" + rows(step, step).strip())
         assert (run.stream.last_step, run.state) == (step, RunState.LIVE)
-        assert run.age_s is not None and run.age_s <= 3.0
+        assert run.main.age_s is not None and run.main.age_s <= 3.0
 
 
 def test_a_torn_row_is_shown_when_the_file_has_been_still_and_gives_way_to_the_whole_one(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_run_whose_file_system_is_silent_holds_up_no_other() -> None:
         session.step(4)
     assert session.runs[1].stream.last_step == 39
     assert session.runs[0].stream.rows == 0
-    assert session.runs[0].state_note == dead.status.message
+    assert session.runs[0].main.state_note == dead.status.message
 
 
 def test_several_runs_in_turns_come_to_what_each_comes_to_alone() -> None:
@@ -224,7 +224,7 @@ def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
     session.step(1e9)
     assert run.stream.rows == rows + 1
     assert run.state in (RunState.ENDED, RunState.FINISHED)
-    assert run.age_s is None or run.age_s > 1_000_000
+    assert run.main.age_s is None or run.main.age_s > 1_000_000
 
 
 def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_path: Path) -> None:

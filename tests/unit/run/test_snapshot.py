@@ -39,14 +39,14 @@ def test_a_snapshot_of_no_step_follows_the_newest_row(tmp_path: Path) -> None:
     session = Session([Found(str(path), name_of(str(path)))], direct(clock), clock)
     session.drain()
     snapshot = Snapshot(session.runs[0])
-    before = snapshot.version
+    before = snapshot.source.version
     assert (snapshot.at_step, snapshot.step) == (None, 10)
     with path.open("ab") as file:
         file.write(b'{"step": 11, "loss": NaN}\n')
     while session.step(1_000.0):
         pass
     assert snapshot.step == 11, "a handle reads the store when it is asked"
-    assert snapshot.version != before
+    assert snapshot.source.version != before
 
 
 def test_the_open_row_is_looked_at_and_its_events_are_provisional() -> None:
@@ -182,14 +182,14 @@ def test_a_preview_supplies_rows_and_only_what_is_no_number_is_spoken_of(tmp_pat
     session.read_newest(60_000.0)
     run = session.runs[0]
     snapshot = Snapshot(run)
-    assert snapshot.is_preview
+    assert snapshot.part.is_preview
     assert (snapshot.step, snapshot.stream.first_step) == (3000, 3000 - 31)
     assert snapshot.identity is not None
     assert {(one.family, one.is_provisional) for one in snapshot.verdicts.standing} <= {("nonfinite", True)}
     assert list(snapshot.events) == []
     while session.step(1_000.0):
         pass
-    assert not snapshot.is_preview
+    assert not snapshot.part.is_preview
     assert snapshot.stream.first_step == 1
 
 
@@ -199,13 +199,13 @@ def test_the_newest_rows_of_a_small_file_are_there_before_it_is_read_whole(tmp_p
     clock = FakeClock()
     session = Session([Found(str(path), name_of("run"), path.stat().st_size)], direct(clock), clock)
     session.read_newest(60_000.0)
-    assert Snapshot(session.runs[0]).is_preview
+    assert Snapshot(session.runs[0]).part.is_preview
     assert Snapshot(session.runs[0]).step == Snapshot(run_of(verl_lines(verl_rows(60)))).step
 
 
 def test_what_is_of_now_does_not_move_with_the_step() -> None:
     run = read(RESTARTED)
     early, late = Snapshot(run, 5), Snapshot(run)
-    assert early.now.state is late.now.state is RunState.FINISHED
-    assert early.now.state_note == late.now.state_note
+    assert early.source.state is late.source.state is RunState.FINISHED
+    assert early.part.state_note == late.part.state_note
     assert early.name == Label.of(name_of(str(RESTARTED)).raw)

@@ -1,6 +1,6 @@
 """Has Trackio, MLflow, SwanLab and pandas write `fixtures/trackers`, with what was handed to them beside it.
 
-    bench/.venv-writers/bin/python bench/make_tracker_fixtures.py fixtures/trackers
+    bench/.venv-writers/bin/python bench/make_fixtures/trackers.py fixtures/trackers
 
 Needs the packages of `tests/e2e/writers-requirements.txt`, and none of rltop.
 """

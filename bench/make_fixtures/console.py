@@ -1,6 +1,6 @@
 """Writes the console logs under fixtures/console.
 
-    python bench/make_console_fixtures.py fixtures/console [--without-transformers]
+    python bench/make_fixtures/console.py fixtures/console [--without-transformers]
 
 `trl_flushed.log` and `trl_blocks.log` are printed by the ProgressCallback of an
 installed transformers (`pip install transformers`; no torch is needed); the others

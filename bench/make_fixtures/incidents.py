@@ -1,4 +1,4 @@
-"""Make the fixtures of reported incidents: `python bench/make_incidents.py` writes fixtures/incidents/*/metrics.jsonl.
+"""Makes the fixtures of reported incidents: `python bench/make_fixtures/incidents.py` writes fixtures/incidents/.
 
 The numbers at the points named here are those of public reports; what lies
 between them is interpolated, with seeded noise where the report says that the
@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-TARGET = Path(__file__).parents[1] / "fixtures" / "incidents"
+TARGET = Path(__file__).parents[2] / "fixtures" / "incidents"
 Series = Callable[[int], float | None]
 Row = dict[str, float | None]
 

@@ -1,6 +1,6 @@
 """Has verifiers write the episodes in `fixtures/prime_rl`, laid out as prime-rl's file monitor does.
 
-    python bench/make_episode_fixtures.py fixtures/prime_rl
+    python bench/make_fixtures/episodes.py fixtures/prime_rl
 
 Needs the package verifiers (0.4) and orjson, and none of rltop.
 """

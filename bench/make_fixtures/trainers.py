@@ -1,6 +1,6 @@
 """Writes fixtures of trainers through the trainers' own logger classes.
 
-    python bench/make_trainer_fixtures.py SOURCES fixtures [TRAINER …]
+    python bench/make_fixtures/trainers.py SOURCES fixtures [TRAINER …]
 
 SOURCES is a folder that holds the loggers at their paths inside their packages:
 `verl/utils/tracking.py`, `openrlhf/utils/logging_utils.py`, `trinity/utils/monitor.py`,

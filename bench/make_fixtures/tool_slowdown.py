@@ -1,6 +1,6 @@
 """Make the veRL-shaped fixture: a GRPO run with tools in which the sandbox slows down.
 
-    python bench/make_verl_fixture.py OUT.jsonl [--writer path/to/verl/utils/tracking.py] [--rollouts COMPLETIONS.jsonl]
+    python bench/make_fixtures/tool_slowdown.py OUT.jsonl [--writer verl/utils/tracking.py] [--rollouts OUT.jsonl]
 
 The rows are made here, from one seed: smooth random walks around the levels of
 an ordinary 7B run, every key that veRL 0.8.0's synchronous trainer logs, totals
