@@ -414,6 +414,7 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     terminal.assert_untouched()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["metrics.jsonl.gz", "trainer_state.json"])
 def test_keys_are_answered_while_a_file_that_is_much_work_is_read(start: Start, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
