@@ -19,19 +19,25 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup      ## a bundled recorded run, replayed as if live
 	@$(BIN)/rltop demo
 
-WORKERS ?= 2
-test: setup      ## the whole suite, WORKERS (2) files at a time where that can be
-	@$(BIN)/python tests/suite.py --workers $(WORKERS)
+# Where modules may not be kept compiled, as in many images of Python, each of four hundred programs compiles all that it
+# imports. A worker that has done its tests takes some from another's, so that all end at the same time. Three are for two
+# cores: screens and programs in a terminal wait for a third of their time and more.
+WORKERS ?= 3
+PYTEST  := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
+SHARED   = $(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 --durations-min=2
 
-unit: setup      ## the unit tests alone, in less than a minute
-	@$(BIN)/python tests/suite.py --workers $(WORKERS) tests/unit
+test: setup      ## the whole suite, WORKERS (3) tests at a time, then those that must be alone
+	@$(SHARED)
+
+unit: setup      ## the unit tests alone
+	@$(SHARED) tests/unit
 
 check: setup     ## format, lint, types, import contracts, tests; what it costs beside the last release
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tests/suite.py --workers $(WORKERS)
+	$(SHARED)
 	-@$(BIN)/python bench/beside.py --quick
 
 format: setup    ## rewrite the code in the project's format

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,17 @@ _STATE = tempfile.TemporaryDirectory(prefix="rltop-state-")
 os.environ["XDG_STATE_HOME"] = _STATE.name
 (Path(_STATE.name) / "rltop").mkdir()
 (Path(_STATE.name) / "rltop" / "hinted").touch()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put last what has the machine to itself: until then nobody waits for anybody."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave thousands of tests out of every collection of garbage, a tenth of the time of the suite."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

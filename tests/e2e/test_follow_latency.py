@@ -52,6 +52,7 @@ def append(path: Path, text: bytes) -> None:
         file.write(text)
 
 
+@pytest.mark.alone
 def test_the_kernel_shortens_a_long_poll_interval(
     tmp_path: Path,
     follow: Callable[..., tuple[ThreadedFeed, threading.Event]],

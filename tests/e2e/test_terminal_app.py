@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,7 @@ def test_a_long_file_that_grows_is_shown_at_its_newest_step(start: Start, tmp_pa
     assert seen == sorted(seen)
 
 
+@cache
 def long_run(name: str, steps: int) -> bytes:
     """A run of 62 keys, in the format that its name says."""
     rows = [
@@ -414,6 +416,7 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     terminal.assert_untouched()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["metrics.jsonl.gz", "trainer_state.json"])
 def test_keys_are_answered_while_a_file_that_is_much_work_is_read(start: Start, tmp_path: Path, name: str) -> None:
     path = tmp_path / name

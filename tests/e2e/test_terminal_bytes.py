@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from ptys import Terminal
 
 from rltop import resources
@@ -27,6 +28,7 @@ def read_for(terminal: Terminal, seconds: float, until: Callable[[], bool] = lam
         time.sleep(0.02)
 
 
+@pytest.mark.alone
 def test_a_record_sends_what_it_changes_and_silence_sends_nothing(tmp_path: Path) -> None:
     *before, last = RECORDED.read_bytes().splitlines(keepends=True)
     path = tmp_path / "metrics.jsonl"

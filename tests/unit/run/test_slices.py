@@ -21,8 +21,6 @@ from rltop.run.options import IngestOptions
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
-pytestmark = pytest.mark.alone
-
 LONGEST_S = 0.25
 SLICE_MS = 4.0
 ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() + b"\n"

@@ -19,8 +19,6 @@ from rltop.sources.events import Chunk, ReaderOptions, TailState
 from rltop.sources.file import FEW, RESERVE, is_scarce, limit
 from rltop.sources.reader import Reader
 
-pytestmark = pytest.mark.alone
-
 LIMITED = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))

@@ -239,14 +239,13 @@ def test_nothing_is_counted_twice(stages: dict[str, float], total_s: float) -> N
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.alone
 def test_a_wide_row_is_read_fast_after_the_first() -> None:
     row = ROW | {f"own/metric{i}": float(i) for i in range(280)}
     of(row)
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(200):
         of(row)
-    assert (time.perf_counter() - began) / 200 < 0.001
+    assert (time.thread_time() - began) / 200 < 0.001
 
 
 def test_of_what_no_stage_claims_the_longest_are_kept() -> None:

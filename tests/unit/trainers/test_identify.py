@@ -347,15 +347,14 @@ def test_an_identity_without_remembered_keys_can_still_grow() -> None:
     assert grown.signals == plain([*VERL_GRPO, "val-core/a/acc/mean@1"]).signals
 
 
-@pytest.mark.alone
 def test_a_few_new_keys_among_many_are_cheap() -> None:
     keys = [*VERL_GRPO, *(f"own/family{i % 7}/metric{i}" for i in range(300))]
     found = identify(keys, {})
     best = math.inf
     for i in range(20):
-        began = time.perf_counter()
+        began = time.thread_time()
         with_keys(found, [*keys, f"val-core/set{i}/acc/mean@1"])
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     assert best < 0.003
 
 
