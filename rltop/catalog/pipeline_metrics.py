@@ -90,9 +90,9 @@ _STALENESS = (
            "Above 0 even the newest sample is off-policy.", "staleness_mean staleness_max"),
     _share("stale_frac", "off-policy share", "Share of the trained samples that an earlier policy version generated. "
            "How much of it is tolerable depends on the off-policy correction.", "staleness_mean staleness_max"),
-    _share("staleness_share_limit", "stale share bound", "Share of samples of earlier policy versions that the next "
-           "batch may have, as veRL sets it. "
-           "It is no number of versions, and not comparable with one.", "stale_frac dropped_stale", NONE),
+    entry("staleness_share_limit", "stale share bound", "pipeline", Unit.FRACTION, NONE,
+          "Samples of earlier policy versions that the next batch may have, as a share of it, as veRL sets it. "
+          "It is no number of versions, and not comparable with one.", "stale_frac dropped_stale", 0.0),
     _count("staleness_violations", "beyond the bound", "Samples or groups trained on although they are staler than the "
            "bound. "
            "Above 0, the bound does not hold.", "staleness_max"),

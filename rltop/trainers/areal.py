@@ -29,6 +29,7 @@ _PIPELINE = (
     Alias(f"{_UPDATE}/rs_filtered_fraction", "rollout_masked_frac"),
     Alias(f"{_UPDATE}/masked_token_ratio", "untrained_token_frac"),
     Alias("rollout/num_turns", "num_turns_mean"),
+    Alias("rollout/reward", "reward_mean"),
     Alias("timeperf/rollout_pause", "time_switch"),
     Alias("timeperf/rollout_pause_generation", "time_switch"),
     Alias("timeperf/rollout_offload", "time_switch"),

@@ -30,7 +30,7 @@ BESIDE = {
     "AReaL": ["ppo_actor/task_reward/avg", "ppo_actor/update/grad_norm", "timeperf/train_step"],
     "ROLL": ["actor/pg_loss", "actor/ppo_ratio_clipfrac", "time/step_total", "critic/score/mean"],
     "SkyRL": ["policy/policy_loss", "generate/avg_num_tokens", "reward/avg_raw_reward", "timing/step"],
-    "tinker": ["env/all/reward/total", "optim/kl_sample_train_v1", "time/total", "progress/batch"],
+    "tinker": ["env/all/reward/total", "optim/kl_sample_train_v1", "time/total", "time/train_step", "progress/batch"],
 }
 """Keys of a run of each trainer whichever way it generates."""
 
