@@ -11,9 +11,9 @@ SOURCES is a folder that holds the loggers at their paths inside their packages:
 from checkouts or unpacked wheels. The loggers are what they are; what they import
 beside the standard library is either installed (`pip install tensorboardX omegaconf
 wandb orjson packaging numpy pandas pyyaml`) or stood in for, and torch's SummaryWriter is tensorboardX's,
-from which it descends. For TRL's asynchronous trainer its package (1.16) is installed, with torch: its queue, its batcher
-and its collator count made samples. Where no logger runs without its trainer, rows have the documented shape. The values
-come from seeded generators, on a clock of their own.
+from which it descends. For TRL's asynchronous trainer its package (1.16) is installed, with torch: its queue, its
+batcher and its collator count made samples. Where no logger runs without its trainer, rows have the documented shape.
+The values come from seeded generators, on a clock of their own.
 """
 
 from __future__ import annotations
