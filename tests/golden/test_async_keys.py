@@ -95,3 +95,17 @@ def test_most_of_the_flow_stands_in_one_section_with_units_and_directions() -> N
 def test_a_run_is_known_to_be_asynchronous_by_what_it_logs(trainer: str) -> None:
     assert identity_of(trainer).traits.is_async
     assert not identify(BESIDE[trainer], {}).traits.is_async
+
+
+@pytest.mark.parametrize(
+    "key", ["weight_sync_time_s", "queue_wait_time_s", "perf/weight_sync_s", "perf/rollout_wait_s"]
+)
+@pytest.mark.parametrize("prefix", ["", "train/"])
+def test_trls_asynchronous_trainer_is_known_by_old_names_and_new(prefix: str, key: str) -> None:
+    identity = identify([prefix + each for each in (*BESIDE["TRL"], key)], {})
+    assert (identity.dialect.name, identity.dialect.variant, identity.traits.is_async) == ("TRL", "async GRPO", True)
+
+
+def test_a_synchronous_run_of_miles_is_none_of_slime() -> None:
+    identity = identify([*BESIDE["slime"], "rollout/zero_std/all_zero_percentage", "rollout/weight_version/mean"], {})
+    assert (identity.dialect.name, identity.traits.is_async) == ("miles", False)
