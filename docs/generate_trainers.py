@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from rltop.trainers import ALL, GENERIC, SETUP_HINTS
 from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 TARGET = Path(__file__).with_name("trainers.md")
+KEYS_OF_PIPELINES = TARGET.parent.parent / "fixtures/async_keys.csv"
 
 INTRODUCTION = """\
 # Trainers
@@ -48,6 +50,14 @@ RECOGNISED_NOTE = """\
 Measured on the recorded and written files in `fixtures/` when this page is generated. Keys are those of training:
 bookkeeping, evaluations and the machine's own are left out. Known is a key that stands for a metric or a stage, is a
 statistic of one, or is explained as misleading; all others are shown under their own names.
+"""
+
+ASYNC_NOTE = """\
+Keys of staleness, queues, discards, waits, weight sync, engines, tools and environments, read from each trainer's own
+code at the commit or release named; `fixtures/async_keys.csv` lists them with file and line. A placeholder (an
+environment, an agent, a reason) stands for any number of keys and is counted once. Known is a key that stands for a
+metric, or is explained as misleading. The run is told to be asynchronous by what it logs; slime and a synchronous
+trainer log nothing that tells.
 """
 
 MEANINGS_NOTE = """\
@@ -190,6 +200,19 @@ def _told(text: str) -> str:
     return " ".join(words)
 
 
+def asynchronous() -> str:
+    """Trainer, what of its code was read, how many of its keys for the pipeline are known."""
+    with KEYS_OF_PIPELINES.open(newline="") as file:
+        entries = list(csv.DictReader(file))
+    lines = ["| trainer | read at | keys known | others |", "|---|---|---|---|"]
+    for trainer in dict.fromkeys(entry["trainer"] for entry in entries):
+        own = [entry for entry in entries if entry["trainer"] == trainer]
+        others = [f"`{entry['key']}`" for entry in own if not entry["metric"]]
+        known = f"{len(own) - len(others)} of {len(own)}"
+        lines.append(f"| {trainer} | {own[0]['commit']} | {known} | {', '.join(others) or 'none'} |")
+    return "\n".join(lines) + "\n"
+
+
 def meanings() -> str:
     """Names with several meanings, and what each trainer means by them."""
     lines = ["| name | trainer and key | is read as |", "|---|---|---|"]
@@ -248,6 +271,9 @@ def page() -> str:
         "## What is recognised\n",
         RECOGNISED_NOTE,
         recognised.table(),
+        "## Keys of asynchronous trainers\n",
+        ASYNC_NOTE,
+        asynchronous(),
         "## Turning a stream on\n",
         table(followed),
         CALLBACK,

@@ -130,3 +130,18 @@ def add_experiences(connection: sqlite3.Connection, batches: Iterable[int]) -> N
                 (task, f"{task}/{eid['run']}", f"{task}/{eid['run']}/{eid['step']}/ab", batch - 1, row["reward"], blob),
             )
     connection.commit()
+
+
+def write_nemo(folder: Path, steps: Iterable[int], kind: str = "train") -> Path:
+    """The samples of NeMo-RL's logger: a file for each step, every value a list of one, validation without tokens."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for step in steps:
+        rows: list[dict[str, object]] = []
+        for i in range(8):
+            row: dict[str, object] = {"content": [f"question {i // 4}\nanswer {i}"], "rewards": [float(i % 2)]}
+            if kind == "train":
+                row |= {"input_lengths": [10 + i], "token_ids": [[i // 4] * (10 + i)], "sample_loss_mask": [1.0]}
+                row |= {"token_loss_mask": [[0] * 4 + [1] * (6 + i)], "advantages": [[0.5] * (10 + i)]}
+            rows.append({**row, "idx": i})
+        (folder / f"{kind}_data_step{step}.jsonl").write_bytes(lines_of(rows))
+    return folder

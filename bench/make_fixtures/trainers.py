@@ -5,28 +5,37 @@
 SOURCES is a folder that holds the loggers at their paths inside their packages:
 `verl/utils/tracking.py`, `openrlhf/utils/logging_utils.py`, `trinity/utils/monitor.py`,
 `rlinf/utils/metric_logger.py`, `telescope/orchestrator/loggers/wandb_logger.py`,
-`rllm/utils/tracking.py`, and of EasyR1, whose package is called verl too,
+`rllm/utils/tracking.py`, `prime_rl/monitors/file.py`, `miles/utils/tracking_utils/tensorboard_utils.py`,
+`nemo_rl/utils/logger.py`, and of EasyR1, whose package is called verl too,
 `easyr1/verl/utils/logger/logger.py` and `easyr1/verl/utils/py_functional.py`;
 from checkouts or unpacked wheels. The loggers are what they are; what they import
 beside the standard library is either installed (`pip install tensorboardX omegaconf
 wandb orjson packaging numpy pandas pyyaml`) or stood in for, and torch's SummaryWriter is tensorboardX's,
-from which it descends. The values come from seeded generators, on a clock of their own.
+from which it descends. For TRL's asynchronous trainer its package (1.16) is installed, with torch: its queue, its
+batcher and its collator count made samples. Where no logger runs without its trainer, rows have the documented shape.
+The values come from seeded generators, on a clock of their own.
 """
 
 from __future__ import annotations
 
+import asyncio
+import collections
 import contextlib
+import csv
 import importlib.util
 import io
+import json
 import math
 import os
+import queue
 import random
+import re
 import shutil
 import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -415,6 +424,163 @@ def _rllm_step(dice: Dice, step: int, done: float, reward: float) -> Row:
     return row | {"episode/prompt_tokens": dice.noisy(900), "episode/response_tokens": dice.noisy(1300)}
 
 
+# -- asynchronous trainers ---------------------------------------------------------------------------------------
+# Every listed key of a trainer, with a value that its metric has in a healthy run.
+
+LISTED = Path(__file__).resolve().parent.parent / "fixtures" / "async_keys.csv"
+HEALTHY = {
+    "staleness_mean": 1.1, "staleness_max": 3.0, "staleness_min": 0.0, "staleness_share_limit": 0.1, "stale_frac": 0.6,
+    "staleness_violations": 0.0, "queue_size": 24.0, "queue_limit": 128.0, "inflight_count": 96.0,
+    "inflight_limit": 128.0, "trainer_idle_frac": 0.12, "rollouter_idle_frac": 0.08, "time_wait_data": 4.0,
+    "time_wait_policy": 0.3, "time_weight_sync": 2.0, "is_ratio_mean": 1.0, "is_ratio_max": 1.9, "is_ratio_min": 0.4,
+    "off_policy_kl": 8e-4, "off_policy_kl_max": 0.4, "rollout_masked_frac": 0.004, "aborted_frac": 0.01,
+    "aborted_count": 1.0, "cancelled_frac": 0.01, "cancelled_count": 1.0, "kept_frac": 0.9, "zero_std_count": 9.0,
+    "prefix_cache_hit": 0.8, "spec_accept_rate": 0.7, "spec_accept_len": 2.6, "kv_cache_frac": 0.55,
+    "engine_waiting": 2.0, "rollout_failures": 0.0, "dropped_stale": 0.0, "evicted_samples": 0.0, "stale_count": 0.0,
+    "row_imbalance": 1.1, "packing_ratio": 1.4, "num_turns_mean": 3.0, "num_turns_max": 8.0, "tool_failure_frac": 0.03,
+    "tool_call_freq": 2.0, "token_drift_frac": 0.0, "token_drift": 0.0, "time_gen": 60.0, "time_gen_sample_mean": 31.0,
+    "time_gen_sample_max": 74.0, "time_gen_sample_high": 66.0, "time_tool_sample_mean": 4.0, "slowest_tool": 9.0,
+    "time_tool_sample_max": 11.0, "reward_component": 0.5, "reward_mean": 0.5, "all_bad_frac": 0.2,
+    "all_good_frac": 0.15, "total_len_mean": 1700.0, "total_len_max": 4000.0, "preempted_mean": 0.0, "mfu": 0.35,
+    "trained_tokens": 1100.0, "throughput": 21000.0, "gen_throughput": 24000.0, "event_loop_lag": 0.004,
+    "time_eval": 9.0, "partial_frac": 0.1, "time_update_actor": 20.0, "time_update_all": 22.0, "time_prepare": 0.4,
+    "env_timeout_frac": 0.0, "turn_limit_frac": 0.02, "retry_count": 0.0, "no_engine_count": 0.0,
+    "engine_restarts": 0.0, "missing_groups": 0.0, "replaced_groups": 0.0, "time_no_progress": 2.0,
+}  # fmt: skip
+"""Values by canonical metric; what is not here has one of its unit."""
+BY_UNIT = {"fraction": 0.2, "s": 1.2, "ms": 14.0, "tokens": 900.0, "tok/s": 3000.0}
+COUNTED = frozenset({"param_version", "sample_version", "sample_version_min", "sample_version_max", "sample_update"})
+
+
+def pipeline(trainer: str, dice: Dice, step: int, left_out: tuple[str, ...] = ()) -> Row:
+    """One row of the listed keys that are known, each as its trainer writes it."""
+    from rltop.catalog.metrics import CATALOG
+    from rltop.trainers.identify import identify
+
+    with LISTED.open(newline="") as file:
+        listed = {
+            re.sub(r"<\w+>", lambda found: PLACEHOLDERS.get(found[0], "alpha"), entry["key"]): entry["metric"]
+            for entry in csv.DictReader(file)
+            if entry["trainer"] == trainer and not entry["key"].startswith(left_out)
+        }
+    signals = identify([*listed], {}).signals
+    row: Row = {}
+    for key, metric in listed.items():
+        if metric in ("", "misleading"):
+            row |= {key: 1.0} if metric else {}
+            continue
+        value = HEALTHY.get(metric, BY_UNIT.get(CATALOG[metric].unit.value, 3.0))
+        value = float(max(0, step - 1)) if metric in COUNTED else dice.noisy(value)
+        signal = next((each for each in signals.get(metric, ()) if each.key == key), None)
+        row[key] = value if signal is None else (value - signal.shift) / signal.scale
+    return row
+
+
+PLACEHOLDERS = {"<subset>": "all", "<env>": "math", "<domain>": "math", "<engine>": "server0.0", "<scope>": "agg"}
+
+
+def _learning(dice: Dice, step: int, steps: int) -> tuple[float, float, float]:
+    """Reward, loss and gradient norm of a run that learns."""
+    return dice.around(rise(step / steps, 0.3, 0.65), 0.01), dice.around(0.02, 0.004), dice.noisy(0.4, 0.1)
+
+
+def prime_rl_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """The trainer's row of a step, then the orchestrator's."""
+    for step in range(1, steps + 1):
+        reward, loss, norm = _learning(dice, step, steps)
+        row = {"loss/mean": loss, "optim/grad_norm": norm, "optim/lr": 1e-6, "entropy/all/mean": dice.noisy(0.4)}
+        row |= {"mismatch_kl/all/mean": dice.noisy(8e-4), "perf/throughput": dice.noisy(21000.0)}
+        row |= {"time/forward_backward": dice.noisy(24.0), "time/wait_for_batch": dice.noisy(3.0)}
+        row |= {"time/broadcast_weights": dice.noisy(2.0), "time/load_data": 0.2, "time/save_ckpt": 0.0}
+        yield step, row | {"time/step": sum(row[key] for key in row if key.startswith("time/")) + 0.3}
+        row = pipeline("prime-rl", dice, step, ("time/wait_for_batch", "time/broadcast_weights"))
+        row |= {"train/agg/effective/alpha/reward/mean": reward, "train/agg/all/alpha/solved_some": dice.noisy(0.6)}
+        row |= {"train/agg/effective/num_output_tokens/mean": dice.noisy(900.0), "time/pack": dice.noisy(0.5)}
+        yield step, row | {"time/step": dice.noisy(30.0)}
+
+
+def verl_fully_async(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """The fully asynchronous trainer: a row for each synchronisation of weights."""
+    for step in range(1, steps + 1):
+        reward, loss, norm = _learning(dice, step, steps)
+        row = pipeline("veRL", dice, step, ("training/", "separate_async/", "timing_s/"))
+        row |= {"actor/pg_loss": loss, "actor/grad_norm": norm, "actor/lr": 1e-6, "actor/entropy": dice.noisy(0.4)}
+        row |= {"actor/ppo_kl": dice.around(0.0, 1e-4), "actor/pg_clipfrac": dice.noisy(0.003)}
+        row |= _extremes("critic/score", reward, 1.0, 0.0) | _extremes("critic/rewards", reward, 1.0, 0.0)
+        row |= _extremes("critic/advantages", dice.around(0.0, 0.01), 2.4, -2.4)
+        row |= _lengths(dice, "response_length", 900.0, 4096.0, 0.01) | _lengths(
+            dice, "prompt_length", 200.0, 600.0, 0.0
+        )
+        row |= {"timing_s/gen": dice.noisy(4.0), "timing_s/old_log_prob": dice.noisy(6.0), "timing_s/adv": 0.2}
+        row |= {"timing_s/update_actor": dice.noisy(24.0), "timing_s/timing_s/param_sync": dice.noisy(2.0)}
+        row["timing_s/step"] = sum(row[key] for key in row if key.startswith("timing_s/")) + 0.4
+        row["fully_async/trainer/idle_ratio"] = row["timing_s/gen"] / row["timing_s/step"]
+        yield step, row | {"perf/throughput": dice.noisy(2600.0), "training/global_step": float(step)}
+
+
+def megatron_async(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """slime, and miles that generates beside the training."""
+    for step in range(steps):
+        reward, loss, norm = _learning(dice, step + 1, steps)
+        row = pipeline(trainer, dice, step, ("eval/", "alpha/", "<adapter>", "perf/train_wait_time"))
+        row |= {"train/loss": loss, "train/pg_loss": loss, "train/grad_norm": norm, "train/lr-pg_0": 1e-6}
+        row |= {"train/entropy_loss": dice.noisy(0.4), "train/ppo_kl": dice.around(0.0, 1e-4)}
+        row |= {"train/train_rollout_logprob_abs_diff": dice.noisy(0.01), "rollout/raw_reward": reward}
+        row |= {"rollout/response_len/mean": dice.noisy(900.0), "rollout/truncated_ratio": dice.noisy(0.02)}
+        wait, train = dice.noisy(4.0), dice.noisy(30.0)
+        row |= {"perf/train_wait_time": wait, "perf/train_time": train, "perf/actor_train_time": 0.9 * train}
+        row |= {"perf/step_time": wait + train, "perf/wait_time_ratio": wait / (wait + train)}
+        yield step, row | {"perf/rollout_time": dice.noisy(33.0), "rollout/step": float(step)}
+
+
+def nemo_async(dice: Dice, steps: int) -> Iterator[tuple[int, dict[str, Row]]]:
+    """Asynchronous GRPO: metrics by the prefix that the loop gives its logger; the rest stands in rows of its own."""
+    for step in range(1, steps + 1):
+        reward, loss, norm = _learning(dice, step, steps)
+        row = pipeline("NeMo-RL", dice, step, ("timing/train/exposed_generation",))
+        times = {"exposed_generation": dice.noisy(4.0), "policy_training": dice.noisy(24.0)}
+        times |= {"policy_and_reference_logprobs": dice.noisy(6.0), "weight_sync": dice.noisy(2.0)}
+        train = {"reward": reward, "loss": loss, "grad_norm": norm, "lr": 1e-6, "gen_kl_error": dice.noisy(8e-4)}
+        train |= {"mean_gen_tokens_per_sample": dice.noisy(900.0), "approx_entropy": dice.noisy(0.4)}
+        row |= {f"timing/train/{name}": value for name, value in times.items()}
+        row |= {"timing/train/total_step_time": sum(times.values()) + 0.4}
+        yield step, {"train": train, "": row}
+
+
+def _of_shape(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """Rows of trainers whose loggers need the rest of them."""
+    for step in range(1, steps + 1):
+        reward, loss, norm = _learning(dice, step, steps)
+        row = pipeline(trainer, dice, step, LEFT_OUT.get(trainer, ()))
+        if trainer == "AReaL":
+            row |= {"ppo_actor/task_reward/avg": reward, "ppo_actor/update/grad_norm": norm}
+            row |= {"ppo_actor/update/actor_loss/avg": loss, "ppo_actor/update/entropy/avg": dice.noisy(0.4)}
+            row |= {"ppo_actor/seq_len/avg": dice.noisy(1100.0), "timeperf/train_step": dice.noisy(24.0)}
+        elif trainer == "ROLL":
+            row |= {"critic/score/mean": reward, "actor/pg_loss": loss, "actor_train/grad_norm": norm}
+            row |= {"actor/ppo_ratio_clipfrac": dice.noisy(0.003), "critic/entropy/mean": dice.noisy(0.4)}
+            row |= {"tokens/response_length/mean": dice.noisy(900.0), "time/step_train": dice.noisy(30.0)}
+            row |= {"time/step_rollout": dice.noisy(4.0), "time/step_total": dice.noisy(38.0), "system/tps": 21000.0}
+        elif trainer == "SkyRL":
+            row |= {"reward/avg_raw_reward": reward, "policy/policy_loss": loss, "policy/raw_grad_norm": norm}
+            row |= {"policy/policy_entropy": dice.noisy(0.4), "policy/policy_lr": 1e-6}
+            row |= {"generate/avg_num_tokens": dice.noisy(900.0), "timing/policy_train": dice.noisy(22.0)}
+            row |= {"timing/step": dice.noisy(31.0), "trainer/global_step": float(step)}
+        else:
+            row |= {"env/all/reward/total": reward, "optim/lr": 1e-5, "optim/entropy": dice.noisy(0.4)}
+            row |= {"optim/kl_sample_train_v1": dice.around(8e-4, 1e-4), "optim/kl_sample_train_v2": dice.noisy(4e-4)}
+            row |= {"env/all/ac_tokens_per_turn": dice.noisy(300.0), "env/all/by_group/frac_mixed": dice.noisy(0.6)}
+            row |= {"time/train_step": dice.noisy(24.0), "time/total": dice.noisy(31.0), "progress/batch": float(step)}
+        yield step, row
+
+
+LEFT_OUT = {
+    "AReaL": ("timeperf/alpha",),
+    "ROLL": ("time/step_rollout", "env/math/traj_time_total", "env/math/efficiency", "env/math/latency"),
+    "SkyRL": ("vllm/train/", "generate/num_"),
+}
+
+
 # -- writers -----------------------------------------------------------------------------------------------------
 
 
@@ -463,6 +629,140 @@ def write_rllm(sources: Path, fixtures: Path, clock: Clock) -> None:
     for step, row in rllm_async(Dice(17), 60):
         logger.log(row, step)
     logger.finish()
+
+
+def _write_rows(path: Path, rows: Iterable[tuple[int, Row]], clock: Clock) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for step, row in rows:
+            rounded = {key: float(f"{value:.4g}") for key, value in row.items()}
+            file.write(json.dumps({"step": step, **rounded}) + "\n")
+            clock.now_s += 34.0
+
+
+def write_prime_rl(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By prime-rl's FileMonitor."""
+    names = ("prime_rl.configs.monitors", "prime_rl.monitors.base", "prime_rl.utils.utils")
+    sys.modules.update({name: types.ModuleType(name) for name in names})
+    sys.modules["prime_rl.configs.monitors"].FileMonitorConfig = object  # type: ignore[attr-defined]
+    base = sys.modules["prime_rl.monitors.base"]
+    base.Kind = base.Monitor = base.Subset = object  # type: ignore[attr-defined]
+    sys.modules["prime_rl.utils.utils"].sanitize = lambda metrics: (metrics, [])  # type: ignore[attr-defined]
+    module = load(sources / "prime_rl/monitors/file.py", "prime_rl.monitors.file")
+    folder = fixtures / "prime_rl" / "async"
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    monitor = module.FileMonitor()
+    monitor.config, monitor.logger = SimpleNamespace(path="metrics.jsonl"), MagicMock()
+
+    async def write() -> None:
+        await monitor.init(folder)
+        for step, row in prime_rl_async(Dice(21), 24):
+            await monitor.log_metrics({key: float(f"{value:.4g}") for key, value in row.items()}, step)
+            clock.now_s += 17.0
+
+    asyncio.run(write())
+    monitor.file.close()
+
+
+def write_verl_async(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By veRL's FileLogger."""
+    folder = fixtures / "verl" / "fully_async"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / "metrics.jsonl")
+    logger = load(sources / "verl/utils/tracking.py", "verl_tracking").FileLogger("project", "experiment")
+    for step, row in verl_fully_async(Dice(22), 30):
+        logger.log({key: float(f"{value:.4g}") for key, value in row.items()}, step)
+    logger.finish()
+
+
+def write_miles(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By miles' adapter for TensorBoard."""
+    sys.modules["miles.utils.misc"] = types.ModuleType("miles.utils.misc")
+    sys.modules["miles.utils.misc"].SingletonMeta = type  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["TENSORBOARD_DIR"] = scratch
+        path = sources / "miles/utils/tracking_utils/tensorboard_utils.py"
+        adapter = load(path, "miles.utils.tracking_utils.tensorboard_utils")._TensorboardAdapter
+        writer = adapter(SimpleNamespace(use_tensorboard=True, tb_project_name="p", tb_experiment_name="e"))
+        for step, row in megatron_async("miles", Dice(23), 20):
+            writer.log(row, step)
+            clock.now_s += 34.0
+        writer.finish()
+        keep_events(Path(scratch), fixtures / "miles" / "async", 61)
+
+
+def write_nemo(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By NeMo-RL's TensorboardLogger."""
+    names = ("mlflow", "ray", "requests", "rich.box", "rich.console", "rich.logging", "rich.panel", "swanlab", "wandb")
+    names += ("matplotlib", "nemo_rl.data.interfaces", "nemo_rl.distributed.batched_data_dict", "prometheus_client")
+    names += ("prometheus_client.parser", "prometheus_client.samples", "hydra", "hydra.core", "pynvml")
+    module = load(sources / "nemo_rl/utils/logger.py", "nemo_logger", stand_ins=names)
+    with tempfile.TemporaryDirectory() as scratch:
+        logger = module.TensorboardLogger({}, scratch)
+        for step, parts in nemo_async(Dice(24), 20):
+            for prefix, row in parts.items():
+                logger.log_metrics(row, step, prefix=prefix)
+            clock.now_s += 34.0
+        logger.writer.close()
+        keep_events(Path(scratch), fixtures / "nemo_rl" / "async", 62)
+
+
+def write_of_shape(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """Rows of the documented shape: loggers that do not run without their trainer."""
+    rows = megatron_async("slime", Dice(25), 24)
+    _write_rows(fixtures / "slime" / "requests" / "metrics.jsonl", rows, clock)
+    for i, trainer in enumerate(("AReaL", "ROLL", "SkyRL", "tinker")):
+        path = fixtures / trainer.lower() / "async" / "metrics.jsonl"
+        _write_rows(path, _of_shape(trainer, Dice(26 + i), 24), clock)
+
+
+def write_trl_async(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By the queue, the batcher, the collator and the reduction of TRL's AsyncGRPO trainer, over made samples."""
+    import numpy as np
+    from trl.experimental.async_grpo import async_grpo_trainer as trl
+    from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
+
+    dice, draw, steps = Dice(20), random.Random(20), 30
+    sink: dict[str, list[object]] = collections.defaultdict(list)
+    waiting: queue.Queue[RolloutSample] = queue.Queue()
+    version = [0]
+    samples = trl.RolloutQueueDataset(waiting, lambda: version[0], lambda _: None, 60.0, sink, max_staleness=4)
+    batches = iter(trl.TokenBudgetBatcher(samples, 2, 1024, sink))
+    collator = trl.DataCollatorForRollout(pad_token_id=0, num_processes=2, metrics=sink, token_budget=1024)
+    groups, rows = 0, []
+    for step in range(1, steps + 1):
+        reward, loss, norm = _learning(dice, step, steps)
+        while waiting.qsize() < 160:
+            groups += 1
+            prompt = [draw.randrange(5, 99) for _ in range(30)]
+            for _ in range(8):
+                length = draw.randrange(40, 120)
+                tokens = np.array(prompt + [draw.randrange(100, 999) for _ in range(length)])
+                mask = np.array([0] * len(prompt) + [1] * length)
+                was = {"reward": float(draw.random() < reward), "reward_std": 0.45}
+                born = version[0] - min(version[0], draw.choice((0, 0, 0, 1)))
+                waiting.put(RolloutSample([], [], tokens, mask, -0.3 * mask, 0.1, born, groups, was, time.time() - 2.0))
+        for _ in range(3):
+            collator([next(batches)])
+        wait_s, forward_s, update_s = dice.noisy(2.0), dice.noisy(5.0), dice.noisy(16.0)
+        sync = [dice.noisy(seconds) for seconds in (0.3, 0.1, 1.2)]
+        step_s = wait_s + update_s + sum(sync) + 0.9
+        parts = {"rollout_wait": wait_s, "fwd_bwd": update_s, "fwd": forward_s, "optimizer": 0.5, "step": step_s}
+        parts |= {
+            f"weight_sync_{name}": part for name, part in zip(("pause", "barrier", "transfer"), sync, strict=True)
+        }
+        row = {f"perf/{name}_s": value for name, value in parts.items()} | {"perf/weight_sync_s": sum(sync)}
+        row |= pipeline("TRL", dice, step, ("sample/", "batch/", "perf/"))
+        row |= {"perf/mfu_fwd_bwd": dice.noisy(0.4), "perf/mfu_wall_clock": dice.noisy(0.3), "kl": dice.noisy(8e-4)}
+        row |= {"ratio": dice.around(1.0, 1e-4), "entropy": dice.noisy(0.4), "clip_ratio/region_mean": 0.003}
+        row |= {"completions/mean_length": dice.noisy(80.0), "completions/clipped_ratio": dice.noisy(0.02)}
+        for key, value in row.items():
+            sink[key].append(value)
+        logs: Row = {"loss": loss, "grad_norm": norm, "learning_rate": 1e-6, "epoch": step / steps}
+        rows.append((step, logs | {key: trl._reduce_metric(key, values) for key, values in sink.items()}))
+        sink.clear()
+        version[0] += 1
+    _write_rows(fixtures / "trl" / "async_grpo" / "metrics.jsonl", rows, clock)
 
 
 def write_openrlhf(sources: Path, fixtures: Path, clock: Clock) -> None:
@@ -556,6 +856,12 @@ WRITERS = {
     "rlinf": write_rlinf,
     "trinity": write_trinity,
     "telescope": write_telescope,
+    "prime-rl": write_prime_rl,
+    "verl-async": write_verl_async,
+    "miles": write_miles,
+    "nemo-rl": write_nemo,
+    "of-shape": write_of_shape,
+    "trl-async": write_trl_async,
 }
 
 

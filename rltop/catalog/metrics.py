@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from types import MappingProxyType
 
-from rltop.catalog import policy_metrics, preference_metrics, reward_metrics, rollout_metrics, system_metrics
+from rltop.catalog import (
+    pipeline_metrics,
+    policy_metrics,
+    preference_metrics,
+    reward_metrics,
+    rollout_metrics,
+    system_metrics,
+)
 from rltop.model import Metric
 
 
@@ -29,6 +36,7 @@ CATALOG: Mapping[str, Metric] = _by_name(
         policy_metrics.ENTRIES,
         preference_metrics.ENTRIES,
         rollout_metrics.ENTRIES,
+        pipeline_metrics.ENTRIES,
         system_metrics.ENTRIES,
     )
 )

@@ -1,4 +1,4 @@
-"""What the policy generates: lengths, agents, and how fresh and faithful the samples are."""
+"""What the policy generates: lengths, agents, and how faithful the samples are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rltop.model import Unit
 _length = partial(entry, section="length", unit=Unit.TOKENS, low=0.0)
 _agent = partial(entry, section="agent", unit=Unit.COUNT, low=0.0)
 _match = partial(entry, section="mismatch", unit=Unit.NONE)
-_stale = partial(entry, section="staleness", unit=Unit.COUNT, low=0.0)
 
 ENTRIES = (
     _length(
@@ -282,68 +281,5 @@ ENTRIES = (
         name="kl_ent_ratio", title="mismatch/entropy", direction=DOWN, related="off_policy_kl entropy",
         help_text="Rollout/train mismatch divided by entropy. "
         "The same mismatch matters more once the policy is almost deterministic.",
-    ),
-    _stale(
-        name="staleness_mean", title="staleness", direction=DOWN, related="staleness_max off_policy_kl queue_size",
-        help_text="Mean number of policy versions between sampling and training. "
-        "0 is on-policy; how much is tolerable depends on the off-policy correction.",
-    ),
-    _stale(
-        name="staleness_max", title="max staleness", direction=DOWN, related="staleness_mean stale_count",
-        help_text="Largest number of policy versions between sampling and training in the batch. "
-        "At the configured limit, samples are being dropped.",
-    ),
-    _stale(
-        name="staleness_worst_max", title="stalest token", direction=DOWN, related="staleness_max traj_span_mean",
-        help_text="Age of the oldest token of any trajectory in the batch, in policy versions. "
-        "Partial rollouts mix tokens of several policies.",
-    ),
-    _stale(
-        name="traj_span_mean", title="versions/rollout", direction=DOWN, related="staleness_mean partial_frac",
-        help_text="Mean number of policy versions that generated one trajectory. "
-        "1: every trajectory comes from a single policy.",
-    ),
-    _stale(
-        name="stale_count", title="stale samples", direction=DOWN, related="dropped_stale staleness_max",
-        help_text="Stale samples, trained on or dropped, by trainer. "
-        "Some trainers log it as a running total.",
-    ),
-    _stale(
-        name="dropped_stale", title="dropped as stale", direction=DOWN, related="stale_count staleness_max",
-        help_text="Samples dropped as too stale; veRL logs a running total. "
-        "Each of them was generated for nothing.",
-    ),
-    fraction(
-        "partial_frac", "partial rollouts", "staleness", NONE,
-        "Share of rollouts interrupted by a weight update and then continued. "
-        "They save waiting but mix policies within a completion.",
-        "traj_span_mean staleness_mean",
-    ),
-    fraction(
-        "cancelled_frac", "cancelled", "staleness", DOWN,
-        "Share of rollouts that were cancelled, mostly as too stale. "
-        "Rising: generation is too slow for the trainer.",
-        "staleness_max aborted_frac",
-    ),
-    _stale(
-        name="queue_size", title="queue size", direction=NONE,
-        related="trainer_idle_frac staleness_mean time_wait_data",
-        help_text="Samples waiting to be trained on. "
-        "Always empty: generation is the bottleneck; always full: the trainer is.",
-    ),
-    _stale(
-        name="rollout_failures", title="failed groups", direction=DOWN, related="aborted_frac evicted_samples",
-        help_text="Groups lost because a rollout failed. "
-        "Check the inference engines and the environment.",
-    ),
-    _stale(
-        name="param_version", title="policy version", direction=UP, related="staleness_mean",
-        help_text="Version of the policy weights in use. "
-        "It should advance with the training step.",
-    ),
-    _stale(
-        name="sample_version", title="sample version", direction=UP, related="staleness_mean param_version",
-        help_text="Mean version of the policy that generated the trained samples, in trainer steps. "
-        "The farther behind the step, the more off-policy the update.",
     ),
 )  # fmt: skip

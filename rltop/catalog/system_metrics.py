@@ -245,26 +245,6 @@ _PERFORMANCE = (
         help_text="Samples per second of one part of the trainer, such as learning or loading. "
         "The key says which.",
     ),
-    fraction(
-        "prefix_cache_hit", "prefix cache hits", "performance", UP,
-        "Share of prompt tokens found in the inference engine's prefix cache. "
-        "Completions of a group share their prompt, so it should be high.", "gen_throughput time_gen",
-    ),
-    fraction(
-        "spec_accept_rate", "draft acceptance", "performance", UP,
-        "Share of speculative draft tokens that the model accepts. "
-        "It drops as the policy moves away from the draft model.", "gen_throughput time_gen",
-    ),
-    fraction(
-        "trainer_idle_frac", "trainer idle", "performance", DOWN,
-        "Share of time the trainer waits for rollouts. "
-        "High: generation is the bottleneck.", "rollouter_idle_frac queue_size time_wait_data",
-    ),
-    fraction(
-        "rollouter_idle_frac", "rollout idle", "performance", DOWN,
-        "Share of time the rollout workers wait. "
-        "High: the trainer is the bottleneck.", "trainer_idle_frac queue_size",
-    ),
 )  # fmt: skip
 
 _MEMORY = (

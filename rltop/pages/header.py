@@ -53,6 +53,7 @@ class HeaderView(NamedTuple):
         name: of the run.
         dialect: whose keys, empty while unknown.
         algorithm: what is being trained, empty while unknown.
+        generation: that it runs beside the training, and how stale samples may be; empty where it does not.
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
@@ -79,6 +80,7 @@ class HeaderView(NamedTuple):
     loading: float | None
     downsampled: tuple[int, int] | None = None
     behind_bytes: int = 0
+    generation: str = ""
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
@@ -105,7 +107,20 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
         loading=snapshot.source.loading,
         downsampled=stream.downsampled_range(snapshot.at_step) if snapshot.at_step is not None else None,
         behind_bytes=snapshot.source.behind_bytes,
+        generation=generation_text(snapshot),
     )
+
+
+def generation_text(snapshot: Snapshot) -> str:
+    """Of a run that generates beside the training: that it does, and how stale samples may be where it logs that."""
+    identity = snapshot.identity
+    if identity is None or not identity.traits.is_async:
+        return ""
+    bound = identity.primary("staleness_share_limit")
+    logged = None if bound is None else snapshot.stream.latest(bound.key, snapshot.at_step)
+    if bound is None or logged is None:
+        return "async"
+    return f"async, at most {units.share(bound.read(logged.value))} stale"
 
 
 def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
@@ -220,6 +235,8 @@ def _left(view: HeaderView, level: int) -> list[Piece]:
         pieces.append(Piece(f" · {view.dialect}", "note"))
     if view.algorithm and level < 4:
         pieces.append(Piece(f" · {view.algorithm}", "note"))
+    if view.generation and level < 3:
+        pieces.append(Piece(f" · {view.generation}", "note"))
     return pieces
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
 from rltop.pages.events import paint_events
-from rltop.pages.header import BROKEN_OFF, count_words, ending_words
+from rltop.pages.header import BROKEN_OFF, count_words, ending_words, generation_text
 from rltop.pages.past_alerts import alert_role, worse_before, worst_words
 from rltop.pages.setup_hints import paint_layout
 from rltop.pages.streams import build_streams, paint_streams
@@ -131,6 +131,8 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
         others = [name for name in snapshot.part.profiles if name != snapshot.identity.algorithm.value]
         if others:
             builder.add(f" · profile {', '.join(others)}", "note")
+        if generation := generation_text(snapshot):
+            builder.add(f" · {generation}", "note")
     rows = snapshot.stream.rows
     is_evaluated = snapshot.stream.has_values and not rows
     records = f"{units.count(rows)} {'record' if rows == 1 else 'records'}"

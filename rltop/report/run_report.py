@@ -360,7 +360,7 @@ def _compared(row: MetricRow) -> Line:
 def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
     header: HeaderView = view.header
     if header.dialect:
-        yield " · ".join(part for part in (header.dialect, header.algorithm) if part)
+        yield " · ".join(part for part in (header.dialect, header.algorithm, header.generation) if part)
     if header.step is not None:
         total = "" if header.total_steps is None else f" of {units.step(header.total_steps)}"
         yield f"step {units.step(header.step)}{total}"

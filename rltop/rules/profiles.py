@@ -182,7 +182,9 @@ def _key_with(words: tuple[str, ...], identity: Identity) -> str:
     if not words:
         return ""
     part = re.compile(rf"(?:^|[/_.:\-])(?:{'|'.join(words)})(?:[/_.:\-]|$)")
-    return next((key for key in identity.keys if part.search(key)), "")
+    # The router of requests to the engines is none of experts.
+    flow = {one.key for found in identity.signals.values() for one in found if one.metric.section == "pipeline"}
+    return next((key for key in identity.keys if part.search(key) and key not in flow), "")
 
 
 RULES = (

@@ -44,6 +44,8 @@ _FILE = re.compile(
     r"^(?:\w+[-_])?(?:rollouts?|completions?|samples|generations|experiences?|trajectories|explorer_output)"
     r"(?:[-_.].*)?\.(?:jsonl|ndjson|db|sqlite3?)$"
 )
+_STEP_FILE = re.compile(r"train_data_step\d+\.jsonl$")
+"""NeMo-RL's, which lie beside the folder of the metrics."""
 _FOLDERS = (
     "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
     "generations", "buffer",
@@ -169,6 +171,8 @@ def _candidates(path: Path) -> Iterator[Path]:
             if _is_folder(archives / "steps"):
                 yield archives
         names = names_in(home)
+        if any(_STEP_FILE.match(name) for name in names):
+            yield home
         own = [name for name in names if _FILE.match(name) and home / name != path]
         # Of several runs in one folder each has a dump that begins with its name.
         yield from (home / name for name in sorted(own, key=lambda name: not name.startswith(path.stem)))

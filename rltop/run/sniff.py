@@ -47,8 +47,13 @@ _SAMPLE_ROWS, _SAMPLES_A_STEP = 8, 4
 """So many rows of the same keys for each step, on average, are samples of it."""
 _FIRST_LINES = 12
 """Where so many lines are rows of metrics the others need not be looked at: there may be a thousand files."""
-_SAMPLE_KEYS = ((b'"prompt":', b'"completion":'), (b'"prompt":', b'"response":'), (b'"env":', b'"traces":'))
-"""Keys of a completion or an episode, as verifiers writes the results of an evaluation: one on each line, no step."""
+_SAMPLE_KEYS = (
+    (b'"prompt":', b'"completion":'),
+    (b'"prompt":', b'"response":'),
+    (b'"env":', b'"traces":'),
+    (b'"content":', b'"rewards":', b'"idx":'),
+)
+"""Keys of a completion or an episode, as verifiers and NeMo-RL write them: one on each line, no step."""
 SAMPLES = (
     "lines too long for metrics: samples?",
     "many rows for one step: samples?",

@@ -14,6 +14,36 @@ _CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
 _UPDATE = "ppo_actor/update"
 
 
+_PIPELINE = (
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_min", "staleness_min"),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_avg", "staleness_mean", shift=1.0),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_max", "staleness_max", shift=1.0),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_min", "staleness_min", shift=1.0),
+    Alias(f"{_UPDATE}/version_stats/v_theta", "param_version"),
+    Alias(f"{_UPDATE}/version_stats/v_proximal", "param_version"),
+    Alias(f"{_UPDATE}/version_stats/n_valid_generated_tokens", "trained_tokens"),
+    Alias(f"{_UPDATE}/behave_imp_weight/max", "is_ratio_max"),
+    Alias(f"{_UPDATE}/behave_imp_weight/min", "is_ratio_min"),
+    Alias(f"{_UPDATE}/behave_approx_kl/max", "off_policy_kl_max"),
+    Alias(f"{_UPDATE}/behave_filtered_ratio/avg", "rollout_masked_frac"),
+    Alias(f"{_UPDATE}/rs_filtered_fraction", "rollout_masked_frac"),
+    Alias(f"{_UPDATE}/masked_token_ratio", "untrained_token_frac"),
+    Alias("rollout/num_turns", "num_turns_mean"),
+    Alias("rollout/reward", "reward_mean"),
+    Alias("timeperf/rollout_pause", "time_switch"),
+    Alias("timeperf/rollout_pause_generation", "time_switch"),
+    Alias("timeperf/rollout_offload", "time_switch"),
+    Alias("timeperf/rollout_onload", "time_switch"),
+    Alias("timeperf/rollout_continue_generation", "time_switch"),
+    Alias("timeperf/rollout_resume", "time_switch"),
+    Alias("timeperf/%_onload", "time_switch"),
+    Alias("timeperf/%_offload", "time_switch"),
+)
+"""Staleness against the proximal policy is one version less than against the trained one."""
+
+_ALWAYS_ONE = "It is 1 in every row that has it: the mean over rollouts of which each counts one."
+
+
 def _stage(name: str, *, is_outside: bool = False) -> Stage:
     return Stage(f"timeperf/{name}", name=name, is_outside=is_outside)
 
@@ -73,6 +103,7 @@ DIALECT = Dialect(
         Alias("rw/correct_ratio/avg", "rm_accuracy"),
         Alias("eval-rollout/%/avg", "val_score"),
         Alias("eval-rollout/%", "val_score"),
+        *_PIPELINE,
     ),
     timing=TimingPlan(
         stages=(
@@ -89,6 +120,7 @@ DIALECT = Dialect(
         TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),
     ),
     group_size_keys=("n_samples", "group_size"),
+    misleading=(("rollout/accepted", _ALWAYS_ONE), ("rollout/rejected", _ALWAYS_ONE)),
 )
 
 SETUP_HINT = SetupHint(

@@ -39,6 +39,8 @@ _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ON_POLICY = 1e-6
 _EVALUATION, _REWARD = "val_score", "reward_mean"
 _STEADY = (_EVALUATION, _REWARD)
+_STALENESS = ("staleness_mean", "staleness_max")
+"""Trainers that have the keys in every mode log zeros where generation and training take turns."""
 _MANY_ROWS = 10
 """Rows on which one reward was logged, so that another that was logged once is no reward of the run."""
 _LARGEST_GROUP = 1024
@@ -204,6 +206,8 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
         is_generic=dialect is GENERIC,
     )
     traits = _with_evidence(traits, dialect, ordered)
+    if any(value > 0.0 for name in _STALENESS for value in _values(name, signals, samples)):
+        traits = traits._replace(is_async=True)
     size = _group_size(dialect, traits, ordered, samples)
     return begun._replace(
         traits=traits, signals=signals, group_size=size, keys=ordered, refused=refused, guesses=guesses

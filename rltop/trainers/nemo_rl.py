@@ -80,6 +80,56 @@ _SYSTEM = (
 )
 
 
+_PIPELINE = (
+    Alias("timing/train/idle/buffer_starvation", "time_wait_data"),
+    Alias("timing/train/idle/refit_bubble", "time_wait_sync"),
+    Alias("timing/train/idle/validation", "time_eval"),
+    Alias("efficiency/idle/buffer_starvation_s", "time_wait_data"),
+    Alias("efficiency/idle/refit_bubble_s", "time_wait_sync"),
+    Alias("efficiency/idle/buffer_full_backoff_s", "time_gen_blocked"),
+    Alias("efficiency/idle/generation_limit_pause_s", "time_gen_limited"),
+    Alias("efficiency/idle/refit_event_wait_s", "time_wait_policy"),
+    Alias("train/evicted_stale_prompt_groups", "evicted_samples"),
+    Alias("train/aborted_stale_inflight_groups", "cancelled_count"),
+    Alias("train/dropped_prompt_groups", "missing_groups"),
+    Alias("train/replaced_prompt_groups", "replaced_groups"),
+    Alias("train/promoted_prompt_groups", "replaced_groups"),
+    Alias("rollout/inflight", "inflight_count"),
+    Alias("rollout/idle_s", "time_no_progress"),
+    Alias("rollout/redispatch_total", "retry_count"),
+    Alias("rollout/redispatch_total/%", "retry_count"),
+    Alias("rollout/data_retry_total", "retry_count"),
+    Alias("rollout/data_retry_total/%", "retry_count"),
+    Alias("rollout/gym_row_redispatch_total", "retry_count"),
+    Alias("rollout/data_failures_total", "rollout_failures"),
+    Alias("rollout/data_failures_total/%", "rollout_errors"),
+    Alias("rollout/infra_drops_total", "rollout_failures"),
+    Alias("rollout/infra_drops_total/%", "rollout_errors"),
+    Alias("gen_fleet/serving_shards", "engines_serving"),
+    Alias("gen_fleet/shards/%", "engines_in_state"),
+    Alias("gen_fleet/restart_attempts/%", "engine_restarts"),
+    Alias("gen_fleet/shard_weight_version/%", "param_version"),
+    Alias("router/requests_total", "requests_total"),
+    Alias("router/no_healthy_backend_total", "no_engine_count"),
+    Alias("router/backend_error_total", "retry_count"),
+    Alias("router/serving_backends", "engines_serving"),
+    Alias("train/vllm/spec_acceptance_length", "spec_accept_len"),
+    Alias("train/vllm/spec_acceptance_rate", "spec_accept_rate"),
+    Alias("train/vllm/spec_num_%", "spec_tokens"),
+    Alias("refit/total_s", "time_weight_sync_transfer"),
+    Alias("refit/wire_mb", "weight_sync_mb"),
+    Alias("refit/changed_pct", "weight_sync_density", scale=0.01),
+    Alias("train/max_turns_reached_rate", "turn_limit_frac"),
+    Alias("train/natural_termination_rate", "stop_share"),
+    Alias("timing/rollout/total", "time_group"),
+)
+"""Of the asynchronous loop and of the single controller."""
+
+_SINCE_START = (
+    "Its seconds are those of one step and it is divided by the time since the start, so it falls as the run goes on."
+)
+
+
 def _stage(name: str, parent: str = "") -> Stage:
     return Stage(f"timing/train/{name}", name=name, parent=parent)
 
@@ -92,7 +142,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.REWARD, all_of=_CHOSEN, none_of=("train/preference_loss",), weight=35),
         Fingerprint(Algorithm.UNKNOWN, any_of=("timing/train/total_step_time",), weight=25),
     ),
-    aliases=(*_TRAIN, *_SYSTEM),
+    aliases=(*_TRAIN, *_SYSTEM, *_PIPELINE),
     timing=TimingPlan(
         step_keys=("timing/train/total_step_time",),
         stages=(
@@ -113,8 +163,18 @@ DIALECT = Dialect(
         namespace=("timing/train/",),
     ),
     training_keys=("train/loss", "train/grad_norm", "train/lr", "timing/train/*"),
-    traits=(TraitEvidence("is_async", ("train/avg_trajectory_age", "timing/train/exposed_generation")),),
+    traits=(
+        TraitEvidence(
+            "is_async",
+            ("train/avg_trajectory_age", "timing/train/exposed_generation", "train/evicted_stale_prompt_groups"),
+        ),
+    ),
     group_size_keys=("num_generations_per_prompt",),
+    misleading=(
+        ("efficiency/idle/*_pct", _SINCE_START),
+        ("efficiency/efficiency_pct", _SINCE_START),
+        ("efficiency/productive_time_s", "The time since the start less what one step waited."),
+    ),
 )
 
 SETUP_HINT = SetupHint(

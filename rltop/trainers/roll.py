@@ -15,6 +15,58 @@ _CRITIC = ("critic/loss", "critic/clipfrac", "critic/vpred", "critic/lr")
 _PREFERENCE = ("actor/chosen_reward", "actor/reject_reward")
 
 
+_PIPELINE = (
+    Alias("scheduler/off_policy_ratio", "staleness_mean"),
+    Alias("scheduler/group_filter_count", "zero_std_count"),
+    Alias("scheduler/collect_query_count", "sample_count"),
+    Alias("scheduler/%/time/generate/mean", "time_gen_sample_mean"),
+    Alias("scheduler/%/time/generate/max", "time_gen_sample_max"),
+    Alias("scheduler/%/time/generate/min", "time_gen_sample_min"),
+    Alias("scheduler/%/time/reward/mean", "time_score_mean"),
+    Alias("scheduler/%/time/reward/max", "time_score_max"),
+    Alias("time/get_batch_cost_train", "time_prepare"),
+    Alias("time/get_batch_cost_gqm", "time_prepare"),
+    Alias("time/step_shrink", "time_switch"),
+    Alias("time/step_stop_server", "time_switch"),
+    Alias("shrink/shrink_duration_ms", "time_switch", scale=0.001),
+    Alias("expand/expand_duration_ms", "time_switch", scale=0.001),
+    Alias("shrink/aborted", "cancelled_count"),
+    Alias("expand/aborted", "cancelled_count"),
+    Alias("shrink/remapped", "retry_count"),
+    Alias("system/batch_remove_count", "dropped_surplus"),
+    Alias("time/%/model_update/total", "time_weight_sync"),
+    Alias("time/%/model_update/onload", "time_switch"),
+    Alias("time/%/model_update/offload", "time_switch"),
+    Alias("time/%/model_update/execute", "time_weight_sync_transfer"),
+    Alias("vllm/kv_cache_usage_perc_max", "kv_cache_frac"),
+    Alias("vllm/num_requests_waiting_max", "engine_waiting"),
+    Alias("vllm/num_preemptions_max", "engine_preemptions"),
+    Alias("vllm/spec_decode_num_%", "spec_tokens"),
+    Alias("env/%/env_timeout", "env_timeout_frac"),
+    Alias("env/%/num_actions", "num_turns_mean"),
+    Alias("env/%/traj_time_env_total", "time_gen_sample_mean"),
+    Alias("env/%/traj_time_reset", "time_env_reset"),
+    Alias("env/%/traj_time_step", "time_env_step"),
+    Alias("env/%/traj_time_step_max", "time_env_step_max"),
+    Alias("env/%/traj_time_generate", "time_infer_step"),
+    Alias("env/%/traj_time_generate_max", "time_infer_step_max"),
+    Alias("env/%/traj_time_tokens_per_second", "gen_throughput_sample"),
+    Alias("env/%/traj_time_total", "time_gen_sample_mean"),
+    Alias("env/%/efficiency/%", "agent_busy_frac", scale=0.01),
+    Alias("env/%/latency/pure_inf_avg", "time_infer_step"),
+    Alias("env/%/latency/pure_inf_p99", "time_infer_step_max"),
+    Alias("env/%/latency/pure_inf_max", "time_infer_step_max"),
+    Alias("env/%/latency/env_exec_avg", "time_env_step"),
+    Alias("env/%/latency/env_exec_p99", "time_env_step_max"),
+    Alias("env/%/latency/env_exec_max", "time_env_step_max"),
+    Alias("env/%/latency/proxy_ovh_avg", "time_agent_overhead"),
+    Alias("env/%/latency/proxy_ovh_p99", "time_agent_overhead"),
+    Alias("env/%/latency/proxy_ovh_max", "time_agent_overhead"),
+    Alias("env/%/throughput/step_per_sec", "rollouts_per_s"),
+)
+"""`scheduler/off_policy_ratio` is a mean number of versions, whatever it is called."""
+
+
 def _stage(name: str, parent: str = "", *, fits_inside: bool = False) -> Stage:
     return Stage(f"time/{name}", name=name, parent=parent, fits_inside=fits_inside)
 
@@ -91,6 +143,7 @@ DIALECT = Dialect(
         Alias("actor/reject_reward", "dpo_rejected"),
         Alias("actor/chosen_reward − reject_reward", "dpo_margin"),
         Alias("actor/loss", "loss"),
+        *_PIPELINE,
     ),
     timing=TimingPlan(
         step_keys=("time/step_total",),
@@ -109,7 +162,11 @@ DIALECT = Dialect(
     ),
     hidden=("system/step",),
     training_keys=("actor/*", "actor_train/*", "critic/*", "time/step_train"),
-    traits=(TraitEvidence("has_critic", ("critic/loss",)), TraitEvidence("kl_is_signed", ("actor/policykl",))),
+    traits=(
+        TraitEvidence("has_critic", ("critic/loss",)),
+        TraitEvidence("kl_is_signed", ("actor/policykl",)),
+        TraitEvidence("is_async", ("time/step_shrink", "shrink/*", "expand/*")),
+    ),
     group_size_keys=("num_return_sequences_in_group",),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )

@@ -29,6 +29,46 @@ _ROLLOUT = ("generate/avg_num_tokens", "reward/avg_raw_reward")
 _CRITIC = ("timing/critic_train", "critic/critic_loss", "critic/values_mean")
 
 
+_PIPELINE = (
+    Alias("async/staleness_min", "staleness_min"),
+    Alias("async/staleness_ratio", "stale_frac"),
+    Alias("async/staleness_violation_count", "staleness_violations"),
+    Alias("async/num_groups_dropped", "zero_std_count"),
+    Alias("async/keep_rate", "kept_frac"),
+    Alias("timing/run_training", "time_update_all"),
+    Alias("timing/convert_to_training_input", "time_prepare"),
+    Alias("vllm/num_requests_running", "engine_running"),
+    Alias("vllm/num_requests_waiting", "engine_waiting"),
+    Alias("vllm/kv_cache_usage_perc", "kv_cache_frac"),
+    Alias("vllm/generation_throughput_tok_s", "gen_throughput"),
+    Alias("vllm/prompt_throughput_tok_s", "prompt_throughput"),
+    Alias("vllm/prefix_cache_hit_rate", "prefix_cache_hit"),
+    Alias("vllm/ttft_seconds_avg", "time_first_token"),
+    Alias("vllm/tpot_seconds_avg", "time_next_token", scale=1000.0),
+    Alias("vllm/draft_num_%", "spec_tokens"),
+    Alias("vllm/draft_acceptance_rate", "spec_accept_rate"),
+    Alias("vllm/draft_mean_acceptance_length", "spec_accept_len"),
+    Alias("vllm/draft_acceptance_rate_pos_%", "spec_accept_pos"),
+    Alias("vllm/train/num_requests_running", "engine_running"),
+    Alias("vllm/train/num_requests_waiting", "engine_waiting"),
+    Alias("vllm/train/kv_cache_usage_perc", "kv_cache_frac"),
+    Alias("vllm/train/ttft_seconds_avg", "time_first_token"),
+    Alias("vllm/train/tpot_seconds_avg", "time_next_token", scale=1000.0),
+    Alias("vllm/train/prompt_throughput_tok_s", "prompt_throughput"),
+    Alias("vllm/train/draft_mean_acceptance_length", "spec_accept_len"),
+    Alias("generate/trajectory_time_%_mean", "time_gen_sample_mean"),
+    Alias("generate/trajectory_time_%_max", "time_gen_sample_max"),
+    Alias("generate/trajectory_time_%_p90", "time_gen_sample_high"),
+    Alias("generate/group_completion_time_%", "time_group"),
+    Alias("generate/intra_group_completion_time_std_mean", "time_group_spread"),
+    Alias("generate/intra_group_completion_time_cv_mean", "group_time_cv"),
+    Alias("generate/num_timeout_trajectories", "aborted_count"),
+    Alias("generate/num_error_trajectories", "aborted_count"),
+    Alias("generate/avg_num_turns", "num_turns_mean"),
+)
+"""Engines stand under `vllm/` in the asynchronous trainer, under `vllm/train/` in the other."""
+
+
 def _stage(name: str, parent: str = "") -> Stage:
     return Stage(f"timing/{name}", name=name, parent=parent)
 
@@ -87,6 +127,7 @@ DIALECT = Dialect(
         Alias("eval/all/avg_score", "val_score"),
         Alias("eval/*/avg_score", "val_score"),
         Alias("eval/all/pass_at_*", "val_passk"),
+        *_PIPELINE,
     ),
     timing=TimingPlan(
         step_keys=("timing/step",),

@@ -69,6 +69,24 @@ RL_ALIASES = (
     Alias("time/run_evaluations_parallel", "time_eval"),
 )
 
+_PIPELINE = (
+    Alias("sampling_client/step_mean", "sample_version"),
+    Alias("sampling_client/step_min", "sample_version_min"),
+    Alias("sampling_client/step_max", "sample_version_max"),
+    Alias("training_client/step", "param_version"),
+    Alias("time/sampling_time_min", "time_gen_sample_min"),
+    Alias("rollout_errors/groups_skipped", "rollout_failures"),
+    Alias("rollout_errors/%", "rollout_errors"),
+    Alias("time/trajectory_group_worker:mean", "time_group"),
+    Alias("time/trajectory_group_worker:max", "time_group"),
+    Alias("time/env_initial_observation:mean", "time_env_reset"),
+    Alias("time/env_initial_observation:max", "time_env_reset"),
+    Alias("time/compute_group_rewards:mean", "time_score_mean"),
+    Alias("time/compute_group_rewards:max", "time_score_max"),
+    Alias("env/all/stop/%", "stop_share"),
+    Alias("time/save_checkpoint_and_get_sampling_client", "time_weight_sync"),
+)
+
 _SUPERVISED = (
     Alias("learning_rate", "lr"),
     Alias("train_mean_nll", "loss"),
@@ -134,7 +152,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.SFT, all_of=("train_mean_nll",), weight=24),
         Fingerprint(Algorithm.UNKNOWN, any_of=("test/env/*",), weight=5),
     ),
-    aliases=(*RL_ALIASES, *_SUPERVISED),
+    aliases=(*RL_ALIASES, *_SUPERVISED, *_PIPELINE),
     timing=TIMING,
     hidden=("progress/*", "progress"),
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),

@@ -198,7 +198,13 @@ DIALECT = Dialect(
         ),
         Fingerprint(Algorithm.SFT, any_of=_TRAINER, all_of=("actor/sft_loss",), none_of=("actor/pg_loss",), weight=42),
         Fingerprint(Algorithm.GRPO, any_of=_GROUPS, weight=41),
-        Fingerprint(Algorithm.UNKNOWN, any_of=(*_TRAINER, *_EXPLORER), weight=36),
+        # tinker times a `train_step` too.
+        Fingerprint(
+            Algorithm.UNKNOWN,
+            any_of=(*_TRAINER, *_EXPLORER),
+            none_of=("env/*/reward/total", "optim/kl_sample_train_*"),
+            weight=36,
+        ),
         # A part of the explorer's keys alone: its wait, or evaluations over k runs of a task.
         Fingerprint(Algorithm.UNKNOWN, any_of=_ALONE, weight=6),
         Fingerprint(Algorithm.UNKNOWN, all_of=("rollout/%/mean", "time/eval"), weight=6),

@@ -6,7 +6,7 @@ and `eval/…` in TensorBoard and the trackers.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers.setup_hints import CALLBACK_LINE, RolloutHint, SetupHint
@@ -176,6 +176,76 @@ _PROGRESS = (
     Alias("buffer_qsize", "queue_size"),
 )
 
+_PIPELINE = (
+    Alias("sample/staleness_mean", "staleness_mean"),
+    Alias("sample/staleness_max", "staleness_max"),
+    Alias("sample/rollout_queue_size", "queue_size"),
+    Alias("sample/time_in_queue_s", "time_in_queue"),
+    Alias("sample/dropped_stale_total", "dropped_stale"),
+    Alias("batch/dropped_oversize_total", "dropped_oversize"),
+    Alias("sample/forwarded_tokens_mean", "total_len_mean"),
+    Alias("sample/forwarded_tokens_max", "total_len_max"),
+    Alias("sample/trained_tokens_mean", "trained_tokens"),
+    Alias("batch/masked_token_frac", "untrained_token_frac"),
+    Alias("batch/samples_per_row", "batch_count"),
+    Alias("batch/row_tokens_mean", "seqlen_mean"),
+    Alias("batch/row_tokens_max", "seqlen_balanced_max"),
+    Alias("batch/row_imbalance", "row_imbalance"),
+    Alias("batch/packing_ratio", "packing_ratio"),
+    Alias("batch/row_fill_frac", "batch_fill_frac"),
+    Alias("batch/pad_frac", "pad_frac"),
+    Alias("batch/microbatches_per_step", "batch_count"),
+    Alias("batch/groups_per_step", "batch_count"),
+    Alias("batch/samples_per_step", "sample_count"),
+    Alias("batch/forwarded_tokens_per_step", "total_tokens"),
+    Alias("batch/trained_tokens_per_step", "trained_tokens"),
+    Alias("perf/step_s", "time_step"),
+    Alias("perf/rollout_wait_s", "time_wait_data"),
+    Alias("perf/fwd_bwd_s", "time_update_actor"),
+    Alias("perf/fwd_s", "time_forward"),
+    Alias("perf/optimizer_s", "time_optimizer"),
+    Alias("perf/weight_sync_s", "time_weight_sync"),
+    Alias("perf/weight_sync_pause_s", "time_weight_sync_pause"),
+    Alias("perf/weight_sync_barrier_s", "time_weight_sync_barrier"),
+    Alias("perf/weight_sync_transfer_s", "time_weight_sync_transfer"),
+    Alias("perf/mfu_fwd_bwd", "mfu"),
+    Alias("perf/mfu_wall_clock", "mfu_wall"),
+    Alias("perf/forwarded_tok_s_wall_clock", "throughput"),
+    Alias("perf/trained_tok_s_wall_clock", "trained_throughput"),
+    Alias("rollout/inflight", "inflight_count"),
+    Alias("rollout/generated_tok_s", "gen_throughput"),
+    Alias("rollout/backpressure_s", "time_gen_blocked"),
+    Alias("rollout/score_s", "time_score_mean"),
+    Alias("rollout/score_wait_s", "time_score_wait"),
+    Alias("rollout/score_queue_size", "score_queue_size"),
+    Alias("rollout/score_block_s", "time_score_blocked"),
+    Alias("rollout/vllm_retry_total", "retry_count"),
+    Alias("rollout/duration_s", "time_gen_sample_mean"),
+    Alias("rollout/turns_mean", "num_turns_mean"),
+    Alias("rollout/turns_max", "num_turns_max"),
+    Alias("rollout/samples_per_rollout", "samples_per_rollout"),
+    Alias("rollout/fork_frac", "token_drift_frac"),
+    Alias("rollout/realign_frac", "token_drift_frac"),
+    Alias("rollout/drift_tokens_mean", "token_drift"),
+    Alias("rollout/drift_tokens_max", "token_drift"),
+    Alias("env/reset_s", "time_env_reset"),
+    Alias("env/reward_s", "time_score_mean"),
+    Alias("tools/latency_s", "time_tool_call"),
+    Alias("tools/%/latency_s", "time_tool_call"),
+    Alias("tools/%/call_total", "tool_calls_total"),
+    Alias("tools/%/failure_total", "tool_failures"),
+    Alias("tools/unknown_name_total", "tool_unknown"),
+    Alias("tools/parallel_calls_mean", "tool_parallel"),
+    Alias("tools/loop_exhausted_frac", "turn_limit_frac"),
+    Alias("rollout/correctness_mean", "reward_component"),
+)
+"""Of the asynchronous trainer, as it names them since 1.16; counters are those of one logging window."""
+
+_SYNC = ("pause", "barrier", "transfer")
+_ASYNC_KEYS = (
+    "weight_sync_time_s", "queue_wait_time_s", "sample/staleness_mean", "perf/weight_sync_s", "perf/rollout_wait_s",
+)  # fmt: skip
+
 _PROFILE = "profiling/Time taken: "
 _PROFILED = (
     Alias(f"{_PROFILE}*.vLLM.generate", "time_gen"),
@@ -196,7 +266,7 @@ DIALECT = Dialect(
     prefixes=(("train/", ""), ("eval/", "eval_")),
     traits=(
         TraitEvidence("has_critic", ("loss/value_avg",)),
-        TraitEvidence("is_async", ("weight_sync_time_s", "queue_wait_time_s")),
+        TraitEvidence("is_async", _ASYNC_KEYS),
         TraitEvidence("kl_is_sequence_sum", ("objective/kl",)),
     ),
     group_size_keys=("num_generations", "group_size"),
@@ -205,10 +275,24 @@ DIALECT = Dialect(
 ASYNC = replace(
     DIALECT,
     variant="async GRPO",
-    fingerprints=(
-        Fingerprint(Algorithm.GRPO, all_of=("reward",), any_of=("weight_sync_time_s", "queue_wait_time_s"), weight=26),
+    fingerprints=(Fingerprint(Algorithm.GRPO, all_of=("reward",), any_of=_ASYNC_KEYS, weight=26),),
+    aliases=(
+        Alias("kl", "off_policy_kl"),
+        *(alias for alias in DIALECT.aliases if alias.pattern != "kl"),
+        *_PIPELINE,
     ),
-    aliases=(Alias("kl", "off_policy_kl"), *(alias for alias in DIALECT.aliases if alias.pattern != "kl")),
+    timing=TimingPlan(
+        step_keys=("step_time", "perf/step_s"),
+        stages=(
+            Stage("perf/rollout_wait_s", name="rollout_wait"),
+            Stage("perf/fwd_bwd_s", name="fwd_bwd"),
+            Stage("perf/fwd_s", name="fwd", parent="fwd_bwd"),
+            Stage("perf/optimizer_s", name="optimizer"),
+            Stage("perf/weight_sync_s", name="weight_sync", fits_inside=True),
+            *(Stage(f"perf/weight_sync_{name}_s", name=name, parent="weight_sync") for name in _SYNC),
+        ),
+        namespace=(_PROFILE,),
+    ),
 )
 """The asynchronous trainer, whose `kl` is taken from the policy that sampled, not from a reference model."""
 

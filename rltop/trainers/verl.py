@@ -187,6 +187,43 @@ _MISMATCH = (
     *_both("partial_frac", "fully_async/partial/partial_ratio"),
 )
 
+_PIPELINE = (
+    Alias("training/off_policy/trajectory_staleness/min", "staleness_min"),
+    Alias("training/off_policy/trajectory_spans/max", "traj_span_max"),
+    Alias("training/off_policy/evicted_samples_staleness/mean", "staleness_dropped_mean"),
+    Alias("training/off_policy/evicted_samples_staleness/max", "staleness_dropped_max"),
+    Alias("training/filter_groups/discarded_surplus_samples", "dropped_surplus"),
+    Alias("separate_async/switch/wait_samples", "queue_missing"),
+    Alias("separate_async/switch/idle", "mode_flag"),
+    Alias("separate_async/decision/sampleable_count", "queue_size"),
+    Alias("separate_async/decision/remaining", "queue_missing"),
+    Alias("separate_async/decision/should_switch_to_rollout", "mode_flag"),
+    Alias("separate_async/decision/per_sample_time_seconds", "time_wait_sample"),
+    Alias("separate_async/decision/effective_switch_cost_seconds", "time_switch"),
+    Alias("fully_async/monitor/active_tasks_size", "inflight_count"),
+    Alias("fully_async/monitor/queue/pending_queue_size", "gen_queue_size"),
+    Alias("dynamic_resource/mq_size", "queue_size"),
+    Alias("fully_async/static/max_queue_size", "queue_limit"),
+    Alias("fully_async/static/max_concurrent_samples", "inflight_limit"),
+    Alias("fully_async/static/staleness_threshold", "staleness_share_limit"),
+    Alias("fully_async/processing_time/avg", "time_gen_sample_mean"),
+    Alias("fully_async/processing_time/max", "time_gen_sample_max"),
+    Alias("fully_async/processing_time/min", "time_gen_sample_min"),
+    Alias("fully_async/processing_time/tp%", "time_gen_sample_high"),
+    Alias("fully_async/partial/total_partial_num", "partial_count"),
+    Alias("fully_async/partial/max_partial_span", "traj_span_max"),
+    Alias("fully_async/rollouter/active_time", "time_gen_active"),
+    Alias("fully_async/rollouter/version_time", "time_version"),
+    Alias("fully_async/rollouter/step_generated_samples", "sample_count"),
+    Alias("dynamic_resource/train_compute_time_s", "time_trainer_active"),
+    Alias("dynamic_resource/train_allocated_time_s", "time_trainer_held"),
+    Alias("dynamic_resource/train_resource_utilization", "trainer_idle_frac", scale=-1.0, shift=1.0),
+    Alias("dynamic_resource/rollout_resource_utilization", "rollouter_idle_frac", scale=-1.0, shift=1.0),
+    Alias("dynamic_resource/resource_utilization", "gpu_busy_frac"),
+    Alias("rollout/spec_accept_length", "spec_accept_len"),
+)
+"""Of the trainers that generate beside the training: fully asynchronous, and V1 with separate engines."""
+
 _AGENT = "timing_s/agent_loop"
 _SYSTEM = (
     *_both("seqlen_min", "global_seqlen/min"),
@@ -315,14 +352,16 @@ _TIMING = TimingPlan(
 DIALECT = Dialect(
     name="veRL",
     fingerprints=_FINGERPRINTS,
-    aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM),
+    aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM, *_PIPELINE),
     timing=_TIMING,
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
     traits=(
         TraitEvidence("has_critic", (*_CRITIC, *_CRITIC_ANYWHERE)),
         TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),
-        TraitEvidence("is_async", ("timing_s/generate_async",)),
+        TraitEvidence(
+            "is_async", ("timing_s/generate_async", "training/off_policy/evicted_samples", "dynamic_resource/*")
+        ),
         TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
     ),
     group_size_keys=("rollout/n", "actor_rollout_ref/rollout/n", "training/rollout_n"),

@@ -23,7 +23,10 @@ HOSTILE = FIXTURES / "hostile"
 IDS = [str(case.relative_to(FIXTURES)) for case in CASES]
 JSONL_CASES = [case for case in CASES if (case / "metrics.jsonl").exists()]
 WRITTEN_BY = {"the trainer's own logger", "the documented shape"}
-TRAINING = {"grad_norm", "actor/grad_norm", "policy/approxkl_avg", "optim/lr", "progress/lr"}
+TRAINING = {
+    "grad_norm", "actor/grad_norm", "policy/approxkl_avg", "optim/lr", "progress/lr", "train/grad_norm",
+    "ppo_actor/update/grad_norm", "actor_train/grad_norm", "policy/raw_grad_norm",
+}  # fmt: skip
 SIX = {"veRL", "OpenRLHF", "TRL", "Telescope", "Trinity-RFT", "RLinf"}
 
 

@@ -19,6 +19,7 @@ from rltop.sqlite_file import MAGIC as SQLITE
 MAX_SHARDS = 64
 _HEAD_BYTES = 256 * 1024
 _LINES = (".jsonl", ".ndjson", ".json")
+_VALIDATION = "val_data_step"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
 
@@ -60,13 +61,14 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
         return [Archives(str(folder.parent))]
     if holds_episodes(folder):
         return [EpisodeFiles(str(folder))]
-    by_step: list[RolloutSource] = [
+    by_step = [
         StepFiles(str(folder), kind, prefix)
         for (kind, prefix), names in sorted(numbered(str(folder)).items())
         if is_by_step(str(folder), names, kind)
     ]
     if by_step:
-        return by_step
+        # NeMo-RL: val_data_step<N>.jsonl lies beside train_data_step<N>.jsonl, and is no part of the training.
+        return [each for each in by_step if each.prefix != _VALIDATION] or [*by_step]
     files = sorted(each for each in folder.iterdir() if each.is_file())
     found: list[RolloutSource] = [ExperienceBuffer(str(each)) for each in files if each.suffix in _DATABASES]
     lines = [each for each in files if each.suffix in _LINES and holds_answers(each)]

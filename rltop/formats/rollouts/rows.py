@@ -22,7 +22,7 @@ GROUP = (
 )  # fmt: skip
 PROMPT_NAMES = ("prompt_id", "prompt_uid", "problem_id", "example_id", "task_id")
 """What stands for a prompt whose text the dump leaves out."""
-NUMBER = ("sample", "sample_id", "completion_id", "rollout", "rollout_id", "sample_index", "run_id")
+NUMBER = ("sample", "sample_id", "completion_id", "rollout", "rollout_id", "sample_index", "run_id", "idx")
 REWARD = ("reward", "score", "total_reward", "reward_sum", "rewards")
 TOKENS = (
     "completion_tokens", "completion_length", "response_tokens", "response_length", "completion_len",
@@ -35,7 +35,7 @@ TURNS = ("turns", "num_turns", "n_turns", "num_generations")
 TOOL_CALLS = ("tool_calls", "num_tool_calls", "tool_call_count", "tool_call_counts")
 OFF_POLICY = ("off_policy_steps", "staleness", "policy_lag")
 DISCARDED = ("discarded", "discard_reason", "filtered")
-TEXT = ("completion", "response", "output", "response_text", "text", "generation")
+TEXT = ("completion", "response", "output", "response_text", "text", "generation", "content")
 PROMPT = ("prompt", "input", "prompt_text", "question", "problem")
 ANSWER = ("gts", "ground_truth", "answer", "solution", "target")
 
@@ -180,7 +180,9 @@ def _group_of(row: Row, prompt: str) -> tuple[str, str]:
             return parts[0], parts[1]
     group = _first(row, GROUP)
     number = _first(row, NUMBER)
-    return (by_prompt(prompt) if group is None else text_of(group)[:OPENING_CHARS]), _name(number)
+    return (by_prompt(prompt or _prompt_of_tokens(row)) if group is None else text_of(group)[:OPENING_CHARS]), _name(
+        number
+    )
 
 
 def by_prompt(prompt: str) -> str:
@@ -188,6 +190,19 @@ def by_prompt(prompt: str) -> str:
     if not prompt:
         return ""
     return "#" + hashlib.blake2s(prompt.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def _listed(row: Row, name: str) -> list[object]:
+    """What NeMo-RL writes of one sample under a name: a list in a list of one; empty where it is none."""
+    value = row.get(name)
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else []
+
+
+def _prompt_of_tokens(row: Row) -> str:
+    """The tokens before the first one that is trained on, as text; they stand for a prompt that is not told apart."""
+    tokens, mask = _listed(row, "token_ids"), _listed(row, "token_loss_mask")
+    start = next((i for i, each in enumerate(mask) if each), 0)
+    return " ".join(map(str, tokens[:start]))
 
 
 def _name(value: object) -> str:
@@ -228,10 +243,12 @@ def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place
 
 
 def _length(row: Row) -> float | None:
-    """Tokens of the completion; a list of token ids is counted."""
+    """Tokens of the completion; a list of token ids is counted, of NeMo-RL's mask what is trained on."""
     value = _first(row, TOKENS)
     if isinstance(value, list):
         return float(len(value))
+    if value is None and (mask := _listed(row, "token_loss_mask")):
+        return float(sum(1 for each in mask if each))
     number = finite(value)
     return number if number is not None and number >= 0.0 else None
 

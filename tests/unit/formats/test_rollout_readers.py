@@ -14,6 +14,7 @@ from rollout_dumps import (
     lines_of,
     plain_rows,
     trinity_rows,
+    write_nemo,
     write_sqlite,
     write_trl,
     write_verl,
@@ -90,6 +91,17 @@ def test_several_outputs_of_one_rollout_are_its_turns(tmp_path: Path) -> None:
     (completion,) = groups_of(source, 1)["u"]
     assert (completion.turns, completion.characters, completion.reward) == (3, 12, 2.0)
     assert [heading for heading, _ in words_of(source, completion)][-1] == "turn 3 of 3 · completion"
+
+
+def test_nemo_rl_has_a_file_per_step_and_its_validation_is_left_out(tmp_path: Path) -> None:
+    folder = write_nemo(write_nemo(tmp_path / "exp_001", [1, 2, 3]), [2], "val")
+    source = only(folder)
+    assert list(source.steps) == [1, 2, 3]
+    found = source.read(2)
+    assert [(one.number, one.reward, one.tokens) for one in found[:2]] == [("0", 0.0, 6.0), ("1", 1.0, 7.0)]
+    assert [len(group) for group in groups_of(source, 2).values()] == [4, 4]
+    assert words_of(source, found[5]) == [("completion", "question 1\nanswer 5")]
+    assert list(only(write_nemo(tmp_path / "evaluations", [4], "val")).steps) == [4]
 
 
 def test_a_file_per_rank_is_no_file_per_step(tmp_path: Path) -> None:

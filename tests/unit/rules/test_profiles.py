@@ -47,6 +47,12 @@ def test_a_profile_is_inferred_from_the_keys_and_said_with_its_reason() -> None:
     assert engine.observe(observation(2, {"grad_norm": 0.1})) == []
 
 
+def test_a_router_of_requests_is_none_of_experts() -> None:
+    keys = ("train/loss", "train/gen_kl_error", "timing/train/total_step_time")
+    assert infer(identified(*keys, "router/requests_total", "router/serving_backends")) == ()
+    assert [one.name for one in infer(identified(*keys, "router/entropy"))] == ["moe"]
+
+
 def test_a_word_that_only_begins_alike_gives_nothing_away() -> None:
     assert infer(identified(*PLAIN_KEYS)) == ()
 

@@ -20,6 +20,7 @@ from rltop.run.beside import read_ranges
 from rltop.run.discover import Discovery, discover
 from rltop.run.sniff import sniff
 from tests.binary_files import block_log, history, run_record
+from tests.rollout_dumps import write_nemo
 from tests.run_folders import rlinf, trinity
 
 
@@ -57,6 +58,18 @@ def test_what_holds_no_metrics_is_refused_with_a_word_on_what_it_is_and_what_to_
         discover([str(tmp_path / name)])
     assert what in refused.value.message
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("kind", ["train", "val"])
+def test_samples_of_nemo_rl_are_no_runs(tmp_path, kind):
+    folder = write_nemo(tmp_path / "exp_001", [1, 2], kind)
+    looked = discover([str(folder)])
+    assert not looked.found
+    assert all("samples?" in reason for _, reason in looked.passed_over)
+    with pytest.raises(SourceError, match="looks like samples"):
+        discover([str(folder / f"{kind}_data_step1.jsonl")])
+    rows(folder / "metrics.jsonl")
+    assert [found.path for found in discover([str(folder)]).found] == [str(folder / "metrics.jsonl")]
 
 
 def test_they_are_named_as_passed_over_beside_a_run(tmp_path):

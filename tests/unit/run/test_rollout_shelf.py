@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
+from rollout_dumps import lines_of, plain_rows, write_nemo, write_sqlite, write_trl, write_verl
 from telescope_run import TelescopeRun
 
 from rltop.cli import main
@@ -89,6 +89,16 @@ def test_dumps_in_the_output_of_a_trainer_beside_the_metrics_are_found(tmp_path:
     assert [found_from(str(run)) for run in runs] == [[f"several/outputs/{n}/completions"] for n in "ab"] + [[]]
     os.utime(tmp_path / "several" / "outputs" / "a" / "completions", (1e9, 1e9))
     assert found_from(str(runs[0])) == []
+
+
+def test_nemo_rls_samples_lie_one_folder_above_its_event_file(tmp_path: Path) -> None:
+    events = tmp_path / "exp_001" / "tensorboard" / "events.out.tfevents.1795000000.node-1.1.0"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(b"")
+    write_nemo(tmp_path / "exp_001", [1, 2])
+    (source,) = dumps_beside(str(events))
+    source.refresh()
+    assert list(source.steps) == [1, 2]
 
 
 def test_a_log_that_names_the_folder_is_believed(tmp_path: Path) -> None:
