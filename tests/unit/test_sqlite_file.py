@@ -150,12 +150,11 @@ def test_any_statement_has_columns_or_none(sql: str) -> None:
     columns_of(sql)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("part", ["[", "'", '"', "`", "/*", "(", "'a", "x DEFAULT '", ","])
 def test_a_statement_takes_time_by_its_length_and_not_its_square(part: str) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     columns_of("CREATE TABLE t (a, " + part * (200_000 // len(part)))
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 # -- beside a writer -------------------------------------------------------------------------------------------------
@@ -184,7 +183,8 @@ WRITER = """
         except sqlite3.OperationalError:
             busy += 1
             writer.in_transaction and writer.execute("ROLLBACK")
-        if done % 4 == 0 and select.select([sys.stdin], [], [], 0.003)[0]:
+        # Now and then a pause in which a look comes to its end on a busy machine, too.
+        if done % 4 == 0 and select.select([sys.stdin], [], [], 0.003 if done % 40 else 0.1)[0]:
             break
     print(busy, done, flush=True)
 """
@@ -312,7 +312,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return {each.name: each.read_bytes() for each in path.parent.iterdir() if not each.name.endswith("-shm")}
 
 
-@pytest.mark.alone
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damage_is_a_decode_error_and_never_a_hang(
@@ -333,10 +332,10 @@ def test_damage_is_a_decode_error_and_never_a_hang(
                 found += [row.value(column) for column in table.columns]
         return found
 
-    begun = time.perf_counter()
+    begun = time.thread_time()
     with suppress(DecodeError):
         DatabaseFile(str(folder / "a.db")).look(look)
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 def table_of_one_cell(path: Path, size: int, payload: bytes, further: int, cells: int = 1) -> bytes:
