@@ -65,11 +65,8 @@ def modules_of(room: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", ROOMS_WITHOUT_A_SCREEN)
-def test_a_room_without_a_screen_loads_nothing_heavy(room: str) -> None:
-    names = modules_of(room)
-    if not names:
-        return
+def test_no_room_without_a_screen_loads_anything_heavy() -> None:
+    names = [name for room in ROOMS_WITHOUT_A_SCREEN for name in modules_of(room)]
     _, modules = modules_after(f"import {', '.join(names)}")
     assert not heavy(modules)
 
