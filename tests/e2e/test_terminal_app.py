@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,7 @@ def test_a_long_file_that_grows_is_shown_at_its_newest_step(start: Start, tmp_pa
     assert seen == sorted(seen)
 
 
+@cache
 def long_run(name: str, steps: int) -> bytes:
     """A run of 62 keys, in the format that its name says."""
     rows = [
