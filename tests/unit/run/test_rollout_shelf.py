@@ -343,8 +343,11 @@ def test_a_logged_group_ratio_is_not_judged_twice(tmp_path: Path, capsys: pytest
     assert "P5" not in [one["rule"] for one in json.loads(capsys.readouterr().out)["verdicts"]]
 
 
-def test_every_command_judges_the_dump_that_lies_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_judges_the_dump_that_lies_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And the screen at rest: its newest step, which may still be written, counts there as well."""
+    monkeypatch.setattr("rltop.run.rollouts.LOOK_S", 0.1)
     path = tmp_path / "logs" / "metrics.jsonl"
     path.parent.mkdir()
     (tmp_path / "output" / "completions").mkdir(parents=True)
