@@ -20,12 +20,13 @@ demo: setup      ## a bundled recorded run, replayed as if live
 	@$(BIN)/rltop demo
 
 # Where modules may not be kept compiled, as in many images of Python, each of four hundred programs compiles all that it
-# imports. A worker that has done its tests takes some from another's, so that all end at the same time.
-WORKERS ?= 2
+# imports. A worker that has done its tests takes some from another's, so that all end at the same time. Three are for two
+# cores: screens and programs in a terminal wait for a third of their time and more.
+WORKERS ?= 3
 PYTEST  := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q
 SHARED   = $(PYTEST) -n $(WORKERS) --dist worksteal --durations=20 --durations-min=2
 
-test: setup      ## the whole suite, WORKERS (2) tests at a time, then those that must be alone
+test: setup      ## the whole suite, WORKERS (3) tests at a time, then those that must be alone
 	@$(SHARED)
 
 unit: setup      ## the unit tests alone
