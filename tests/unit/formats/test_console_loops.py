@@ -126,6 +126,12 @@ def test_bars_alone_are_rows():
     assert rows(f"{BARS.replace(' 12%', 'Training:  12%')}\n").keys() == {1, 2}
 
 
+def test_a_bar_without_a_pace_loses_no_value():
+    for pace in ("", ",  1.1it/s", ", ?it/s"):
+        text = f" 12%|█▏   | 7/100 [00:10<01:20{pace}, reward=0.5, loss=0.25]\n"
+        assert rows(text) == {7: {"reward": 0.5, "loss": 0.25}}, pace
+
+
 def test_several_values_before_the_bar_and_numbers_behind_it_are_read():
     bar = "{at}%|█▏   | {at}/100 [00:10<01:20,  1.1it/s{inside}]{behind}"
     front = "R=0.5, U=25%: "
