@@ -20,7 +20,8 @@ _OTHER = re.compile(
     r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
     r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
-    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|srun: error:|slurmstepd: error:"
+    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
+    r"|srun: error:|slurmstepd: error:"
     r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
 )
 _INTERRUPTION = re.compile(

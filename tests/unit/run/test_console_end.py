@@ -162,6 +162,7 @@ def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> N
         (f"{TRACE}{OOM}\n{TRACE}KeyboardInterrupt\n", RunState.DIED),
         (f"{TRACE}{OOM}\n{TRACE}torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n", RunState.DIED),
         ("Killed\n", RunState.DIED),
+        ("run.sh: line 3: 12345 Killed                  python train.py\n", RunState.DIED),
     ],
 )
 def test_who_ended_it(tmp_path: Path, end: str, state: RunState) -> None:
