@@ -142,7 +142,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "Quiet the open or selected alert until it gets worse, or undo",
                 is_shown=True,
             ),
-            Key("mute", "ctrl+x", "Mute", "Mute or unmute the rule of the open or selected alert", is_shown=True),
+            Key("mute", "ctrl+x", "Mute", "Mute or unmute the rule of the open or selected alert"),
             Key("unmute", "X", "Unmute", "Unmute all rules"),
             Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
             Key("pin", "p", "Pin", "Pin the selected metric to the top of the overview, or unpin"),

@@ -134,6 +134,10 @@ async def sound(app: RltopApp, pilot: Pilot[int], what: str, do: Callable[[], Aw
     before = state_of(app)
     await do()
     await pilot.pause()
+    for _ in range(20):
+        if state_of(app) != before or app.told:
+            break
+        await pilot.pause(0.01)  # a field to type in is mounted first
     return [] if state_of(app) != before or app.told else [f"{what}: nothing happens"]
 
 

@@ -167,7 +167,8 @@ def _read_step_lines(text: str, *, is_cut: bool) -> list[Found]:
         if one.is_cut and pieces[-1].endswith(" -"):  # the blank behind it is gone as well
             pieces[-1:] = [pieces[-1].removesuffix(" -"), " -"]
         for j, piece in enumerate(pieces):
-            _read_piece(piece, one, is_unsure=is_cut and is_last and j + 1 == len(pieces))
+            is_end = is_cut and is_last and j + 1 == len(pieces)
+            _read_piece(piece, one, is_unsure=is_end and not _WHOLE.search(piece))
         if one.row:
             found.append(one)
     return found
@@ -510,6 +511,9 @@ _OF_TRAINING = re.compile(
 _FEWEST_DESCRIBED = 2
 """One number in the description of a bar may be anything."""
 _WORD = re.compile(r"[A-Za-z]{3}")
+_HALF = re.compile(r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$")
+"""The last pair of a line that was never ended, where more digits may have been to come."""
+_WHOLE = re.compile(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
@@ -518,8 +522,10 @@ _STEP_PAIR = re.compile(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
-    if len(text) > _MAX_LOOP_CHARS or not is_ended:
+    if len(text) > _MAX_LOOP_CHARS:
         return []
+    if not is_ended:
+        text = _HALF.sub("", text)
     line = _LOOP_LINE.match(text)
     if line is None:
         return _read_log_line(text) or _read_more(text) or _read_pairs_with_step(text)

@@ -297,3 +297,21 @@ def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
     assert not decode(f"{line}\n{line}\nTraceback:\nValueError: x\n{rows_behind[:42]}")[1].failure
     for other in ("lr=0.5", "loss weight: 0.5 of the reward", "args: {'loss': 'grpo'}"):
         assert decode(f"{other}\n")[1].counts.no_step_lines == 0
+
+
+@pytest.mark.parametrize(
+    ("front", "last", "expected"),
+    [
+        ("step {0} | reward: 0.5 | loss: 0.2\n", "step 60 | reward: 0.7 | loss: nan", {"reward": 0.7}),
+        ("step {0} | reward: 0.5 | loss: 0.2\n", "step 60 | reward: 0.7 | loss: 0.1", {"reward": 0.7}),
+        ("step={0} reward=0.5 loss=0.2\n", "step=60 reward=0.7 loss=1e-", {"reward": 0.7}),
+        ("step {0} | reward: 0.5 | loss: 0.2\n", "step 60 | loss: 0.1 (std 0.2) | reward: 0.7", {"loss": 0.1}),
+        ("step:{0} - critic/score/mean:0.5 - actor/pg_loss:0.2\n", "step:60 - critic/score/mean:0.7 - actor/pg_loss:nan",
+         {"critic/score/mean": 0.7}),
+    ],
+)  # fmt: skip
+def test_the_last_line_is_a_row_also_where_it_was_never_ended(front, last, expected):
+    text = "".join(front.format(step) for step in range(1, 60)) + last
+    assert expected.items() <= rows(text)[60].items()
+    assert ("loss" in rows(text)[60]) == ("loss" in expected)
+    assert bool(decode(text)[0][-1].marks) == last.endswith("nan")
