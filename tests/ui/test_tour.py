@@ -40,9 +40,9 @@ SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
 IS_WHOLE = os.environ.get("RLTOP_TOUR") == "all"
 
 STARTS: dict[str, tuple[str, ...]] = {
-    "overview": (), "metric": ("down", "enter"), "timing": ("t",), "metrics": ("m",), "events": ("e",),
+    "overview": (), "metric": ("m", "down", "enter"), "timing": ("t",), "metrics": ("m",), "events": ("e",),
     "alert": ("a",), "change": ("c",), "charts": ("v",), "rollouts": ("R",), "log": ("O",), "runs": ("r",),
-    "compare": ("r", "space", "down", "space", "o"), "help": ("question_mark",), "meaning": ("down", "M"),
+    "compare": ("r", "space", "down", "space", "o"), "help": ("question_mark",), "meaning": ("m", "down", "M"),
     "several": ("o", *"reward", "comma", *"entropy", "enter"),
 }  # fmt: skip
 """How each page is reached from the overview."""
@@ -108,6 +108,10 @@ async def home(app: RltopApp, pilot: Pilot[int]) -> None:
         await pilot.pause()
     app.marked = ()
     await app.follow(app.session.runs[0].path.raw)
+    for _ in range(500):
+        if app.session.may_mean(app.followed) and app.followed.main.loading is None:
+            break  # before, some keys have nothing to speak of
+        await pilot.pause(0.01)
     await app.switch_mode(app.DEFAULT_MODE)
     await pilot.pause()
     app.tell("")
