@@ -306,10 +306,13 @@ def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
         ("step {0} | reward: 0.5 | loss: 0.2\n", "step 60 | reward: 0.7 | loss: 0.1", {"reward": 0.7}),
         ("step={0} reward=0.5 loss=0.2\n", "step=60 reward=0.7 loss=1e-", {"reward": 0.7}),
         ("step {0} | reward: 0.5 | loss: 0.2\n", "step 60 | loss: 0.1 (std 0.2) | reward: 0.7", {"loss": 0.1}),
-        ("step:{0} - critic/score/mean:0.5 - actor/pg_loss:0.2\n", "step:60 - critic/score/mean:0.7 - actor/pg_loss:nan",
-         {"critic/score/mean": 0.7}),
+        (
+            "step:{0} - critic/score/mean:0.5 - actor/pg_loss:0.2\n",
+            "step:60 - critic/score/mean:0.7 - actor/pg_loss:nan",
+            {"critic/score/mean": 0.7},
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_last_line_is_a_row_also_where_it_was_never_ended(front, last, expected):
     text = "".join(front.format(step) for step in range(1, 60)) + last
     assert expected.items() <= rows(text)[60].items()
