@@ -61,7 +61,7 @@ class GroupStraggler(Detector):
         size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""
         start = f"; {number(finding.baseline)} at run start" if finding.baseline is not None else ""
         return (
-            f"longest completion {number(finding.value)}× its group's median (threshold "
+            f"longest completion {number(finding.value)}× its group's median, mean of groups (threshold "
             f"{number(finding.threshold or 0)}{size}{start})"
         )
 
