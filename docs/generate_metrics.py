@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rltop.catalog.dialect import Dialect
-from rltop.catalog.metrics import CATALOG
+from rltop.catalog.metrics import CATALOG, text_of
 from rltop.catalog.row_sets import ROW_SETS
 from rltop.model import Direction, Metric
 from rltop.trainers import ALL, GENERIC
@@ -74,7 +74,7 @@ def entry(metric: Metric) -> str:
             f"from {metric.low if metric.low is not None else '-∞'} to {'∞' if metric.high is None else metric.high}"
         )
     shown = " · ".join(fact for fact in facts if fact)
-    return f"- **`{metric.name}`** {metric.title} ({shown}). {metric.help}\n  Keys: {spellings(metric.name)}."
+    return f"- **`{metric.name}`** {metric.title} ({shown}). {text_of(metric).help}\n  Keys: {spellings(metric.name)}."
 
 
 def row_sets() -> str:

@@ -65,10 +65,7 @@ def guess(key: str) -> str:
 def guessed(signal: Signal) -> Signal:
     """A guess as it is shown: the value as logged, without unit or direction, under a questioning title."""
     known = signal.metric
-    help_text = (
-        f"Guessed from its name: {known.title}. Shown as logged, and judged by its shape only, until it is confirmed."
-    )
-    metric = Metric("", f"{known.title}?", known.section, Unit.NONE, Direction.NONE, help_text)
+    metric = Metric("", f"{known.title}?", known.section, Unit.NONE, Direction.NONE)
     return Signal(metric, signal.key, instance=signal.instance)
 
 

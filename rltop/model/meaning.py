@@ -72,9 +72,7 @@ class Metric(NamedTuple):
         section: where it belongs (reward, policy, length, timing, …).
         unit: how it is written.
         direction: which way is good.
-        help: what it means, in two sentences.
         low, high: bounds that hold by definition, or None.
-        family: the names of its relatives, offered as "related metrics".
     """
 
     name: str
@@ -82,10 +80,8 @@ class Metric(NamedTuple):
     section: str
     unit: Unit
     direction: Direction
-    help: str
     low: float | None = None
     high: float | None = None
-    related: tuple[str, ...] = ()
 
 
 class Signal(NamedTuple):

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.catalog.aliases import spelling_of
+from rltop.catalog.metrics import text_of
 from rltop.model import Direction, Label, Level, Signal
 from rltop.pages.axes import name_or_key
 from rltop.pages.bands import band_around, families_of
@@ -22,7 +23,7 @@ from rltop.pages.markers import read_markers
 from rltop.pages.metric_numbers import Statistic, read_statistics
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Effect, Redraw, Say
-from rltop.pages.signals import SignalReading, cadence_of, formula, read_signal, signal_of
+from rltop.pages.signals import SignalReading, cadence_of, formula, guess_of, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
@@ -102,14 +103,15 @@ def build_metric(
     )
     shown = {key, *(member.key for member in members)}
     related = []
-    for name in metric.related:
+    text = text_of(metric)
+    for name in text.related:
         other = None if snapshot.identity is None else snapshot.identity.primary(name)
         if other is not None and other.key not in shown:
             related.append(read_signal(snapshot, other, 64, verdicts=verdicts, cadence=cadence))
     return MetricView(
         reading=reading,
         statistics=tuple(read_statistics(snapshot, reading, zoom)),
-        help=metric.help or _unknown(snapshot, key),
+        help=text.help or _unknown(snapshot, key),
         direction=_DIRECTIONS[metric.direction],
         bounds=_bounds(metric.low, metric.high),
         related=tuple(related[:_RELATED]),
@@ -130,6 +132,10 @@ def build_metric(
 
 def _unknown(snapshot: Snapshot, key: str) -> str:
     """What there is to say of a key that stands for no metric of the catalogue."""
+    guess = None if snapshot.identity is None else guess_of(snapshot.identity, key)
+    if guess is not None:
+        known = guess.metric.title.removesuffix("?")
+        return f"Guessed from its name: {known}. Shown as logged, and judged by its shape only, until it is confirmed."
     told = "" if snapshot.identity is None else spelling_of(snapshot.identity.dialect).caution(key)
     return told or "Not in the catalogue: shown as logged."
 

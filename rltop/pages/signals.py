@@ -443,10 +443,7 @@ def generic_signal(key: str) -> Signal:
     if place is not None and place[0] == key.rpartition("/")[0]:
         # `mean` alone names nothing: of what it is the mean tells it apart.
         title = "/".join(key.split("/")[-2:])
-    metric = Metric(
-        name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
-    )  # fmt: skip
-    return Signal(metric, key)
+    return Signal(Metric("", title, path.section, Unit.NONE, Direction.NONE), key)
 
 
 @lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rltop.catalog.dialect import Identity
-from rltop.catalog.metrics import CATALOG
+from rltop.catalog.metrics import CATALOG, text_of
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
@@ -75,7 +75,7 @@ def test_what_is_listed_of_a_metric_holds(metric: str) -> None:
         if entry["metric"] == metric:
             listed = (entry["section"], entry["unit"], entry["direction"])
             assert (found.section, found.unit.value, found.direction.value) == listed, entry["key"]
-            assert entry["help"] in found.help
+            assert entry["help"] in text_of(found).help
             for rule in entry["rules"].split():
                 assert metric in NAMED[rule].metrics, (entry["key"], rule)
 

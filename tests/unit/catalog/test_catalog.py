@@ -1,6 +1,10 @@
-from rltop.catalog.metrics import CATALOG
+from pathlib import Path
+
+from rltop.catalog import metrics
+from rltop.catalog.metrics import CATALOG, text_of
 from rltop.catalog.row_sets import ROW_SETS
 from rltop.model import Algorithm, Traits
+from rltop.resources import read_toml
 from rltop.trainers import ALL
 
 
@@ -12,8 +16,9 @@ def test_every_entry_is_filed_under_its_own_name() -> None:
 def test_titles_fit_their_column_and_help_is_two_sentences() -> None:
     for metric in CATALOG.values():
         assert 0 < len(metric.title) <= 18, metric.name
-        assert metric.help.endswith(".")
-        assert metric.help.count(". ") == 1, metric.name
+        text = text_of(metric)
+        assert text.help.endswith(".")
+        assert text.help.count(". ") == 1, metric.name
 
 
 def test_titles_are_distinct_within_a_section() -> None:
@@ -23,7 +28,17 @@ def test_titles_are_distinct_within_a_section() -> None:
 
 def test_related_metrics_exist_and_are_others() -> None:
     for metric in CATALOG.values():
-        assert all(name in CATALOG and name != metric.name for name in metric.related), metric.name
+        assert all(name in CATALOG and name != metric.name for name in text_of(metric).related), metric.name
+
+
+def test_each_section_has_the_texts_of_its_metrics_and_no_others() -> None:
+    texts = {file.stem: list(read_toml(file)) for file in (Path(metrics.__file__).parent / "texts").iterdir()}
+    of_sections: dict[str, list[str]] = {}
+    for metric in CATALOG.values():
+        of_sections.setdefault(metric.section.replace(" ", "_"), []).append(metric.name)
+    assert {name: sorted(own) for name, own in texts.items()} == {
+        name: sorted(own) for name, own in of_sections.items()
+    }
 
 
 def test_bounds_are_ordered() -> None:
