@@ -215,7 +215,7 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         self._tell_beyond_the_screen()
         if screen is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
-        if self.followed.main.reader.is_opening:
+        if self.followed.main.is_opening:
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         is_old = self.session.version == self._drawn_version

@@ -117,7 +117,7 @@ class TimeTravel(FaultKeeper):
         self._has_travelled = False
         step = self._cursor
         if step is not None:
-            self.followed.main.reader.recall(step)
+            self.followed.main.recall(step)
         self._awaits_recall = step is not None and self.followed.stream.downsampled_range(step) is not None
         self.draw()
 

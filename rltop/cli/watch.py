@@ -34,8 +34,8 @@ from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier
 from rltop.run.rescan import Rescanner
 from rltop.run.run import Run
+from rltop.run.run_stream import broken_off
 from rltop.run.session import Session
-from rltop.run.stream_status import broken_off
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
@@ -234,8 +234,8 @@ class Vigil:
             words = run.main.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
-        if run.main.silenced:
-            words += f", muted in the config: {', '.join(sorted(run.main.silenced))}"
+        if run.main.judging.silenced:
+            words += f", muted in the config: {', '.join(sorted(run.main.judging.silenced))}"
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )
@@ -316,7 +316,7 @@ class Vigil:
         now = self._clock.monotonic()
         if self._gone_s is None and not is_alive(self._options.pid):
             self._gone_s = now
-        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.main.reader.lag_s
+        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.main.lag_s
 
     @property
     def is_over(self) -> bool:

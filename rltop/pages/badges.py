@@ -99,7 +99,7 @@ def _group(
     fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}
     progress = _progress(snapshot)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    muted = snapshot.source.muted | snapshot.part.silenced
+    muted = snapshot.source.muted | snapshot.part.judging.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
     worst = muted_before(past) or worse_before(past, max((v.level for v in firing), default=Level.INFO))
@@ -127,8 +127,8 @@ def _progress(snapshot: Snapshot) -> str:
         return f"checking {units.share(snapshot.source.loading)}"
     if snapshot.identity is None:
         return "waiting for records"
-    if snapshot.part.warm_up is not None:
-        return f"warm-up {snapshot.part.warm_up[0]}/{snapshot.part.warm_up[1]}"
+    if snapshot.part.judging.now.warm_up is not None:
+        return f"warm-up {snapshot.part.judging.now.warm_up[0]}/{snapshot.part.judging.now.warm_up[1]}"
     return ""
 
 
@@ -139,13 +139,13 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         return []
     from rltop.rules import profiles, registry  # noqa: PLC0415 - see above
 
-    held = [profiles.PROFILES[name].rules for name in snapshot.part.profiles]
+    held = [profiles.PROFILES[name].rules for name in snapshot.part.judging.now.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
     ids = [
         spec.rule
         for spec in registry.SPECS
         if spec.group.value == group
-        and spec.id not in off - snapshot.part.silenced
+        and spec.id not in off - snapshot.part.judging.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or spec.is_logged(identity))
         and (not spec.needs_ranks or (snapshot.source.ranks is not None and not snapshot.source.ranks.is_measured))

@@ -127,7 +127,7 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
     """What is trained, and the profiles that hold besides: thresholds never move silently."""
     if identity is None:
         return ""
-    others = [name for name in snapshot.part.profiles if name != identity.algorithm.value]
+    others = [name for name in snapshot.part.judging.now.profiles if name != identity.algorithm.value]
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 

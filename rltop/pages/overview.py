@@ -200,8 +200,9 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
         return "not enough records to identify the trainer"
     if firing:
         return firing[0].headline.rstrip(".")
-    if snapshot.part.warm_up is not None:
-        return f"no alerts yet, warm-up {snapshot.part.warm_up[0]} of {snapshot.part.warm_up[1]} records"
+    warm_up = snapshot.part.judging.now.warm_up
+    if warm_up is not None:
+        return f"no alerts yet, warm-up {warm_up[0]} of {warm_up[1]} records"
     return _NOTHING
 
 

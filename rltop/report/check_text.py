@@ -72,8 +72,8 @@ def check_text(
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
     words = count_words(snapshot.source.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
-    if snapshot.part.silenced:
-        notes.append(f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}")
+    if snapshot.part.judging.silenced:
+        notes.append(f"muted in the config: {', '.join(sorted(snapshot.part.judging.silenced))}")
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
@@ -128,7 +128,7 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" ").add(snapshot.name.display, "strong")
     if snapshot.identity is not None:
         builder.add(f" · {snapshot.identity.dialect.name} · {snapshot.identity.algorithm.display_name}", "note")
-        others = [name for name in snapshot.part.profiles if name != snapshot.identity.algorithm.value]
+        others = [name for name in snapshot.part.judging.now.profiles if name != snapshot.identity.algorithm.value]
         if others:
             builder.add(f" · profile {', '.join(others)}", "note")
         if generation := generation_text(snapshot):

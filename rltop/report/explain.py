@@ -90,7 +90,7 @@ def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[s
         options: the configuration.
         snapshot: the run; None without one.
     """
-    return (options.profiles or ()) if snapshot is None else snapshot.part.profiles
+    return (options.profiles or ()) if snapshot is None else snapshot.part.judging.now.profiles
 
 
 def algorithms(spec: RuleSpec) -> list[str]:

@@ -529,7 +529,7 @@ def _notes(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
     words = count_words(view.counts)
     if words:
         yield f"file: {' · '.join(words)}"
-    if snapshot.part.silenced:
-        yield f"muted in the config: {', '.join(sorted(snapshot.part.silenced))}"
+    if snapshot.part.judging.silenced:
+        yield f"muted in the config: {', '.join(sorted(snapshot.part.judging.silenced))}"
     if snapshot.source.muted:
         yield f"muted on the screen: {', '.join(sorted(snapshot.source.muted))}"

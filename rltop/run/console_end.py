@@ -222,7 +222,7 @@ class EndReader:
             return None
         self._seen[id(run)] = run, rows, aged
         written_s = run.stream.last_time_s
-        newest_s = run.main.status.newest_s if written_s is None else written_s
+        newest_s = run.main.newest_s if written_s is None else written_s
         return Silent(run.path.raw, self._log, rows, run.stream.last_step, newest_s)
 
     def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:

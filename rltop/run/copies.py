@@ -18,8 +18,8 @@ from rltop.formats.kinds import KINDS, SWANLAB, TABLES, TENSORBOARD, WANDB, WHOL
 from rltop.model import Record
 from rltop.model.table_rows import split_member
 from rltop.run.found import Found
+from rltop.run.read_path import last_rows
 from rltop.run.sniff import SNIFF_BYTES, closed
-from rltop.run.stream_reader import last_rows
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
 from rltop.sources.feed import DirectFeed
 from rltop.sources.file import LocalFileSystem

@@ -111,12 +111,12 @@ class Run:
     def _known_ranks(self) -> RankWatch | None:
         """What compares the ranks; while all of them rest, as if nothing more came."""
         watch = self._rank_watch
-        ended = [each for each in self.streams if each.reader.is_at_rest]
+        ended = [each for each in self.streams if each.is_at_rest]
         if watch is None or not ended or any(each.is_rank and each not in ended for each in self.beside):
             return watch
-        rests = [each.reader.rests for each in ended]
+        rests = [each.rests for each in ended]
         if self._rested[0] != rests:
-            pipelines = [each.reader.known.pipeline for each in ended]
+            pipelines = [each.known.pipeline for each in ended]
             taps = [each.sink for each in pipelines if each.sink is not None and not each.sink.sees_open_row]
             spans = [span for each in pipelines for span in each.last_spans]
             self._rested = rests, watch.at_end(cast("list[RankTap]", taps), spans)
@@ -127,7 +127,7 @@ class Run:
     def advance(self, budget: Budget) -> bool:
         """Take in what has come, a slice of each stream in turn; True if there was anything."""
         has_moved = self.main.advance(budget)
-        if self.main.reader.is_over:
+        if self.main.is_over:
             self.finish()
         for _ in self.beside:
             if budget.is_spent():
@@ -153,17 +153,17 @@ class Run:
     @property
     def is_exhausted(self) -> bool:
         """Will no stream ever give anything again?"""
-        return all(each.reader.is_exhausted for each in self.streams)
+        return all(each.is_exhausted for each in self.streams)
 
     @property
     def has_caught_up(self) -> bool:
         """Has everything been read that was there when it was opened? What comes from now on is new."""
-        return all(each.reader.has_caught_up or each.reader.is_finished for each in self.streams)
+        return all(each.has_caught_up or each.is_finished for each in self.streams)
 
     def close(self) -> None:
         """Let go of the files of all streams."""
         for each in self.streams:
-            each.reader.close()
+            each.close()
         for close in [each.close for each in (self.rollouts, self.console) if each is not None]:
             close()
 
@@ -217,7 +217,7 @@ class Run:
     @property
     def state(self) -> RunState:
         """The state word: that of the main stream, knowing what any stream died of."""
-        return self.main.status.state(self.failure)
+        return self.main.state_knowing(self.failure)
 
     @property
     def failure(self) -> Label:
@@ -245,7 +245,7 @@ class Run:
     @property
     def trouble(self) -> SourceError | None:
         """Why nothing, or nothing more, can be read, as something to raise; None where all is well."""
-        return self.main.status.trouble(self.path.raw)
+        return self.main.trouble(self.path.raw)
 
     # -- verdicts ----------------------------------------------------------------------------------------------------
 
@@ -255,10 +255,10 @@ class Run:
 
         Those of the newest row, which may change, are provisional.
         """
-        own = self.main.rules.judged(self.main.version, is_loading=self.loading is not None)
+        own = self.main.judging.judged(is_loading=self.loading is not None)
         if not self.beside and not self._watches:
             return own.events
-        logs: list[_Log] = [(each.role, each.events, each.event_times) for each in self._judged]
+        logs: list[_Log] = [(each.role, each.events, each.judging.now.event_times) for each in self._judged]
         logs += [("", one.events, one.event_times) for one in self._watches]
         logs.append(("", own.events, own.event_times))
         # An event of the newest row is another one when the row is closed: the number alone does not tell.
@@ -282,7 +282,7 @@ class Run:
 
     @property
     def _unmuted(self) -> Sequence[Verdict]:
-        own = self.main.rules.standing(self.main.version, is_loading=self.loading is not None)
+        own = self.main.judging.standing(is_loading=self.loading is not None)
         if not self.beside and not self._watches:
             return _advised(own, self.state)
         found = list(own)
@@ -317,7 +317,7 @@ class Run:
     @property
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted, from the screen."""
-        return self.main.rules.muted
+        return self.main.judging.muted
 
     def with_acknowledged(self, rule: str) -> Acknowledgements | None:
         """`acknowledged` with the alert of a rule as it stands now, or without it where it is quiet already.
@@ -343,13 +343,15 @@ class Run:
             KeyError: there is no such rule.
         """
         for each in (self.main, *self._judged):
-            each.rules.mute(rule, is_muted)
+            each.judging.mute(rule, is_muted)
 
 
 def is_judged(run: Run) -> bool:
     """Is it known what the rules say of the rows so far? To work that out takes milliseconds."""
-    own = run.main.rules.is_judged(run.main.version, is_loading=run.loading is not None)
-    return own and all(each.is_judged for each in run.beside if not each.is_rank)
+    own = run.main.judging.is_judged(is_loading=run.loading is not None)
+    return own and all(
+        each.judging.is_judged(is_loading=each.loading is not None) for each in run.beside if not each.is_rank
+    )
 
 
 def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:

@@ -16,11 +16,11 @@ from rltop.run import acknowledged, meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
+from rltop.run.read_path import FIRST_ROWS, ReadPath, last_rows
 from rltop.run.recall import Recaller
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
-from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
@@ -89,7 +89,7 @@ class RunBuilder:
             return Run(name, path, main, others)
         if not has_ranks:
             for one in (main, *others):
-                one.reader.whole.pipeline.span_sink = watch.take_spans
+                one.whole.pipeline.span_sink = watch.take_spans
         ranks = [self._rank(each, watch) for each in found.beside if each.is_rank]
         return Run(name, path, main, [*others, *ranks], watch)
 

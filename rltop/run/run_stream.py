@@ -1,4 +1,10 @@
-"""One stream of a run: how it is read, how it is doing, what the rules say of it."""
+"""One stream of a run: how it is read, how it is doing by the clock, what the rules say of it.
+
+Owns which rows are shown (the last ones of a long file until its history has been read),
+what has been read, when rows were seen to arrive, and the words of `RunState`; what
+silence means for a stream of its pace is the rules' liveness. Reads no clock but the one
+that it is given, and imports no rule: the first frame needs it.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +14,38 @@ from typing import TYPE_CHECKING
 from rltop.catalog.dialect import Identity
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.clock import Clock
+from rltop.errors import DecodeError, SourceError, cannot_read
 from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.run.judging import Judging
 from rltop.run.memo import Memo
 from rltop.run.past import standing_at, worst_first
-from rltop.run.pipeline import Budget
+from rltop.run.pipeline import Budget, Pipeline
+from rltop.run.read_path import ReadPath, seconds_left
 from rltop.run.recall import Recaller
-from rltop.run.stream_reader import ReadPath, StreamReader
-from rltop.run.stream_status import StreamStatus
-from rltop.run.stream_verdicts import CheckpointFinder, Judged, StreamVerdicts
+from rltop.sources.events import TailState, TailStatus
+from rltop.sources.feed import AwaitedFeed, SequenceFeed
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
     from rltop.stats.ranks import RankHistory
     from rltop.stats.spans import SpanBook
 
+SETTLE_S = 0.2
+"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
+REST_S = 5.0
+"""How long a file must have been still, where its pace is not known, until it is shown as if nothing more came."""
+NETWORK_LAG_S = 60.0
+"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
+UNJUDGED_LIVE_S = 60.0
+"""A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+BEHIND_FROM_BYTES = 512 * 1024
+"""Less that has been written and not read yet is a moment's work, and is not spoken of."""
+_SILENT = frozenset({RunState.STALLED, RunState.ENDED})
+_OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
+
 
 class RunStream:
-    """A stream that is being followed, or one that was read to its end.
+    """A stream that is being followed, or one that was read to its end, a slice at a time.
 
     Args:
         path: where it is read from.
@@ -39,10 +60,19 @@ class RunStream:
 
     Attributes:
         path, role, is_rank, ranges: as given.
-        reader: how it is read.
-        status: how it is doing by the clock.
-        rules: what the rules say of it.
+        name: what it is called within its run.
+        whole, previews: as given; previews go when history shows all that they do.
+        known: the whole file as far as it is known: while it rests, as if nothing more came.
+        rests: how often it has come to rest.
+        arrived_s: when the newest row was seen to arrive, seconds since the epoch; None while none was.
+        moved_s: when bytes, rows or not, were last seen to arrive.
+        has_caught_up: all has been read that was there when the file was opened.
+        is_finished: nothing more will come.
+        judging: what the rules say of it.
+        failure_log: empty: a stream speaks for itself, the log beside it is the run's.
     """
+
+    failure_log = ""
 
     def __init__(
         self,
@@ -57,14 +87,23 @@ class RunStream:
         recaller: Recaller | None = None,
         ranges: Ranges = NONE,
     ) -> None:
-        self.path = path
-        self.role = role
-        self.is_rank = is_rank
-        self.ranges = ranges
-        self.reader = StreamReader(whole, clock, previews, recaller, modified_s)
-        self.status = StreamStatus(self.reader, clock, modified_s)
-        self.rules = StreamVerdicts(self.reader, self.status)
-        self._checkpoints = CheckpointFinder(path.raw, is_network=whole.feed.is_network)
+        self.path, self.role, self.is_rank, self.ranges = path, role, is_rank, ranges
+        self.name = Label.of(role)
+        self.whole = self.known = whole
+        self.previews = list(previews)
+        self.rests = 0
+        self.arrived_s: float | None = None
+        self.moved_s: float | None = None
+        self.has_caught_up = self._has_shown_newest = False
+        self.is_finished = False
+        self.judging = Judging(self)
+        self._pipeline = whole.pipeline
+        self._clock = clock
+        self._recaller = recaller
+        self._modified_s = modified_s
+        self._settles_at: float | None = None
+        self._rests_at: float | None = None
+        self._began: tuple[float, float] | None = None
         self._measured: tuple[int, RankHistory | None] = (-1, None)
         self._memo = Memo(self.stream)
 
@@ -72,40 +111,212 @@ class RunStream:
 
     def advance(self, budget: Budget) -> bool:
         """Take in what has come; True if there was anything."""
-        has_moved = self.reader.advance(budget)
-        self._note_collapse()
-        if self.reader.is_over:
+        has_moved = self._take_recalled()
+        for preview in self.previews:
+            has_moved = self._take_newest(preview, budget) or has_moved
+        # Where the previews have used up the time, nobody has asked yet whether there is more.
+        has_moved = budget.is_spent() or self._take_in(budget) or has_moved
+        self._note_progress()
+        has_moved = self._come_to_rest() or has_moved
+        self.judging.look_for_checkpoints()
+        if self.is_over:
             self.finish()
         return has_moved
 
     def finish(self) -> None:
         """The source is at its end for good: judge the last step too."""
-        if not self.reader.is_finished:
-            self.reader.finish()
-            self._note_collapse()
+        if not self.is_finished:
+            self.is_finished, self.known = True, self.whole
+            self._pipeline.finish()
+            self.judging.look_for_checkpoints()
 
-    def _note_collapse(self) -> None:
-        """A collapse names the last checkpoint before it: see which there are."""
-        rules = self.reader.known.rules
-        if rules is not None and self._checkpoints.look_for(rules):
-            self.rules.changes += 1
+    @property
+    def is_over(self) -> bool:
+        """Has all been read of a source that has come to its end?"""
+        return self.whole.feed.is_over and not self._pipeline.has_waiting
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Is it shown as if nothing more came?"""
+        return self.known is not self.whole
 
     @property
     def is_resting(self) -> bool:
         """Would `advance` find nothing to do until there is news?"""
-        return self.reader.is_resting and not self._checkpoints.has_found
+        return (
+            self.has_caught_up
+            and self._settles_at is None
+            and (self._rests_at is None or self._clock.monotonic() < self._rests_at)
+            and not self.previews
+            and not self._pipeline.has_waiting
+            and (self._recaller is None or self._recaller.is_idle)
+            and self.whole.feed.is_at_rest
+            and not self.judging.has_checkpoints
+        )
 
-    # -- rows --------------------------------------------------------------------------------------------------------
+    def read_newest(self, budget: Budget) -> None:
+        """Take in the newest rows of a long file, as far as they are there at once."""
+        while self.previews and not budget.is_spent():
+            preview = self.previews[0]
+            if not self._take_newest(preview, budget) or preview.is_read:
+                return
+
+    def _take_newest(self, preview: ReadPath, budget: Budget) -> bool:
+        """Decode what has come of the last rows; the newest one is shown as far as it goes, without a wait."""
+        has_moved = preview.pipeline.advance(preview.feed, self._clock, budget)
+        if preview.is_read:
+            preview.pipeline.flush()
+            self._has_shown_newest = True
+        return has_moved
+
+    def _take_in(self, budget: Budget) -> bool:
+        """Decode what has come; after a moment without anything, show the newest row as far as it goes.
+
+        What comes once history has been read is new; the rest of a row that was
+        there before is not.
+        """
+        pipeline = self._pipeline
+        now = self._clock.monotonic()
+        before = pipeline.stream.version
+        if self.has_caught_up:
+            pipeline.arrived_s = self._clock.now()
+        if pipeline.advance(self.whole.feed, self._clock, budget):
+            self._settles_at, self._rests_at = now + SETTLE_S, None
+            self.known = self.whole
+            if self.has_caught_up:
+                self.moved_s = pipeline.arrived_s
+            if self.has_caught_up and pipeline.stream.version != before:
+                self.arrived_s = pipeline.arrived_s
+            return True
+        if self._settles_at is None or now < self._settles_at:
+            return False
+        self._settles_at = None
+        pipeline.flush()
+        if pipeline.stream.version != before and self.moved_s is not None:
+            self.arrived_s = self.moved_s
+        self._rests_at = now + max(0.0, self._rest_s - self._still_s)
+        return pipeline.has_more or pipeline.stream.version != before
 
     @property
-    def name(self) -> Label:
-        """What the stream is called within its run."""
-        return Label.of(self.role)
+    def _still_s(self) -> float:
+        """How long nothing has been written."""
+        moved_s = self._modified_s if self.moved_s is None else self.moved_s
+        return 0.0 if moved_s is None else max(0.0, self._clock.now() - moved_s)
+
+    @property
+    def _rest_s(self) -> float:
+        """How long nothing must be written until nothing more is expected: when the run is called quiet.
+
+        Until then a torn line is one that is being written, and a row without a step waits for what tells it.
+        """
+        rules = self.whole.rules
+        if rules is None or not rules.liveness.knows_pace:
+            return REST_S + self.lag_s
+        return rules.silence_limits(self.lag_s).quiet_s
+
+    @property
+    def lag_s(self) -> float:
+        """How late a row may be seen: the file lies on a network file system, or 0."""
+        return NETWORK_LAG_S if self.whole.feed.is_network else 0.0
+
+    def _come_to_rest(self) -> bool:
+        """Show the whole file as if nothing more came, once nothing has for a while; what then comes takes it back."""
+        if self._rests_at is None or self._clock.monotonic() < self._rests_at or not self.has_caught_up:
+            return False
+        self._rests_at = None
+        ended = None if self.is_finished else self.whole.at_end()
+        if ended is None:
+            return False
+        if self.moved_s is not None and ended.pipeline.stream.rows != self._pipeline.stream.rows:
+            self.arrived_s = self.moved_s
+        self.known, self.rests = ended, self.rests + 1
+        return True
+
+    def extend(self, paths: Sequence[str]) -> bool:
+        """Go on with further files of the same stream; False where its feed cannot."""
+        feed = self.whole.feed
+        if not isinstance(feed, SequenceFeed):
+            return False
+        feed.extend(paths)
+        return True
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        return isinstance(self.whole.feed, AwaitedFeed)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Will the feed never give anything again?"""
+        return self.whole.feed.is_exhausted and not self._pipeline.has_waiting
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for path in (self.whole, *self.previews):
+            path.feed.close()
+
+    def _note_progress(self) -> None:
+        if self._began is None and self._pipeline.offset and (share := self.loading) is not None:
+            # The last rows come first: the pace of the history is told from its own beginning.
+            self._began = self._clock.monotonic(), share
+        if not self.has_caught_up:
+            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            feed = self.whole.feed
+            is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
+            self.has_caught_up = self.whole.is_read or (is_exhausted and not self._pipeline.has_waiting)
+        while self.previews and self._is_superseded(self.previews[0].pipeline):
+            # Without it the step on the screen would go back, where the newest row is not known to be whole.
+            self._pipeline.flush()
+            self.previews.pop(0).feed.close()
+        while (
+            len(self.previews) > 1 and self.previews[1].is_read and _reach(self.previews[1]) >= _reach(self.previews[0])
+        ):
+            self.previews.pop(0).feed.close()
+
+    def _is_superseded(self, preview: Pipeline) -> bool:
+        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        if self._pipeline.generation != preview.generation or not preview.offset:
+            return self.has_caught_up
+        return self._pipeline.offset >= preview.offset
+
+    def recall(self, step: int) -> None:
+        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
+        stream = self.shown.pipeline.stream
+        if self._recaller is None or stream.downsampled_range(step) is None:
+            return
+        position = stream.position(step)
+        if position is not None and position.generation == self._pipeline.generation:
+            self._recaller.ask(step, position)
+
+    def _take_recalled(self) -> bool:
+        rows = self._recaller.take() if self._recaller is not None else []
+        for step, row in rows:
+            self.known.pipeline.stream.recall(step, row)
+        return bool(rows)
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> ReadPath:
+        """What is on the screen: the preview until history has caught up."""
+        return next((one for one in self.previews if one.pipeline.stream.rows), self.known)
+
+    @property
+    def is_opening(self) -> bool:
+        """Is what would be shown still on its way to the newest row, which a moment will bring?"""
+        preview = self.previews[0] if self.previews else None
+        is_coming = preview is not None and preview.feed.status.state in (TailState.READING, TailState.AT_END)
+        return is_coming and not self._has_shown_newest
+
+    @property
+    def is_preview(self) -> bool:
+        """Are only the last rows shown, while history is being read?"""
+        return self.shown is not self.known
 
     @property
     def stream(self) -> Stream:
         """The rows to show: the preview's until history has caught up."""
-        return self.reader.shown.pipeline.stream
+        return self.shown.pipeline.stream
 
     @property
     def memo(self) -> Memo:
@@ -118,7 +329,7 @@ class RunStream:
     @property
     def identity(self) -> Identity | None:
         """Dialect, algorithm and signals, as far as known."""
-        return self.reader.shown.pipeline.current_identity()
+        return self.shown.pipeline.current_identity()
 
     @property
     def group_size(self) -> int | None:
@@ -126,19 +337,19 @@ class RunStream:
         return None if self.identity is None else self.identity.group_size
 
     @property
-    def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
-        return self.reader.is_awaited
+    def kind_note(self) -> str:
+        """What a person should know about how fresh the rows of such a file are; empty if they are."""
+        return self.known.pipeline.kind_note
 
     @property
-    def is_preview(self) -> bool:
-        """Are only the last rows shown, while history is being read?"""
-        return self.reader.is_preview
+    def kind_title(self) -> str:
+        """As what the file is read; empty while that is not known."""
+        return self.known.pipeline.kind_title
 
     @property
     def spans(self) -> SpanBook | None:
         """True spans of the newest steps; None where the file holds none."""
-        return self.reader.known.pipeline.spans
+        return self.known.pipeline.spans
 
     @property
     def ranks(self) -> RankHistory | None:
@@ -155,104 +366,198 @@ class RunStream:
     @property
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
-        stream, reader = self.stream, self.reader
-        said = self.status.failure.raw, 0 if stream.rows else self.counts.lines
-        read = reader.rests, reader.is_finished, reader.has_caught_up
-        return (id(stream), stream.version, *read, self.rules.changes, said)
-
-    # -- now ---------------------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> RunState:
-        """The state word."""
-        return self.status.state(self.status.failure)
-
-    @property
-    def state_note(self) -> str:
-        """What is being waited for, or what is wrong with the file; empty when all is well."""
-        return self.status.note
-
-    @property
-    def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self.reader.known.pipeline.kind_note
-
-    @property
-    def kind_title(self) -> str:
-        """As what the file is read; empty while that is not known."""
-        return self.reader.known.pipeline.kind_title
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
-        return self.status.age_s
-
-    @property
-    def failure(self) -> Label:
-        """What the writer says that it died of; empty where it says nothing."""
-        return self.status.failure
-
-    @property
-    def failure_log(self) -> str:
-        """A stream speaks for itself: the log beside it is the run's."""
-        return ""
-
-    @property
-    def behind_bytes(self) -> int:
-        """How much has been written and not read yet, where that is more than a moment's work; else 0."""
-        return self.status.behind_bytes
+        stream = self.stream
+        said = self.failure.raw, 0 if stream.rows else self.counts.lines
+        read = self.rests, self.is_finished, self.has_caught_up
+        return (id(stream), stream.version, *read, self.judging.changes, said)
 
     @property
     def loading(self) -> float | None:
         """Fraction of the file that has been read; None when all of it has."""
-        return self.reader.loading
+        if self.has_caught_up or self.is_finished:
+            return None
+        status = self.whole.feed.status
+        if not status.size:
+            return 0.0 if self.previews else None
+        return min(1.0, max(self._pipeline.offset, status.searched) / status.size)
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest of the history will take; None where that is not worth a word."""
-        return self.reader.left_s
+        """How long the rest of the history will take at the pace so far; None where that is not worth a word."""
+        if self._began is None:
+            return None
+        began_s, share = self._began
+        return seconds_left(self._clock.monotonic() - began_s, self.loading, share)
 
     @property
     def counts(self) -> Counts:
         """Everything read, and everything not understood."""
-        return self.reader.counts
+        total = Counts()
+        total.add(self.known.pipeline.decoder.counts)
+        total.add(self.known.pipeline.stream.counts)
+        status = self.whole.feed.status
+        total.nul_bytes += status.nul_bytes
+        total.unreadable_files += len(status.left_out)
+        total.first_unreadable = status.left_out[0] if status.left_out else ""
+        return total
 
-    # -- verdicts ----------------------------------------------------------------------------------------------------
+    # -- how it is doing -----------------------------------------------------------------------------------------
 
     @property
-    def is_judged(self) -> bool:
-        """Is it known what the rules say of the rows so far?"""
-        return self.rules.is_judged(self.version, is_loading=self.loading is not None)
+    def newest_s(self) -> float | None:
+        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
+
+        What was seen to arrive is timed by the clock that asks. The trainer's may run
+        ahead of it, and would hide a silence for as long: a time that has not been yet
+        is not believed.
+        """
+        if self.arrived_s is not None:
+            return self.arrived_s
+        written = self.stream.last_time_s
+        return written if written is not None and written <= self._clock.now() else self._modified_s
 
     @property
-    def _judged(self) -> Judged:
-        return self.rules.judged(self.version, is_loading=self.loading is not None)
+    def age_s(self) -> float | None:
+        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
+        newest = self.newest_s
+        if newest is None or self.is_finished or not self.stream.rows:
+            return None
+        return max(0.0, self._clock.now() - newest)
+
+    def _age_when_read(self) -> float | None:
+        """Seconds since the newest row of a file that has been read to its end; None if that was the end of the run."""
+        newest, now = self.newest_s, self._clock.now()
+        return None if self._modified_s is None or newest is None or newest > now else now - newest
+
+    @property
+    def timed_verdicts(self) -> list[Verdict]:
+        """What can be said of a stream by the clock and by its counts: silence, unreadable lines, no record yet."""
+        return [one for one in (self._silence(), self._input_verdict()) if one is not None]
+
+    def _silence(self) -> Verdict | None:
+        """The verdict on a run that wrote while it was watched and has stopped."""
+        shown, age_s = self.shown, self.age_s
+        if shown.rules is None or age_s is None or self.arrived_s is None or shown.pipeline.is_finished:
+            return None
+        return shown.rules.silence_verdict(age_s, self.lag_s, shown.pipeline.current_identity())
+
+    def _input_verdict(self) -> Verdict | None:
+        """The verdict on lines that cannot be read, or on a file that has no record yet."""
+        stream, rules, counts = self.stream, self.known.rules, self.known.pipeline.decoder.counts
+        if rules is None:
+            return None
+        if stream.rows:
+            overwritten = stream.overwritten_rows
+            is_odd = counts.bad_lines or counts.interleaved_rows or overwritten
+            return rules.input_verdict(counts, stream.steps(), None, overwritten) if is_odd else None
+        if self._modified_s is None or self.is_finished or not self.has_caught_up:
+            return None
+        return rules.input_verdict(counts, (), self._clock.now() - self._modified_s)
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much is there that was written since and has not been read; 0 while it is little, or history is read."""
+        if not self.has_caught_up:
+            return 0
+        status = self.known.feed.status
+        behind = status.unread + max(0, status.offset - self.known.pipeline.offset)
+        return behind if behind >= BEHIND_FROM_BYTES else 0
+
+    @property
+    def failure(self) -> Label:
+        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
+        return Label.of(self.known.pipeline.decoder.failure)
+
+    @property
+    def state(self) -> RunState:
+        """The state word."""
+        return self.state_knowing(self.failure)
+
+    def state_knowing(self, failure: Label) -> RunState:
+        """The state word of a run that died of something, if it did.
+
+        A run that was silent already when it was opened has ended, or stalled
+        before anyone looked: that is a word, not an alarm.
+
+        Args:
+            failure: what the writer, or that of another stream of the run, says that it died of.
+        """
+        status, shown = self.known.feed.status, self.shown
+        if not shown.pipeline.stream.rows:
+            return self._state_without_rows(status, failure)
+        if status.state in _OUT_OF_SIGHT:
+            return RunState.LOST
+        if shown.pipeline.is_finished:
+            has_said_so = self.known.pipeline.decoder.is_finished
+            return broken_off(failure) if has_said_so and failure.raw else RunState.FINISHED
+        state = self._state_by_age()
+        if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
+            return RunState.WAITING
+        # An error that was logged may be one that the trainer survives: only silence after it, or the end, tells.
+        is_over = state in _SILENT or self.is_finished
+        return broken_off(failure) if is_over and failure.raw else state
+
+    def _state_by_age(self) -> RunState:
+        """The state by how long nothing has come, whether the file is being followed or has been read once."""
+        shown, age_s = self.shown, self._age_when_read() if self.is_finished else self.age_s
+        if age_s is None:
+            return RunState.ENDED if self.is_finished else RunState.LIVE
+        if shown.rules is None:
+            return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
+        if self.arrived_s is None and self.stream.last_time_s is None and not shown.rules.liveness.gaps:
+            # Neither when a row was written is known, nor how far apart they are: all there is is the file's time.
+            return RunState.LIVE if age_s < UNJUDGED_LIVE_S + self.lag_s else RunState.ENDED
+        lines = shown.rules.silence_limits(self.lag_s)
+        if age_s > lines.warn_s:
+            return RunState.STALLED if self.arrived_s is not None else RunState.ENDED
+        return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
+
+    def _state_without_rows(self, status: TailStatus, failure: Label) -> RunState:
+        if status.state in _OUT_OF_SIGHT:
+            return RunState.LOST
+        if failure.raw and (self.is_finished or self._is_mute()):
+            return broken_off(failure)
+        return RunState.WAITING if status.state is TailState.WAITING or self.has_caught_up else RunState.LOADING
+
+    def _is_mute(self) -> bool:
+        """Has nothing at all, row or not, come for so long that a run at its beginning would be called quiet?"""
+        times = [time_s for time_s in (self.moved_s, self._modified_s) if time_s is not None]
+        return self.has_caught_up and bool(times) and self._clock.now() - max(times) > UNJUDGED_LIVE_S
+
+    @property
+    def state_note(self) -> str:
+        """What is being waited for, or what is wrong with the file; empty when all is well."""
+        return self.known.feed.status.message or self.known.pipeline.decoder.stopped
+
+    def trouble(self, path: str) -> SourceError | None:
+        """Why nothing, or nothing more, of the file at `path` can be read, to be raised; None where all is well."""
+        error, stopped = self.known.feed.status.error, self.known.pipeline.decoder.stopped
+        if error is None and stopped and not self.stream.rows:
+            return cannot_read(path, DecodeError(stopped))
+        return error
+
+    # -- what the rules say --------------------------------------------------------------------------------------
 
     @property
     def events(self) -> Sequence[Event]:
         """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
-        return self._judged.events
-
-    @property
-    def event_times(self) -> Sequence[float | None]:
-        """When the row behind each event was written, as far as it says."""
-        return self._judged.event_times
+        return self.judging.judged(is_loading=self.loading is not None).events
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
         """What fires now and what has just recovered, worst first, silence included."""
-        return self.rules.standing(self.version, is_loading=self.loading is not None)
+        return self.judging.standing(is_loading=self.loading is not None)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
         """The verdicts that stood at a step of this stream, worst first; None: those of now."""
         if step is None:
             return tuple(self.verdicts)
-        return worst_first(standing_at(self.events, step, self.rules.muted, self.identity))
+        return worst_first(standing_at(self.events, step, self.muted, self.identity))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
         """What `verdicts_at` leaves out because its rule is muted."""
         if step is None:
-            return tuple(self._judged.muted)
+            return tuple(self.judging.now.muted)
         if not self.muted:
             return ()
         return worst_first(one for one in standing_at(self.events, step, (), self.identity) if one.is_of(self.muted))
@@ -260,20 +565,20 @@ class RunStream:
     @property
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted, from the screen."""
-        return self.rules.muted
+        return self.judging.muted
 
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        rules = self.rules.rules
-        return frozenset() if rules is None else rules.options.silenced(self.profiles)
 
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold; the event log says why."""
-        return self._judged.profiles
+def _reach(path: ReadPath) -> tuple[int, int]:
+    """Up to where it has been read: two that follow a growing file see a new row in either order."""
+    return path.pipeline.generation, path.pipeline.offset
 
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """(records seen, records wanted) while rules warm up; None when they have."""
-        return self._judged.warm_up
+
+def broken_off(failure: Label) -> RunState:
+    """How a run ended that says of what: by itself, or by the hand of whoever started it.
+
+    Args:
+        failure: what it says.
+    """
+    from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
+
+    return RunState.INTERRUPTED if is_interruption(failure.raw) else RunState.DIED

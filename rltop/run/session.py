@@ -119,7 +119,7 @@ class Session:
         self._builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
         for run in self.runs:
             for each in run.streams:
-                each.reader.whole.pipeline.stream.options = self._builder.share
+                each.whole.pipeline.stream.options = self._builder.share
 
     def knows(self, found: Found) -> bool:
         """Is it, by any of its files, one of the runs that are followed?"""
@@ -272,7 +272,7 @@ class Session:
         """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
         budget = _SliceBudget(self._clock, budget_ms)
         for run in self.runs:
-            run.main.reader.read_newest(budget)
+            run.main.read_newest(budget)
 
     def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
         """Read everything there is now; runs whose feed is exhausted are finished.
@@ -391,7 +391,7 @@ def _extend(known: Found, now: Found, run: Run) -> bool:
     for role, each in after.items():
         if each.path == before[role].path:
             continue
-        if before[role].path not in each.earlier or not followed[role].reader.extend(
+        if before[role].path not in each.earlier or not followed[role].extend(
             each.paths[each.paths.index(before[role].path) + 1 :]
         ):
             return False

@@ -41,7 +41,7 @@ def outcome(run):
         "events": list(run.events),
         "identity": run.identity,
         "verdicts": list(run.verdicts),
-        "records": run.main.rules.records,
+        "records": run.main.judging.records,
         "counts": run.counts,
     }
 

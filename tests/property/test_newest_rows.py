@@ -23,10 +23,10 @@ from rltop.run import pipeline as pipeline_module
 from rltop.run import run_builder
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
+from rltop.run.read_path import last_rows
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
-from rltop.run.stream_reader import last_rows
 from rltop.sources import tail
 from rltop.sources.feed import DirectFeed
 from rltop.store.stream import Stream
@@ -265,7 +265,7 @@ def test_a_file_that_grows_while_its_history_is_read(small_blocks, small_pieces,
             written = stop
         has_moved = run.advance(Pieces(rng.randint(1, 6)))
         clock.advance(rng.choice([0.0, 0.0, 0.05, 0.3]))
-        if not run.main.reader.is_opening and run.stream.last_step is not None:
+        if not run.main.is_opening and run.stream.last_step is not None:
             seen.append(run.stream.last_step)
         if not has_moved and written == len(file.data) and run.loading is None:
             break
@@ -295,6 +295,6 @@ def test_no_older_step_is_shown_while_the_last_rows_are_decoded(small_blocks, sm
     seen = set()
     while run.advance(Pieces(1)):
         clock.advance(0.01)
-        if not run.main.reader.is_opening and run.stream.last_step is not None:
+        if not run.main.is_opening and run.stream.last_step is not None:
             seen.add(run.stream.last_step)
     assert seen == {1_000}

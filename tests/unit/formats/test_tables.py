@@ -75,9 +75,9 @@ def test_samples_of_mlflow_do_not_count_as_steps_and_the_end_is_known(stores: Pa
     for store in ("mlflow.db", "mlruns"):
         run = opened(stores, store, "finished")
         assert run.stream.value("system/gpu_0_utilization_percentage", 50) == 84.0
-        assert run.main.reader.whole.pipeline.decoder.is_finished
-        assert not run.main.reader.whole.pipeline.decoder.failure
-        assert "failed" in opened(stores, store, "failed").main.reader.whole.pipeline.decoder.failure
+        assert run.main.whole.pipeline.decoder.is_finished
+        assert not run.main.whole.pipeline.decoder.failure
+        assert "failed" in opened(stores, store, "failed").main.whole.pipeline.decoder.failure
 
 
 def test_runs_of_a_store_are_listed_and_one_can_be_named(stores: Path) -> None:

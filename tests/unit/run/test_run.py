@@ -157,7 +157,7 @@ def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> No
 
 def waited_for(session: Session, step: int) -> None:
     run = session.runs[0]
-    run.main.reader.recall(step)
+    run.main.recall(step)
     until = time.monotonic() + 10
     while run.stream.downsampled_range(step) is not None and time.monotonic() < until:
         session.step(4)
@@ -315,13 +315,13 @@ def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_clos
     firing = [event for event in run.events if event.step == 41]
     assert firing and all(event.is_provisional for event in firing)
     assert {event.rule for event in firing} <= {verdict.rule for verdict in run.verdicts}
-    assert len(run.events) == len(run.main.event_times)
+    assert len(run.events) == len(run.main.judging.now.event_times)
     feed.write(line(42, grad_norm=1.0))
     session.step(1_000.0)
     assert [event for event in run.events if event.step == 41] == [
         event._replace(is_provisional=False) for event in firing
     ]
-    assert len(run.events) == len(run.main.event_times)
+    assert len(run.events) == len(run.main.judging.now.event_times)
 
 
 @pytest.mark.parametrize("rows", [*range(8, 32, 6), 60, 80, 100, 120, 140])

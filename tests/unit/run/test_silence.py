@@ -132,7 +132,7 @@ def test_silence_muted_in_the_settings_stays_a_word(tmp_path: Path) -> None:
     run = writer.wait(100_000.0)
     assert run.state is RunState.STALLED
     assert not [verdict for verdict in run.verdicts if verdict.rule == "L4"]
-    assert run.main.silenced == {"L4"}
+    assert run.main.judging.silenced == {"L4"}
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
     session = Session([found], direct(clock), clock)
     run = session.runs[0]
-    assert run.main.reader.previews
+    assert run.main.previews
     session.step(0.0)
     assert run.main.is_preview
     assert run.stream.last_step == 5_000

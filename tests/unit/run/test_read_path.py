@@ -8,8 +8,8 @@ import pytest
 
 from rltop.clock import FakeClock
 from rltop.run.found import Found, name_of
+from rltop.run.read_path import seconds_left
 from rltop.run.session import Session
-from rltop.run.stream_reader import seconds_left
 from rltop.sources.feed import DirectFeed
 
 

@@ -10,12 +10,11 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rltop.model import Event, Verdict
-from rltop.run.stream_reader import StreamReader
-from rltop.run.stream_status import StreamStatus
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner
+    from rltop.run.run_stream import RunStream
 
 _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
@@ -41,82 +40,80 @@ class Judged(NamedTuple):
     warm_up: tuple[int, int] | None = None
 
 
-class StreamVerdicts:
+class Judging:
     """What the rules say of one stream.
 
     Args:
-        reader: how it is read; its paths have the rules.
-        status: what is to be said by the clock.
+        stream: whose rows they judge.
 
     Attributes:
         changes: moves when a rule is muted or told something that is in no row.
     """
 
-    def __init__(self, reader: StreamReader, status: StreamStatus) -> None:
+    def __init__(self, stream: RunStream) -> None:
         self.changes = 0
-        self._reader = reader
-        self._status = status
+        self._stream = stream
         self._judged: tuple[Hashable, Judged] = (None, Judged((), (), ()))
+        self._checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
 
     @property
     def rules(self) -> RuleRunner | None:
         """The rules that judge the whole file; None where nothing is judged."""
-        return self._reader.known.rules
+        return self._stream.known.rules
 
-    def judged(self, version: Hashable, *, is_loading: bool) -> Judged:
+    @property
+    def now(self) -> Judged:
+        """What the rules say of the stream for itself."""
+        return self.judged(is_loading=self._stream.loading is not None)
+
+    def judged(self, *, is_loading: bool) -> Judged:
         """What the rules say; looks at the open row when something has moved.
 
         Args:
-            version: of the stream; what was said for it is not worked out again.
             is_loading: history, of this or of another stream of the run, is still being read: only values that
                 are no numbers may be spoken of, and only provisionally.
         """
-        rules, shown = self.rules, self._reader.shown
-        settled = [] if rules is None else rules.events
-        known = (version, is_loading, len(settled))
+        known = self._known(is_loading)
         if self._judged[0] != known:
-            identity = shown.pipeline.current_identity()
-            seen = None
-            if shown.rules is not None and identity is not None:
-                seen = shown.rules.peek(shown.pipeline.stream, identity)
-            verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
-            muted: Sequence[Verdict] = () if seen is None else seen.muted
-            times = [] if rules is None else rules.event_times
-            profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
-            warm_up = None if rules is None else rules.warm_up(self._reader.known.pipeline.stream)
-            if shown is not self._reader.known or is_loading:
-                verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
-                seen, muted = None, ()
-            elif seen is not None:
-                profiles, warm_up = seen.profiles, seen.warm_up
-            if seen is None or not seen.events:
-                self._judged = (known, Judged(verdicts, settled, times, muted, profiles, warm_up))
-            else:
-                events, event_times = [*settled, *seen.events], [*times, *seen.event_times]
-                self._judged = (known, Judged(verdicts, events, event_times, muted, profiles, warm_up))
+            self._judged = (known, self._judge(is_loading))
         return self._judged[1]
 
-    def is_judged(self, version: Hashable, *, is_loading: bool) -> bool:
-        """Does `judged` know its answer already?
+    def is_judged(self, *, is_loading: bool) -> bool:
+        """Does `judged` know its answer already? To work it out takes milliseconds."""
+        return self._judged[0] == self._known(is_loading)
 
-        Args:
-            version: of the stream.
-            is_loading: history, of this or of another stream of the run, is still being read.
-        """
+    def _known(self, is_loading: bool) -> Hashable:
         rules = self.rules
-        return self._judged[0] == (version, is_loading, 0 if rules is None else len(rules.events))
+        return self._stream.version, is_loading, 0 if rules is None else len(rules.events)
 
-    def standing(self, version: Hashable, *, is_loading: bool) -> Sequence[Verdict]:
+    def _judge(self, is_loading: bool) -> Judged:
+        rules, shown = self.rules, self._stream.shown
+        identity = shown.pipeline.current_identity()
+        seen = None
+        if shown.rules is not None and identity is not None:
+            seen = shown.rules.peek(shown.pipeline.stream, identity)
+        verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
+        muted: Sequence[Verdict] = () if seen is None else seen.muted
+        settled, times = ([], []) if rules is None else (rules.events, rules.event_times)
+        profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
+        warm_up = None if rules is None else rules.warm_up(self._stream.known.pipeline.stream)
+        if self._stream.is_preview or is_loading:
+            verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
+            return Judged(verdicts, settled, times, (), profiles, warm_up)
+        if seen is not None:
+            profiles, warm_up = seen.profiles, seen.warm_up
+            if seen.events:
+                settled, times = [*settled, *seen.events], [*times, *seen.event_times]
+        return Judged(verdicts, settled, times, muted, profiles, warm_up)
+
+    def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
         """What fires now and what has just recovered, worst first, silence included.
 
         Args:
-            version: of the stream.
             is_loading: history, of this or of another stream of the run, is still being read.
         """
-        found, timed = self.judged(version, is_loading=is_loading).verdicts, self._status.verdicts
-        if not timed:
-            return found
-        return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record))
+        found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
+        return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out, or put them back; its events go on being logged.
@@ -128,20 +125,36 @@ class StreamVerdicts:
         Raises:
             KeyError: there is no such rule.
         """
-        for path in (self._reader.whole, self._reader.known, *self._reader.previews):
+        for path in (self._stream.whole, self._stream.known, *self._stream.previews):
             if path.rules is not None:
                 path.rules.mute(rule, is_muted)
         self.changes += 1
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted."""
+        """Ids of the rules that are muted, from the screen."""
         return frozenset() if self.rules is None else self.rules.muted
+
+    @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        rules = self.rules
+        return frozenset() if rules is None else rules.options.silenced(self.now.profiles)
 
     @property
     def records(self) -> int:
         """Training rows judged so far."""
         return 0 if self.rules is None else self.rules.records
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Have checkpoints been found of which the rules have not been told yet?"""
+        return self._checkpoints.has_found
+
+    def look_for_checkpoints(self) -> None:
+        """A collapse names the last checkpoint before it: see which there are."""
+        if self.rules is not None and self._checkpoints.look_for(self.rules):
+            self.changes += 1
 
 
 class CheckpointFinder:
