@@ -21,10 +21,18 @@ from rltop.rows.rows import Target, TargetKind
 FIRST = "overview"
 """The page that Escape leads back to."""
 
+
+def _flow() -> Page:
+    from rltop.pages.flow import FlowPage  # noqa: PLC0415 - most runs generate and train in turn
+
+    return FlowPage()
+
+
 STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
     {
         FIRST: OverviewPage,
         "timing": TimingPage,
+        "flow": _flow,
         "metrics": MetricsPage,
         "timeline": EventsPage,
         "runs": RunsPage,

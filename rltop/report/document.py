@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
+from rltop.pages.goodput import CLASSES
 from rltop.pages.past_alerts import alert_title
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
@@ -59,10 +60,63 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "level": level_of(snapshot).word,
         **worst_of(snapshot),
         "incidents": incidents(snapshot.verdicts.standing),
+        "pipeline": pipeline_document(snapshot),
         "verdicts": [verdict_document(verdict) for verdict in snapshot.verdicts.standing if verdict.is_active],
         "events": [event_document(event) for event in transitions],
         **beside(snapshot, stream_head),
     }
+
+
+def pipeline_document(snapshot: Snapshot) -> Document | None:
+    """Who waits for whom, and what is thrown away; None where the run generates and trains in turn.
+
+    Args:
+        snapshot: the run at a step.
+    """
+    identity = snapshot.identity
+    if identity is None or not identity.traits.is_async:
+        return None
+    from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs generate and train in turn
+
+    flow = build_flow(snapshot)
+    if flow is None:
+        return None
+    goodput = flow.goodput
+    return {
+        "sentence": flow.sentence,
+        "advice": flow.advice or None,
+        "generation": flow.generation or None,
+        "training": flow.training or None,
+        "generation_idle": flow.generation_idle,
+        "trainer_idle": flow.trainer_idle,
+        "queue": flow.queue or None,
+        "queue_since": flow.queue_since,
+        "parts": [
+            {
+                "name": box.name,
+                "step": box.step,
+                "hint": box.hint or None,
+                "facts": [
+                    {
+                        "metric": one.metric,
+                        "key": one.key.raw,
+                        "value": finite(one.value),
+                        "unit": one.unit.value or None,
+                        "step": one.step,
+                        "level": one.level.word,
+                    }
+                    for one in box.facts
+                ],
+            }
+            for box in flow.boxes
+        ],
+        "goodput": None if goodput is None else {
+            "records": goodput.records,
+            "trained": goodput.trained,
+            "is_at_most": bool(goodput.unknown),
+            **{name.replace(" ", "_"): goodput.shares.get(name) for name in CLASSES},
+        },
+    }  # fmt: skip
 
 
 def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:

@@ -263,7 +263,7 @@ def followed(found, seed, options, *, is_looked_at=False):
     run = session.runs[0]
     while session.step(1e9):
         if is_looked_at:
-            _ = run.verdicts, run.state, run.loading, run.main.warm_up
+            _ = run.verdicts, run.state, run.loading, run.main.judging.now
     session.drain()
     return outcome(run)
 

@@ -44,6 +44,7 @@ def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
         "level",
         *WORST,
         "incidents",
+        "pipeline",
         "verdicts",
         "events",
     ]
