@@ -32,11 +32,16 @@ STEP_KEYS = (
     "iter",
     "update",
     "time/total_timesteps",
+    "total/steps",
+    "misc/total_timesteps",
+    "TotalEnvInteracts",
+    "TimestepsSoFar",
 )
 """Keys that may hold a row's step, most trusted first.
 
 `training_step` stands before `global_step` because one trainer counts episodes in
-the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`.
+the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`. The last four are those of
+Baselines (DDPG, PPO2, TRPO) and Spinning Up.
 """
 
 TRAINER_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step")
