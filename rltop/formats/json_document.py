@@ -371,8 +371,13 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         if isinstance(listed, list) and _is_row_list(rows_of_list := _flat(listed)):
             return _with_evaluations(_without_index(document, rows_of_list), document), steps
     rows = _by_series(document)
-    if not rows and len(lists := [value for value in document.values() if _is_row_list(value)]) == 1:
-        rows = cast(list[Row], lists[0])
+    lists = {key: cast(list[Row], value) for key, value in document.items() if _is_row_list(value)}
+    if not rows and len(lists) == 1:
+        ((name, rows),) = lists.items()
+        numbers = {key: value for key, value in document.items() if key != name}
+        longer = max(_by_column(numbers), _by_curve(numbers), key=len)
+        if len(longer) > len(rows):
+            rows, document = longer, {**numbers, name: _with_its_steps([row for row in rows if isinstance(row, dict)])}
     inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
     for each in () if rows else (document, *cast(list[Row], inner)):
         rows = max((form(each) for form in _FORMS), key=len)  # of as many the surest sign
@@ -389,7 +394,7 @@ def _is_of_columns(document: Row) -> bool:
 
 
 def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]:
-    """Rows with what stands beside them by step, `"eval": {"10": {…}, "20": {…}}`, under the name of that object."""
+    """Rows with what stands beside them by step, under its name: `"eval": {"10": {…}, "20": {…}}`."""
     known = [cast(Row, row) for row in rows if isinstance(row, dict)]
     by_step = {_step_in(row): at for at, row in enumerate(known)}
     if None in by_step or len(by_step) < len(rows):
@@ -412,6 +417,15 @@ def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]
         else:
             merged.append({step_key: at, **cells})
     return sorted(merged, key=lambda row: _step_in(row) or 0)
+
+
+def _with_its_steps(rows: Sequence[Row]) -> dict[str, Row]:
+    """Rows by the step that each of them names."""
+    return {
+        str(step): {key: value for key, value in row.items() if key not in STEP_KEYS}
+        for row in rows
+        if (step := _step_in(row)) is not None
+    }
 
 
 def _step_in(row: Row) -> int | None:
@@ -611,15 +625,15 @@ def _lists_in(document: Row) -> Row:
 
 
 def _named_series(listed: list[object]) -> list[Row]:
-    """Rows of `[{"name": "loss", "values": [{"step": 1, "value": 0.5}, …]}, …]`."""
+    """Rows of `[{"name": "loss", "values": [{"step": 1, "value": 0.5}, …]}, …]`, or with `"x": […], "y": […]`."""
     found: dict[str, object] = {}
     for each in listed:
         name = next((each[key] for key in NAMES if key in each), None) if isinstance(each, dict) else None
         lists = [value for value in each.values() if _is_row_list(value)] if isinstance(each, dict) else []
-        if not isinstance(name, str) or len(lists) != 1:
+        if not isinstance(name, str) or len(lists) > 1:
             return []
-        found[name] = lists[0]
-    return _by_series(found)
+        found[name] = lists[0] if lists else each
+    return _by_series(found) or _by_points(found)
 
 
 def _by_curve(document: Row) -> list[Row]:

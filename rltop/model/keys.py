@@ -7,6 +7,7 @@ name. Knows nothing of dialects.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from rltop.structs import NamedTuple
 
@@ -31,11 +32,16 @@ STEP_KEYS = (
     "iter",
     "update",
     "time/total_timesteps",
+    "total/steps",
+    "misc/total_timesteps",
+    "TotalEnvInteracts",
+    "TimestepsSoFar",
 )
 """Keys that may hold a row's step, most trusted first.
 
 `training_step` stands before `global_step` because one trainer counts episodes in
-the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`.
+the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`. The last four are those of
+Baselines (DDPG, PPO2, TRPO) and Spinning Up.
 """
 
 TRAINER_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step")
@@ -145,3 +151,19 @@ def is_evaluation_key(key: str) -> bool:
 def is_bookkeeping_key(key: str) -> bool:
     """Whether a key only counts: copies of the step, epochs, totals of a finished run."""
     return _BOOKKEEPING.match(key) is not None
+
+
+_MEAN_OF_RUN = re.compile(r"(?:train/)?train_loss$")
+"""The loss of a run that is over, where its runtime stands beside it; else that of the step, in a loop of one's own."""
+_RUNTIME = frozenset({"train_runtime", "train/train_runtime"})
+
+
+def is_training_key(key: str) -> bool:
+    """Whether a key may be one of training: neither of an evaluation, nor one that only counts."""
+    return not is_evaluation_key(key) and (_MEAN_OF_RUN.match(key) is not None or not is_bookkeeping_key(key))
+
+
+def is_training_row(keys: Collection[str]) -> bool:
+    """Whether a row is one of training: not of an evaluation alone, and no totals of a run that is over."""
+    is_over = not _RUNTIME.isdisjoint(keys)
+    return any(is_training_key(key) and not (is_over and _MEAN_OF_RUN.match(key)) for key in keys)

@@ -13,7 +13,19 @@ from functools import partial
 from rltop.model import Evidence, Level, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import (
+    AT_ONCE,
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+)
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.ranks import Lag, compare
@@ -64,6 +76,41 @@ class GroupStraggler(Detector):
             f"longest completion {number(finding.value)}× its group's median, mean of groups (threshold "
             f"{number(finding.threshold or 0)}{size}{start})"
         )
+
+
+class LoneStraggler(Detector):
+    """P5b: one completion that the whole step waits for, in a run whose groups are not like that.
+
+    The group with the longest completion of the step is judged: another one costs no time. What lengths with a
+    heavy tail do now and then is no alert: the ratio must also be beyond any that the run has shown before.
+    """
+
+    text = (
+        "longest completion of group {words[0]} {value}× its group's median at step {extra[1]:,.0f}, {extra[0]}× the "
+        "longest of any other group"
+    )
+    further = (("longest / longest of the other groups", Unit.NONE),)
+    usual = 0.0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Needs the lengths of each group, and more than one group."""
+        seen = context.observation.instances
+        ratios, longest = seen.get("group_len_ratio", {}), seen.get("response_len_max", {})
+        if len(longest) < 2 or longest.keys() != ratios.keys():
+            return None
+        ordered = sorted(longest, key=lambda name: longest[name])
+        others, tokens = longest[ordered[-2]], longest[ordered[-1]]
+        ratio = ratios[ordered[-1]]
+        line = max(self._least(context.group_size), self.thresholds["rise"] * self.usual)
+        if ratio <= line or tokens < self.thresholds["tokens"] or tokens < self.thresholds["lead"] * others:
+            self.usual = max(self.usual, ratio)
+            return QUIET
+        extra = tokens / max(others, 1.0), float(context.observation.step)
+        return Finding(WARN, ratio, None, line, extra, (ordered[-1],))
+
+    def _least(self, group_size: int | None) -> float:
+        least = self.thresholds["warn"]
+        return least if group_size is None else max(least, 2.0 * expected_ratio(group_size).one_group)
 
 
 class GroupInequality(Detector):
@@ -279,6 +326,19 @@ RULES = (
         clear_after=10,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("longest / median", "baseline (run start)"),
+    ),
+    _row(
+        id="P5b",
+        part_of="P5",
+        title="lone straggler",
+        metrics=("group_len_ratio",),
+        measures="longest completion of the step over the median of its group",
+        detector=LoneStraggler,
+        thresholds={"warn": 8.0, "rise": 1.5, "tokens": 200.0, "lead": 2.0},
+        n_of_m={INFO: AT_ONCE, WARN: NOfM(3, 10)},
+        clear_after=10,
+        applies=applicability.has_rollouts,
+        evidence=EvidenceNames("longest / median"),
     ),
     _row(
         id="P6",

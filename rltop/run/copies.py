@@ -33,7 +33,8 @@ ROWS = 16
 _LOOKS, _LOOK_BYTES = 4, 64 * 1024
 _LEAST_CELLS = 4
 """So many different numbers that are no round ones do not agree by chance in whole rows."""
-_FEW_ROWS = 3
+_FEW_ROWS, _YOUNG_CELLS = 3, 2
+"""Of fewer rows, which all agree, fewer numbers do: another look follows when there are more."""
 _RERUN_S = 10.0
 """The same numbers at another time are those of another run with the same seed."""
 _LATE_S = 60.0
@@ -162,7 +163,9 @@ def _agree(some: Sequence[Row], others: Sequence[Row]) -> float | None:
     pairs = [(row, same) for row in fewer if (same := _like(row, more)) is not None]
     gaps = [abs(a.time_s - b.time_s) for a, b in pairs if a.time_s is not None and b.time_s is not None]
     cells = {f"{value:.4g}" for row, _ in pairs for value in row.values.values() if _is_odd(value)}
-    return min(gaps, default=0.0) if len(cells) >= _LEAST_CELLS and 2 * len(pairs) >= len(fewer) else None
+    is_young = len(pairs) == len(fewer) < _FEW_ROWS
+    least = _YOUNG_CELLS if is_young else _LEAST_CELLS
+    return min(gaps, default=0.0) if len(cells) >= least and 2 * len(pairs) >= len(fewer) else None
 
 
 def _is_odd(value: float) -> bool:

@@ -13,11 +13,14 @@ from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
-from rltop.rules.registry import BY_ID
+from rltop.rules.parts import Told, shown
+from rltop.rules.registry import BY_ID, PARTS
 from rltop.stats.rollouts import StepSummary
 
 _RULE = "P5"
-METRIC = "group_len_ratio"
+METRIC, LONGEST = "group_len_ratio", "response_len_max"
+_CHARS_PER_TOKEN = 4.0
+_JUDGED_BY = tuple(spec for spec in (BY_ID[_RULE], *PARTS[_RULE]) if METRIC in spec.metrics)
 
 
 class RolloutWatch:
@@ -34,7 +37,10 @@ class RolloutWatch:
         self._last: int | None = None
         self._unit = ""
         self._now = RuleContext(Algorithm.UNKNOWN, Traits(), None)
-        self._state = AlertState(BY_ID[_RULE], options.thresholds(_RULE))
+        self._states = [
+            AlertState(spec, options.thresholds(spec.id)) for spec in _JUDGED_BY if options.is_enabled(spec.id)
+        ]
+        self._told = Told()
         self._newest: StepSummary | None = None
         self._ahead = self
 
@@ -63,16 +69,22 @@ class RolloutWatch:
         self._unit = "" if one.has_tokens else "; lengths in characters"
         self.records += 1
         self._now.group_size = self._options.group_size or one.group_size
-        self._now.advance(Observation(self.records, one.step, 0, None, {METRIC: one.ratio_mean}, {}, {}, {}))
-        event = self._state.observe(self._now)
-        if event is not None:
-            message = event.message + self._unit
-            self._events.append(event._replace(message=message, is_provisional=is_provisional))
+        self._now.advance(_observation(self.records, one))
+        for state in self._states:
+            event = state.observe(self._now)
+            told = None if event is None else self._told.tell(event, state, self._beside(state), self._now)
+            if told is not None:
+                message = told[0].message + self._unit
+                self._events.append(told[0]._replace(message=message, is_provisional=is_provisional))
+
+    def _beside(self, state: AlertState) -> list[AlertState]:
+        return [one for one in self._states if one is not state and one.is_firing]
 
     def _clone(self) -> RolloutWatch:
         twin = RolloutWatch(self._options)
         twin.records, twin._last, twin._events = self.records, self._last, self._events.copy()
-        twin._now, twin._state = self._now.clone(), self._state.clone()
+        twin._now, twin._told = self._now.clone(), self._told.clone()
+        twin._states = [each.clone() for each in self._states]
         return twin
 
     @property
@@ -89,7 +101,17 @@ class RolloutWatch:
     def verdicts(self) -> Sequence[Verdict]:
         """What fires, or recovered lately."""
         one = self._ahead
-        if not one._state.is_shown(one.records):
-            return []
-        verdict = verdict_of(one._state, METRIC, "", one._now)
-        return [advise(verdict._replace(headline=verdict.headline + one._unit))]
+        states = shown([each for each in one._states if each.is_shown(one.records)])
+        verdicts = [verdict_of(each, METRIC, "", one._now) for each in states]
+        return [advise(each._replace(headline=each.headline + one._unit)) for each in verdicts]
+
+
+def _observation(record: int, one: StepSummary) -> Observation:
+    """The step as rules see it: each group's ratio and its longest completion in tokens, of those that were counted."""
+    tokens = 1.0 if one.has_tokens else 1.0 / _CHARS_PER_TOKEN
+    counted = [group for group in one.groups if group.ratio is not None]
+    groups = {
+        METRIC: {group.name: group.ratio or 0.0 for group in counted},
+        LONGEST: {group.name: tokens * group.lengths[0] for group in counted},
+    }
+    return Observation(record, one.step, 0, None, {METRIC: one.ratio_mean or 0.0}, groups, {}, {})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Sequence
 from operator import itemgetter
 
 from rltop.model import GAP, Counts, FilePosition, NonFinite, Schema
-from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.model.keys import is_training_key, is_training_row
 from rltop.structs import Struct
 
 _SCHEMAS_KEPT = 1024
@@ -87,7 +87,8 @@ class Columns:
         layout = self._layouts.get(schema)
         if layout is None:
             columns = tuple(self._column(key) for key in schema.keys)
-            layout = Layout(columns, any(self.is_training[column] for column in columns if column >= 0))
+            kept = [key for key, column in zip(schema.keys, columns, strict=True) if column >= 0]
+            layout = Layout(columns, is_training_row(kept))
             if len(self._layouts) >= _SCHEMAS_KEPT:
                 self._layouts.clear()
             self._layouts[schema] = layout
@@ -104,7 +105,7 @@ class Columns:
             return -1
         column = self.by_key[key] = len(self.keys)
         self.keys.append(key)
-        self.is_training.append(not (is_evaluation_key(key) or is_bookkeeping_key(key)))
+        self.is_training.append(is_training_key(key))
         return column
 
 

@@ -31,7 +31,7 @@ from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record, Schema
-from rltop.model.keys import TRAINER_STEP_KEYS, is_bookkeeping_key, is_evaluation_key
+from rltop.model.keys import TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
 
 _MAX_BAR_BYTES = 1024
 _MAX_TITLE_BYTES = 128
@@ -370,7 +370,7 @@ class ConsoleDecoder:
 
     def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:
         """A row that names no step: numbered by the order of logging."""
-        is_training = any(not (is_evaluation_key(key) or is_bookkeeping_key(key)) for key in found.row)
+        is_training = is_training_row(found.row)
         if is_training and self._is_summed_up:
             self._begin_anew(records)
         self._waiting.append(_Waiting(found, position, is_training))

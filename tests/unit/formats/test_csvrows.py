@@ -50,6 +50,15 @@ def test_a_table_without_steps_is_numbered():
     assert [record.step for record in records] == [1, 2]
 
 
+@pytest.mark.parametrize("key", ["total/steps", "misc/total_timesteps", "TotalEnvInteracts", "TimestepsSoFar"])
+def test_the_steps_of_the_environment_are_the_step_of_classic_tables(key):
+    decoder = CsvDecoder()
+    rows = "".join(f"{at},{2000 * at},-1.5\n" for at in range(1, 4))
+    records = decoder.feed(f"total/epochs,{key},rollout/return\n{rows}".encode(), 0, 0)
+    assert [record.step for record in records] == [2000, 4000, 6000]
+    assert not decoder.counts.numbered_rows
+
+
 def test_a_row_without_its_step_is_counted():
     records, decoder = decode("step,loss\n,0.5\n2,0.4\n")
     assert [record.step for record in records] == [2]

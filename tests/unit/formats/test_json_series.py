@@ -18,6 +18,10 @@ def series(values, x="step", y="value"):
     return [{x: step, y: value} for step, value in zip(STEPS, values, strict=True)]
 
 
+def lists(x, y):
+    return {x: STEPS, y: CURVE}
+
+
 @pytest.fixture(params=[None, 2], ids=["one line", "indented"])
 def rows(request):
     def read(document):
@@ -67,6 +71,12 @@ def test_evaluations_by_step_stand_beside_the_rows(rows, document):
     assert found[800] == {"loss": CURVE[-1], "reward": CURVE[-1]}
 
 
+@pytest.mark.parametrize("name", ["eval", "evaluations"])
+def test_a_short_list_of_evaluations_does_not_hide_a_curve(rows, name):
+    found = rows({"train_loss": CURVE, name: [{"step": 10, "acc": 0.5}, {"step": 20, "acc": 0.75}]})
+    assert found[20] == {"train_loss": CURVE[19], f"{name}/acc": 0.75} and found[80] == {"train_loss": CURVE[-1]}
+
+
 def test_fewer_evaluations_do_not_win_over_the_rows(rows):
     assert rows({"loss": CURVE, "reward": CURVE, "eval": {"10": 0.5, "20": 0.75}})[20] == {
         "loss": CURVE[19], "reward": CURVE[19], "eval": 0.75,
@@ -84,6 +94,10 @@ def test_fewer_evaluations_do_not_win_over_the_rows(rows):
         {"run": "a", "data": {"loss": series(CURVE), "reward": series(CURVE)}},
         {"loss": {"data": series(CURVE)}, "reward": {"data": series(CURVE)}},
         [{"name": "loss", "values": series(CURVE)}, {"name": "reward", "values": series(CURVE)}],
+        {"loss": lists("steps", "values"), "reward": lists("steps", "values")},
+        {"loss": dict(reversed(lists("step", "value").items())), "reward": lists("step", "value")},
+        {"metrics": {"loss": lists("x", "y"), "reward": lists("x", "y")}, "config": {"lr": 1}},
+        [{"name": "loss", **lists("x", "y")}, {"name": "reward", **lists("x", "y")}],
     ],
 )
 def test_a_series_is_called_as_its_key(rows, document):

@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.model.keys import GENERAL, STEP_KEYS, TIME_KEYS, TOTAL_KEYS, is_bookkeeping_key, is_evaluation_key, split_key
+from rltop.model.keys import (
+    GENERAL,
+    STEP_KEYS,
+    TIME_KEYS,
+    TOTAL_KEYS,
+    is_bookkeeping_key,
+    is_evaluation_key,
+    is_training_row,
+    split_key,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +91,9 @@ def test_key_lists_prefer_what_they_promise() -> None:
     assert TIME_KEYS[0] == "time"
     assert TOTAL_KEYS[0] == "total_steps"
     assert all(len(keys) == len(set(keys)) for keys in (STEP_KEYS, TIME_KEYS, TOTAL_KEYS))
+
+
+def test_the_loss_of_a_step_is_training_and_the_mean_of_a_run_is_not() -> None:
+    assert is_training_row(["epoch", "train_loss"]) and is_training_row(["train_loss", "val_loss"])
+    assert not is_training_row(["epoch", "train_loss", "train_runtime", "total_flos"])
+    assert not is_training_row(["train/train_loss", "train/train_runtime"]) and not is_training_row(["eval_loss"])

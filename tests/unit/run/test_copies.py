@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -190,3 +191,51 @@ def test_while_the_trackers_begin_one_after_the_other_there_is_one_row(tmp_path:
     while first.replaced_by is not None:
         first = first.replaced_by
     assert first is session.runs[0]
+
+
+def emptied(place: Path) -> Path:
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    return place
+
+
+def write(home: Path, name: str, rows: list[dict[str, float]]) -> None:
+    """What one of them has written so far, anew; a checkpoint is saved at step 20."""
+    if name == "jsonl":
+        jsonl(home / "logs", rows)
+    elif name == "events":
+        events(emptied(home / "ckpt"), rows)
+    elif name == "wandb":
+        wandb(emptied(home / "wandb").parent, rows)
+    elif name == "trackio":
+        trackio(emptied(home / "trackio").parent, rows)
+    elif name == "mlflow":
+        mlflow(emptied(home / "mlflow.db").parent, rows)
+    elif len(rows) >= 20:
+        checkpoint(emptied(home / "output"), rows)
+    for path in home.rglob("*"):
+        os.utime(path, (BEGUN_S + len(rows),) * 2)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_in_whatever_order_the_files_of_a_training_appear_and_grow_it_is_one_row(tmp_path: Path, seed: int) -> None:
+    dice, clock = random.Random(seed), FakeClock()
+    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
+    session.look_again = scanner.take
+    names = dice.sample(["jsonl", "events", "wandb", "trackio", "mlflow", "checkpoint"], dice.randint(2, 6))
+    lags, begins = [{name: dice.choice(of) for name in names} for of in ((0, 0, 1, 3), (0, 0, 1, 2, 4))]
+    step = 0
+    for tick in range(12):
+        step = min(30, step + dice.choice([0, 0, 1, 1, 2, 5]))
+        for name in dice.sample(names, len(names)):
+            if tick >= begins[name]:
+                write(tmp_path, name, numbers(seed)[: max(0, step - lags[name])])
+            scanner.look()
+            while session.step(1_000.0):
+                clock.advance(1.0)
+            assert len(session.runs) == 1, (tick, name, [str(run.name) for run in session.runs])
+    session.close()

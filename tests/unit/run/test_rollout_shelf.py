@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
+import re
 import socket
 import threading
 import time
@@ -21,7 +23,12 @@ from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.formats.rollouts.lines import LinesDump
+from rltop.model import EventState
+from rltop.model.completions import Completion, step_of
+from rltop.rules.options import EngineOptions
+from rltop.run.rollout_watch import RolloutWatch
 from rltop.run.rollouts import HELD_STEPS, RolloutShelf, dumps_beside, given_dumps
+from rltop.stats.rollouts import StepSummary, summarise
 
 
 def a_run(folder: Path, name: str = "metrics.jsonl") -> Path:
@@ -343,6 +350,67 @@ def test_the_group_ratio_of_a_dump_is_judged_like_a_logged_one(
     told = [(one["rule"], one["level"], one["since_step"]) for one in found["verdicts"] if one["rule"] == "P5"]
     assert told == ([("P5", "warn", 41)] if onset == 41 else [])
     assert [one["rule"] for one in found["events"] if one["rule"] == "P5"] == ["P5"] * len(told)
+
+
+def groups_of_16(step: int, longest: int, *, sigma: float = 0.1, groups: int = 8) -> str:
+    """A veRL dump of one step in characters: groups of 16, of which the last of prompt 3 is as long as is said."""
+    dice = random.Random(step)
+    rows = []
+    for prompt in range(groups):
+        for i in range(16):
+            length = int(1_000 * dice.lognormvariate(0, sigma))
+            length = longest if longest and (prompt, i) == (3, 15) else length
+            rows.append({"input": f"prompt {prompt}", "output": "x" * length, "uid": f"p{prompt}", "score": i % 2})
+    return "".join(json.dumps(row | {"step": step}) + "\n" for row in rows)
+
+
+def dumped(home: Path, steps: range, **longest: int) -> Path:
+    path = home / "metrics.jsonl"
+    (home / "rollouts").mkdir()
+    path.write_text(logged(steps))
+    for step in steps:
+        (home / "rollouts" / f"{step}.jsonl").write_text(groups_of_16(step, longest.get(f"at_{step}", 0)))
+    return path
+
+
+@pytest.mark.parametrize("step", [1, 17, 30], ids=["first", "middle", "newest"])
+def test_one_completion_that_a_step_waits_for_is_said_with_its_group(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], step: int
+) -> None:
+    """The mean over the groups hides it: 12.6 times its own median, in one group of eight, on one step."""
+    path = dumped(tmp_path, range(1, 31), **{f"at_{step}": 12_600})
+    for command in (["check"], ["--once"], ["check", "--rollouts", str(tmp_path / "rollouts")]):
+        main([*command, "--json", str(path)])
+        events = [one for one in json.loads(capsys.readouterr().out)["events"] if one["rule"] == "P5"]
+        assert [(one["level"], one["step"]) for one in events if one["state"] == "firing"] == [("info", step)]
+        message = events[0]["message"]
+        assert "group p3" in message and f"at step {step}" in message and "characters" in message
+        assert 11 < float(re.search(r"([\d.]+)× its group's median", message)[1]) < 14
+
+
+def test_one_completion_that_every_step_waits_for_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = dumped(tmp_path, range(1, 31), **{f"at_{step}": 12_600 for step in range(20, 31)})
+    main(["check", "--json", str(path)])
+    (found,) = [one for one in json.loads(capsys.readouterr().out)["verdicts"] if one["rule"] == "P5"]
+    assert (found["level"], found["part"], found["since_step"]) == ("warn", "P5b", 20)
+
+
+def test_heavy_tails_and_short_completions_are_no_lone_stragglers() -> None:
+    watch = RolloutWatch(EngineOptions())
+    tails = [summary_of(groups_of_16(step, 0, sigma=0.8, groups=16)) for step in range(1, 41)]
+    watch.take(tails, None)
+    assert sum(one.state is EventState.FIRING and one.part == "P5b" for one in watch.events) <= 1
+    brief = RolloutWatch(EngineOptions())
+    brief.take([summary_of(groups_of_16(step, 12_600), shrunk=50) for step in range(1, 31)], None)
+    assert not brief.events
+
+
+def summary_of(lines: str, shrunk: int = 1) -> StepSummary:
+    rows = [json.loads(line) for line in lines.splitlines()]
+    completions = [Completion(row["uid"], characters=len(row["output"]) // shrunk) for row in rows]
+    return summarise(step_of(rows[0]["step"], completions))
 
 
 def test_a_logged_group_ratio_is_not_judged_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
