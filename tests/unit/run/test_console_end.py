@@ -21,6 +21,7 @@ from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 START = "loading weights\n" + "INFO rollout done, mean error 0.25\n" * 50
 DIED = f"{START}{TRACE}{OOM}\n"
@@ -160,9 +161,11 @@ def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> N
         ),
         (f"{TRACE}KeyboardInterrupt\n{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n", RunState.INTERRUPTED),
         (f"{TRACE}{OOM}\n{TRACE}KeyboardInterrupt\n", RunState.DIED),
-        (f"{TRACE}{OOM}\n{TRACE}torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n", RunState.DIED),
+        (f"{TRACE}{OOM}\n{TRACE}{CHILD}:\n  exitcode  : 1 (pid: 7)\n", RunState.DIED),
         ("Killed\n", RunState.DIED),
         ("run.sh: line 3: 12345 Killed                  python train.py\n", RunState.DIED),
+        (f"{TRACE}{CHILD}:\n  exitcode  : -9 (pid: 4711)\n", RunState.DIED),
+        (f"{TRACE}{CHILD}:\n  exitcode  : -2 (pid: 4711)\n", RunState.INTERRUPTED),
     ],
 )
 def test_who_ended_it(tmp_path: Path, end: str, state: RunState) -> None:
