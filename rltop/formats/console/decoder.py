@@ -19,6 +19,7 @@ from rltop.formats.console.failures import ConsoleError, read_error
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
     Found,
+    has_step_and_number,
     mark_of,
     read_line,
     read_pairs,
@@ -240,6 +241,8 @@ class ConsoleDecoder:
             self.counts.miss_step(found.row, number)
             if self._stepless == 1:
                 self.counts.first_stepless += "; only the step is missing"
+        elif has_step_and_number(text):
+            self.counts.miss_form(strip_escapes(text).strip(), number)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
@@ -295,10 +298,11 @@ class ConsoleDecoder:
 
     def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
         position = FilePosition(self._generation, offset)
-        if self._stepless:  # they were remarks
+        if self._stepless or self.counts.unread_lines:  # they were remarks
             self.counts.no_step_lines -= self._stepless
             self._remarks += self._stepless
-            self._stepless, self.counts.first_stepless = 0, ""
+            self._stepless = self.counts.unread_lines = 0
+            self.counts.first_stepless = self.counts.first_unread = ""
         if not self.envelope:
             self.envelope = "flat"
         if found.lost:

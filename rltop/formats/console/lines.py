@@ -519,6 +519,12 @@ _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
 _STEP_PAIR = re.compile(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
 
+_RESULT = r"(?<![\w/.@-])(?P<key>[\w/.@-]{0,63}(?i:loss|reward|return|score|kl|entropy|accuracy)[\w/.@-]{0,63})"
+_TOLD = re.compile(rf"{_RESULT}['\"]?\s?[:=]\s{{0,4}}['\"]?(?P<value>{_NUMBER})(?![\w/])")
+_SAID = re.compile(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
+"""A result and its number, whatever else is in the line; without a sign between them it may be a sentence."""
+_STEP_SAID = re.compile(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
+
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
@@ -587,7 +593,20 @@ def read_stepless(text: str) -> Found | None:
     if found is None:
         return None
     pairs = _Pairs(found.row)
-    return found if pairs.read(text) == len(text) and pairs.are_of_training else None
+    if pairs.read(text) == len(text) and pairs.are_of_training:
+        return found
+    found.row = {pair["key"]: float(pair["value"]) for pair in _TOLD.finditer(text)}
+    return found if found.row and not _names_step(text) else None
+
+
+def has_step_and_number(text: str) -> bool:
+    """Does a line tell a loss, a reward or the like at a step, in whatever form?"""
+    text = strip_escapes(text)
+    return len(text) <= _MAX_LOOP_CHARS and _names_step(text) and (_TOLD.search(text) or _SAID.search(text)) is not None
+
+
+def _names_step(text: str) -> bool:
+    return _STEP_SAID.search(text) is not None
 
 
 class _Pairs:
