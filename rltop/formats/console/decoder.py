@@ -13,14 +13,18 @@ it is kept. A line that is no metric line is no bad line.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltop.formats.console.failures import ConsoleError, read_error
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
     Found,
+    Row,
+    front_of,
     has_step_and_number,
     mark_of,
+    names_rank,
     read_line,
     read_pairs,
     read_stepless,
@@ -96,6 +100,8 @@ class ConsoleDecoder:
         self._validation: tuple[Found, int] | None = None
         """One that was printed before the row of its step."""
         self._newest_keys: tuple[str, ...] = ()
+        self._stepless_row: tuple[str, Row] = "", {}
+        """The newest row that named no step, and what a launcher put in front of it."""
         self._stepless = self._remarks = 0
         """Lines that lack nothing but a step, as long as no row has come."""
         self._generation = 0
@@ -176,7 +182,7 @@ class ConsoleDecoder:
         self._rollouts = RolloutSteps()
         self._has_evaluations, self._cut_rows = False, 0
         self._stepless = self._remarks = 0
-        self._validation, self._newest_keys = None, ()
+        self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
@@ -202,7 +208,7 @@ class ConsoleDecoder:
     def _take_line(self, hit: Hit, records: list[Record]) -> None:
         text = hit.line.decode("utf-8", "replace")
         all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & (Kind.METRIC | Kind.BAR) else []
-        for found in all_found:
+        for found in [] if self._are_of_other_rank(text, all_found) else all_found:
             if not found.is_of_loop:
                 self._has_trainer_rows = True
             elif self._has_trainer_rows or (found.is_guess and self._has_loop_rows):
@@ -233,6 +239,20 @@ class ConsoleDecoder:
         if self._number_loop(more):
             self._has_loop_rows = True
             self._take_row(more, hit.offset, hit.number, records)
+
+    def _are_of_other_rank(self, text: str, all_found: Sequence[Found]) -> bool:
+        """Is it a row without a step that another rank has printed, or another process as the same or of its epoch?"""
+        if not all_found or all_found[0].step is not None or all_found[0].validation:
+            return False
+        row, front = all_found[0].row, front_of(text)
+        before, known = self._stepless_row
+        if front != before and before and row.keys() == known.keys():
+            is_same = row["epoch"] == known["epoch"] if "epoch" in row else row == known
+            if is_same or (names_rank(front) and names_rank(before)):
+                self.counts.repeated_rows += 1
+                return True
+        self._stepless_row = front, dict(row)
+        return False
 
     def _note_stepless(self, text: str, number: int) -> None:
         found = read_stepless(text)

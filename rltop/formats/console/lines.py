@@ -111,6 +111,17 @@ def without_prefix(text: str) -> str:
     return text if front is None else text[front.end() :]
 
 
+def front_of(text: str) -> str:
+    """What launchers put in front of a line, as it stands there; empty where there is nothing."""
+    front = _IN_FRONT.match(strip_escapes(text))
+    return "" if front is None else front[0].strip()
+
+
+def names_rank(front: str) -> bool:
+    """Does what stands in front of a line name a rank, `[rank0]:` or `0:`?"""
+    return re.match(r"\d|\[[^\[\]]{0,24}[Rr]ank", front) is not None
+
+
 def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
     name = re.escape(writer.encode())
