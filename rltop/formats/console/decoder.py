@@ -31,7 +31,7 @@ from rltop.formats.console.lines import (
     strip_escapes,
 )
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
-from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
+from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
@@ -40,6 +40,7 @@ from rltop.model.keys import TRAINER_STEP_KEYS, is_bookkeeping_key, is_evaluatio
 
 _MAX_BAR_BYTES = 1024
 _MAX_TITLE_BYTES = 128
+_MAX_BARS = 64
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _OWN_STEP_KEYS = ("step", "global_step")
@@ -75,6 +76,9 @@ class ConsoleDecoder:
         self.counts = Counts()
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None
+        self._bars: dict[int, int] = {}
+        """How far the newest bar of each length had come before the newest error."""
+        self._has_bar_moved = False
         self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
         self._builder = RecordBuilder(self.counts)
@@ -108,9 +112,10 @@ class ConsoleDecoder:
 
     @property
     def failure(self) -> str:
-        """The newest error line, if no metric row has come since: the run went on after the others."""
+        """The newest error line, if neither a row nor a bar further on has come since: the run went on after others."""
         error = self.last_error
-        return error.text.raw if error is not None and error.rows_before == self._row_count else ""
+        has_gone_on = error is None or error.rows_before != self._row_count or self._has_bar_moved
+        return "" if error is None or has_gone_on else error.text.raw
 
     @property
     def _row_count(self) -> int:
@@ -184,6 +189,7 @@ class ConsoleDecoder:
         self._stepless = self._remarks = 0
         self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
         self.last_error = None
+        self._bars, self._has_bar_moved = {}, False
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
         if self._mark is not None:
@@ -268,12 +274,19 @@ class ConsoleDecoder:
         bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
         if bar is None:
             return
+        self._note_bar(bar)
         if bar.is_named:
             self._named_total = bar.total
         else:
             self._release(self._steps.see(bar), records)
             if self._is_summed_up:
                 self._next_steps.see(bar)
+
+    def _note_bar(self, bar: Bar) -> None:
+        """One that was drawn before an error and is further on behind it tells that the run goes on."""
+        if bar.total in self._bars or len(self._bars) < _MAX_BARS:
+            self._has_bar_moved |= bar.done > self._bars.get(bar.total, bar.done)
+            self._bars[bar.total] = bar.done
 
     def _note_error(self, hit: Hit) -> None:
         error = read_error(strip_escapes(hit.line[:2048].decode("utf-8", "replace")))
@@ -283,6 +296,7 @@ class ConsoleDecoder:
         found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
         if self.last_error is None or not self.last_error.outweighs(found):
             self.last_error = found
+        self._has_bar_moved = False
 
     # -- rows -------------------------------------------------------------------------------------------------------
 

@@ -191,6 +191,23 @@ def test_a_run_that_goes_on_is_not_dead_and_one_that_falls_silent_is(tmp_path: P
     assert read(metrics, is_over=False, after_s=1e6).state is RunState.DIED
 
 
+def test_an_error_at_the_end_of_its_own_log_is_a_death_at_once_until_the_run_goes_on(tmp_path: Path) -> None:
+    steps = "".join(f"step {i}/60 | loss: {1 / i}\n" for i in range(1, 41))
+    bar = " 67%|██████    | {0}/60 [00:40<00:20,  1.00it/s]\n"
+    for text, state in (
+        (f"{TRACE}{OOM}\n", RunState.DIED),
+        (f"{TRACE}KeyboardInterrupt\n", RunState.INTERRUPTED),
+        (f"{TRACE}{OOM}\nwandb: Run history\n", RunState.DIED),
+        (bar.format(40) + f"{TRACE}{OOM}\n" + bar.format(40), RunState.DIED),
+        (f" 60%|███  | 3/5 [00:40<00:20]\n{TRACE}{OOM}\n" + bar.format(40), RunState.DIED),
+        (bar.format(40) + f"{TRACE}{OOM}\n" + bar.format(41), RunState.LIVE),
+        (f"{TRACE}{OOM}\nstep 41/60 | loss: 0.1\n", RunState.LIVE),
+    ):
+        log = put(tmp_path, "train.log", steps + text)
+        assert read(log, is_over=False, after_s=1.0).state is state
+        assert (read(log).state is state) == (state is not RunState.LIVE)
+
+
 def test_what_came_after_the_look_makes_it_void(tmp_path: Path) -> None:
     metrics = put(tmp_path, "metrics.jsonl", rows(180))
     put(tmp_path, "train.log", DIED, at_s=5.0)
