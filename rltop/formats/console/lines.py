@@ -192,7 +192,8 @@ def _read_piece(piece: str, into: Found, *, is_unsure: bool) -> None:
         piece = _before_date(piece[:_MAX_PIECE_CHARS])
         pair = _PAIR.match(piece.lstrip())
         if pair is not None and pair["after"] not in _UNSURE_AFTER and _is_key(pair["key"]):
-            into.row[pair["key"].rstrip()] = _scalar(pair)
+            key = pair["key"].rstrip()
+            into.row[key] = _known(key, _scalar(pair))
             return
     into.lost += 1
 
@@ -207,6 +208,16 @@ def _is_key(key: str) -> bool:
     """Whether this may be a key: blanks stand only behind a slash, in the name of a data set."""
     head = key.split(None, 1)[0] if key.strip() else ""
     return bool(head) and (head == key.rstrip() or "/" in head)
+
+
+_RATE_KEY = re.compile(r"(?:.*[/_. -])?(?:lr|learning[_ ]rate)(?:\(1e-\d\))?", re.IGNORECASE)
+_ROUNDED = re.compile(r"[-+]?0?\.00+")
+
+
+def _known(key: str, value: object) -> object:
+    """A value as printed; None for a learning rate of 0.000, which is a small one rounded."""
+    is_rounded = isinstance(value, str) and _ROUNDED.fullmatch(value) and _RATE_KEY.fullmatch(key)
+    return None if is_rounded else value
 
 
 def _scalar(match: re.Match[str]) -> object:
@@ -399,7 +410,7 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
         if is_cut and pair.end() == len(text):
             found.lost += 1
         else:
-            found.row[pair["key"]] = _scalar(pair)
+            found.row[pair["key"]] = _known(pair["key"], _scalar(pair))
     return [found] if found.row else _read_named(text[bar.end() :], int(bar[1]), is_cut=is_cut)
 
 
@@ -676,7 +687,8 @@ class _Pairs:
             self._row[pair["key"]] = _mean_of(pair["tensor"])
         elif named.get("value") is not None:
             value = float(pair["value"])
-            self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
+            known = _known(pair["key"], pair["value"])
+            self._row[pair["key"]] = known and (value / _PERCENT if named.get("unit") == "%" else value)
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])
 
