@@ -16,7 +16,7 @@ import orjson
 from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
-from rltop.formats.lines import BOM
+from rltop.formats.lines import BOM, conflict_line
 from rltop.formats.long_table import NAMES, put_together
 from rltop.formats.rows import (
     MAX_STEP,
@@ -169,7 +169,8 @@ class DocumentDecoder:
             return records
         records = [*self._try(), *self._to_end()]
         if not self._is_done:
-            self._refuse("incomplete JSON document")
+            line = conflict_line(self._bytes)
+            self.counts.refuse(line or 1, "git conflict markers" if line else "incomplete JSON document")
         return records
 
     def _to_end(self) -> list[Record]:

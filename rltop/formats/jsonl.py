@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from rltop.formats.decoder import DecoderOptions, Envelope
-from rltop.formats.lines import LineFramer
+from rltop.formats.lines import CONFLICT, LineFramer
 from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
 
@@ -418,7 +418,8 @@ class JsonlDecoder:
             row, broken = patient_loads(line)
         except ValueError:
             self.counts.lines += 1
-            self._refuse(str(error).split(":", maxsplit=1)[0])
+            is_conflict = line.startswith(CONFLICT)
+            self._refuse("git conflict markers" if is_conflict else str(error).split(":", maxsplit=1)[0])
             return None
         self.counts.broken_texts += broken
         return row

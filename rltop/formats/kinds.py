@@ -17,7 +17,7 @@ from pathlib import PurePath
 
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
-from rltop.formats.lines import BOM, without_holes
+from rltop.formats.lines import BOM, CONFLICT, without_holes
 from rltop.model.table_rows import LOG_NAME, ROWS_MAGIC
 from rltop.structs import NamedTuple
 
@@ -355,6 +355,8 @@ def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
 
 def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
     text = head.removeprefix(BOM).lstrip(_BLANK)
+    if text.startswith(CONFLICT):
+        text = text.partition(b"\n")[2].lstrip(_BLANK)
     if not text and not is_all:
         return None
     if text.startswith((b"[", b"{")):

@@ -16,6 +16,16 @@ HOLE_BYTES = 512
 """So many bytes in a row that are NUL, or were left out, are a hole. A line ends before it; fewer may stand in one."""
 _HOLE = re.compile(rb"\0{512,}|(?<=[\r\n])\0+")
 
+CONFLICT = b"<<<<<<< "
+"""How a line begins that git leaves where two versions of a file cannot be merged."""
+_CONFLICT_LINE = re.compile(rb"^" + CONFLICT, re.MULTILINE)
+
+
+def conflict_line(text: bytes | bytearray) -> int:
+    """The number, from 1, of the first line that git has left as a conflict marker; 0 if there is none."""
+    found = _CONFLICT_LINE.search(text)
+    return 0 if found is None else text.count(b"\n", 0, found.start()) + 1
+
 
 def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
     """Yield what stands between the holes of `data` with its offset; no part and no line in it begins with NUL.

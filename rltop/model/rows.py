@@ -135,7 +135,7 @@ RECENT_LINES = 100
 """So many of the newest lines are looked at for those that cannot be read."""
 
 
-_NAMES_KEPT, _NAME_CHARS = 4, 40
+_NAMES_KEPT, _NAME_CHARS, _LINE_CHARS = 4, 40, 60
 
 
 def _told(value: object) -> str:
@@ -152,8 +152,9 @@ class Counts(Struct, frozen=False):
     file, `interleaved_rows` go back to a run id that the file had left; `cut_evaluations` stood, in part or whole,
     where a line was cut off; `partial_lines` are those of `bad_lines` that could be read in part; `broken_texts` are
     keys and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of which nothing
-    could be used; `first_stepless` is what stands in the first row without a step; `unreadable_files` belong to the
-    stream and could not be read, `first_unreadable` names one and says why.
+    could be used; `unread_lines` have a step and a number in no form that is read, `first_unread` is one;
+    `first_stepless` is what stands in the first row without a step; `unreadable_files` belong to the stream and could
+    not be read, `first_unreadable` names one and says why.
     """
 
     lines: int = 0
@@ -162,6 +163,7 @@ class Counts(Struct, frozen=False):
     partial_lines: int = 0
     oversize_lines: int = 0
     no_step_lines: int = 0
+    unread_lines: int = 0
     unusable_steps: int = 0
     numbered_rows: int = 0
     nul_bytes: int = 0
@@ -181,6 +183,7 @@ class Counts(Struct, frozen=False):
     first_bad_line: int | None = None
     first_bad_reason: str = ""
     first_stepless: str = ""
+    first_unread: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
@@ -213,6 +216,16 @@ class Counts(Struct, frozen=False):
             where = f"line {line:,}: " if line else ""
             self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > _NAMES_KEPT else ''}"
 
+    def miss_form(self, text: str, line: int) -> None:
+        """Count a line that has a step and a number in a form that is not read, and keep the first one.
+
+        Args:
+            text: the line.
+            line: its number in the file, from 1.
+        """
+        self.unread_lines += 1
+        self.first_unread = self.first_unread or f"line {line:,}: {text[:_LINE_CHARS]}"
+
     def add(self, other: Counts) -> None:
         """Add every number of `other` to this one."""
         for name in self.names():
@@ -221,14 +234,15 @@ class Counts(Struct, frozen=False):
             self.first_bad_line, self.first_bad_reason = other.first_bad_line, other.first_bad_reason
         self.first_unreadable = self.first_unreadable or other.first_unreadable
         self.first_stepless = self.first_stepless or other.first_stepless
+        self.first_unread = self.first_unread or other.first_unread
         self.recent_bad.extend(other.recent_bad)
 
     @staticmethod
     def names() -> Iterable[str]:
         """The names of all counters."""
         return (
-            "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unusable_steps",
-            "numbered_rows", "nul_bytes", "late_rows", "crossed_rows", "interleaved_rows", "repeated_rows",
-            "text_values", "broken_texts", "nested_values", "null_values", "nonfinite_values", "keys_over_cap",
-            "unreadable_files", "cut_evaluations",
+            "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unread_lines",
+            "unusable_steps", "numbered_rows", "nul_bytes", "late_rows", "crossed_rows", "interleaved_rows",
+            "repeated_rows", "text_values", "broken_texts", "nested_values", "null_values", "nonfinite_values",
+            "keys_over_cap", "unreadable_files", "cut_evaluations",
         )  # fmt: skip

@@ -361,6 +361,9 @@ def lack_of(counts: Counts) -> str:
             f" ({'' if number == 1 else 'first '}{Label.of(counts.first_stepless)})" if counts.first_stepless else ""
         )
         return f"{units.count(number)} {'row has' if number == 1 else 'rows have'} no step{first}"
+    if counts.unread_lines:
+        lines = f"{units.count(counts.unread_lines)} {'line' if counts.unread_lines == 1 else 'lines'}"
+        return f"{lines} with a step and numbers in no form that is read (first {Label.of(counts.first_unread)})"
     if counts.rows or counts.text_values:
         return "its rows have text and no number"
     return ""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
 _NOTHING = "no alerts"
+_OF_RECORDS = frozenset({"W&B run", "SwanLab run", "TensorBoard events"})
 _BAR_CELLS = 12
 """Of the bar that shows how much of the history has been read."""
 
@@ -62,13 +63,12 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
         return ending
     if snapshot.source.failure.raw:
         return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.source.failure.raw}"), Level.WARN)
-    if snapshot.source.counts.lines:
-        lines = (
-            f"{units.count(snapshot.source.counts.lines)} {'line' if snapshot.source.counts.lines == 1 else 'lines'}"
-        )
-        lack = lack_of(snapshot.source.counts) or snapshot.source.counts.first_bad_reason
-        what = f"; {lack}" if lack else ", none with a step and a number"
-        return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
+    counts = snapshot.source.counts
+    if counts.lines or counts.bad_lines:
+        noun = "record" if snapshot.part.kind_title in _OF_RECORDS else "line"
+        lines = f"{units.count(counts.lines)} {noun}{'' if counts.lines == 1 else 's'} read; " if counts.lines else ""
+        lack = lack_of(counts) or counts.first_bad_reason or "no row of metrics among them"
+        return Sentence(Label.of(f"no metrics yet: {lines}{lack}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
     share = None
     if snapshot.source.state is RunState.LOADING:

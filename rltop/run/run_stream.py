@@ -493,9 +493,15 @@ class RunStream:
         state = self._state_by_age()
         if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
-        # An error that was logged may be one that the trainer survives: only silence after it, or the end, tells.
+        if self.failure.raw:  # the last thing that its own file says; what comes after takes it back
+            return broken_off(failure)
         is_over = state in _SILENT or self.is_finished
         return broken_off(failure) if is_over and failure.raw else state
+
+    @property
+    def is_silent(self) -> bool:
+        """Is it read to its end, or has nothing come for longer than between two of its rows?"""
+        return self.is_finished or self._state_by_age() is not RunState.LIVE
 
     def _state_by_age(self) -> RunState:
         """The state by how long nothing has come, whether the file is being followed or has been read once."""

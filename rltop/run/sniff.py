@@ -30,6 +30,7 @@ from rltop.formats.kinds import (
     is_noise,
     kind_of,
 )
+from rltop.formats.lines import conflict_line
 from rltop.model import Label, Record
 from rltop.model.table_rows import is_job_log, may_be_database
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
@@ -201,8 +202,10 @@ def _why_not_console(path: str, data: bytes) -> str:
         return ""
     if decoder.failure and (is_job_log(path) or _TRAINING.search(data)):
         return DIED
-    first = Label.of(decoder.counts.first_stepless)
-    return f"its rows have no step ({first})" if first.raw else _NO_ROWS
+    counts = decoder.counts
+    if counts.first_stepless:
+        return f"its rows have no step ({Label.of(counts.first_stepless)})"
+    return f"numbers in no form that is read ({Label.of(counts.first_unread)})" if counts.first_unread else _NO_ROWS
 
 
 def _has_writers(data: bytes) -> bool:
@@ -216,7 +219,8 @@ def _why_not_document(text: bytes, options: DecoderOptions) -> str:
     decoder = WHOLE_JSON.make(options)
     records = [*decoder.feed(text, 0, 0), *decoder.finish()]
     if not records:
-        return "a JSON document, not rows of metrics"
+        line = conflict_line(text)
+        return f"git conflict markers on line {line}" if line else "a JSON document, not rows of metrics"
     if why := _why_no_series(records):
         return why
     if any(all(key.rstrip(b":") in text for key in keys) for keys in _SAMPLE_KEYS):

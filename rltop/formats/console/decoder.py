@@ -13,20 +13,25 @@ it is kept. A line that is no metric line is no bad line.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltop.formats.console.failures import ConsoleError, read_error
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
     Found,
+    Row,
+    front_of,
+    has_step_and_number,
     mark_of,
+    names_rank,
     read_line,
     read_pairs,
     read_stepless,
     strip_escapes,
 )
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
-from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
+from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
@@ -35,6 +40,7 @@ from rltop.model.keys import TRAINER_STEP_KEYS, is_evaluation_key, is_training_r
 
 _MAX_BAR_BYTES = 1024
 _MAX_TITLE_BYTES = 128
+_MAX_BARS = 64
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _OWN_STEP_KEYS = ("step", "global_step")
@@ -70,6 +76,9 @@ class ConsoleDecoder:
         self.counts = Counts()
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None
+        self._bars: dict[int, int] = {}
+        """How far the newest bar of each length had come before the newest error."""
+        self._has_bar_moved = False
         self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
         self._builder = RecordBuilder(self.counts)
@@ -95,15 +104,18 @@ class ConsoleDecoder:
         self._validation: tuple[Found, int] | None = None
         """One that was printed before the row of its step."""
         self._newest_keys: tuple[str, ...] = ()
+        self._stepless_row: tuple[str, Row] = "", {}
+        """The newest row that named no step, and what a launcher put in front of it."""
         self._stepless = self._remarks = 0
         """Lines that lack nothing but a step, as long as no row has come."""
         self._generation = 0
 
     @property
     def failure(self) -> str:
-        """The newest error line, if no metric row has come since: the run went on after the others."""
+        """The newest error line, if neither a row nor a bar further on has come since: the run went on after others."""
         error = self.last_error
-        return error.text.raw if error is not None and error.rows_before == self._row_count else ""
+        has_gone_on = error is None or error.rows_before != self._row_count or self._has_bar_moved
+        return "" if error is None or has_gone_on else error.text.raw
 
     @property
     def _row_count(self) -> int:
@@ -175,8 +187,9 @@ class ConsoleDecoder:
         self._rollouts = RolloutSteps()
         self._has_evaluations, self._cut_rows = False, 0
         self._stepless = self._remarks = 0
-        self._validation, self._newest_keys = None, ()
+        self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
         self.last_error = None
+        self._bars, self._has_bar_moved = {}, False
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
         if self._mark is not None:
@@ -201,7 +214,7 @@ class ConsoleDecoder:
     def _take_line(self, hit: Hit, records: list[Record]) -> None:
         text = hit.line.decode("utf-8", "replace")
         all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & (Kind.METRIC | Kind.BAR) else []
-        for found in all_found:
+        for found in [] if self._are_of_other_rank(text, all_found) else all_found:
             if not found.is_of_loop:
                 self._has_trainer_rows = True
             elif self._has_trainer_rows or (found.is_guess and self._has_loop_rows):
@@ -233,6 +246,20 @@ class ConsoleDecoder:
             self._has_loop_rows = True
             self._take_row(more, hit.offset, hit.number, records)
 
+    def _are_of_other_rank(self, text: str, all_found: Sequence[Found]) -> bool:
+        """Is it a row without a step that another rank has printed, or another process as the same or of its epoch?"""
+        if not all_found or all_found[0].step is not None or all_found[0].validation:
+            return False
+        row, front = all_found[0].row, front_of(text)
+        before, known = self._stepless_row
+        if front != before and before and row.keys() == known.keys():
+            is_same = row["epoch"] == known["epoch"] if "epoch" in row else row == known
+            if is_same or (names_rank(front) and names_rank(before)):
+                self.counts.repeated_rows += 1
+                return True
+        self._stepless_row = front, dict(row)
+        return False
+
     def _note_stepless(self, text: str, number: int) -> None:
         found = read_stepless(text)
         if found is not None:
@@ -240,17 +267,26 @@ class ConsoleDecoder:
             self.counts.miss_step(found.row, number)
             if self._stepless == 1:
                 self.counts.first_stepless += "; only the step is missing"
+        elif has_step_and_number(text):
+            self.counts.miss_form(strip_escapes(text).strip(), number)
 
     def _take_bar(self, line: bytes, records: list[Record]) -> None:
         bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
         if bar is None:
             return
+        self._note_bar(bar)
         if bar.is_named:
             self._named_total = bar.total
         else:
             self._release(self._steps.see(bar), records)
             if self._is_summed_up:
                 self._next_steps.see(bar)
+
+    def _note_bar(self, bar: Bar) -> None:
+        """One that was drawn before an error and is further on behind it tells that the run goes on."""
+        if bar.total in self._bars or len(self._bars) < _MAX_BARS:
+            self._has_bar_moved |= bar.done > self._bars.get(bar.total, bar.done)
+            self._bars[bar.total] = bar.done
 
     def _note_error(self, hit: Hit) -> None:
         error = read_error(strip_escapes(hit.line[:2048].decode("utf-8", "replace")))
@@ -260,6 +296,7 @@ class ConsoleDecoder:
         found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
         if self.last_error is None or not self.last_error.outweighs(found):
             self.last_error = found
+        self._has_bar_moved = False
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -295,10 +332,11 @@ class ConsoleDecoder:
 
     def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
         position = FilePosition(self._generation, offset)
-        if self._stepless:  # they were remarks
+        if self._stepless or self.counts.unread_lines:  # they were remarks
             self.counts.no_step_lines -= self._stepless
             self._remarks += self._stepless
-            self._stepless, self.counts.first_stepless = 0, ""
+            self._stepless = self.counts.unread_lines = 0
+            self.counts.first_stepless = self.counts.first_unread = ""
         if not self.envelope:
             self.envelope = "flat"
         if found.lost:

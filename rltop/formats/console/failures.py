@@ -11,7 +11,10 @@ from rltop.model import Label
 from rltop.structs import NamedTuple
 
 MAX_TEXT_CHARS = 300
-_PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")
+_PREFIX = re.compile(
+    r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?"
+    r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
+)
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
     r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"
@@ -22,15 +25,16 @@ _OTHER = re.compile(
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
     r"|srun: error:|slurmstepd: error:"
-    r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
+    r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
+    r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
 )
 _INTERRUPTION = re.compile(
-    r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
+    r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|exitcode\s*: -2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
     r"|by signal: Interrupt\b"
 )
 _AFTERMATH = re.compile(
     r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
-    r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:"
+    r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )
 """What launchers and other processes say when one has failed: it names no cause."""
 

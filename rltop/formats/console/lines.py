@@ -111,6 +111,17 @@ def without_prefix(text: str) -> str:
     return text if front is None else text[front.end() :]
 
 
+def front_of(text: str) -> str:
+    """What launchers put in front of a line, as it stands there; empty where there is nothing."""
+    front = _IN_FRONT.match(strip_escapes(text))
+    return "" if front is None else front[0].strip()
+
+
+def names_rank(front: str) -> bool:
+    """Does what stands in front of a line name a rank, `[rank0]:` or `0:`?"""
+    return re.match(r"\d|\[[^\[\]]{0,24}[Rr]ank", front) is not None
+
+
 def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
     name = re.escape(writer.encode())
@@ -181,7 +192,8 @@ def _read_piece(piece: str, into: Found, *, is_unsure: bool) -> None:
         piece = _before_date(piece[:_MAX_PIECE_CHARS])
         pair = _PAIR.match(piece.lstrip())
         if pair is not None and pair["after"] not in _UNSURE_AFTER and _is_key(pair["key"]):
-            into.row[pair["key"].rstrip()] = _scalar(pair)
+            key = pair["key"].rstrip()
+            into.row[key] = _known(key, _scalar(pair))
             return
     into.lost += 1
 
@@ -196,6 +208,16 @@ def _is_key(key: str) -> bool:
     """Whether this may be a key: blanks stand only behind a slash, in the name of a data set."""
     head = key.split(None, 1)[0] if key.strip() else ""
     return bool(head) and (head == key.rstrip() or "/" in head)
+
+
+_RATE_KEY = re.compile(r"(?:.*[/_. -])?(?:lr|learning[_ ]rate)(?:\(1e-\d\))?", re.IGNORECASE)
+_ROUNDED = re.compile(r"[-+]?0?\.00+")
+
+
+def _known(key: str, value: object) -> object:
+    """A value as printed; None for a learning rate of 0.000, which is a small one rounded."""
+    is_rounded = isinstance(value, str) and _ROUNDED.fullmatch(value) and _RATE_KEY.fullmatch(key)
+    return None if is_rounded else value
 
 
 def _scalar(match: re.Match[str]) -> object:
@@ -388,7 +410,7 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
         if is_cut and pair.end() == len(text):
             found.lost += 1
         else:
-            found.row[pair["key"]] = _scalar(pair)
+            found.row[pair["key"]] = _known(pair["key"], _scalar(pair))
     return [found] if found.row else _read_named(text[bar.end() :], int(bar[1]), is_cut=is_cut)
 
 
@@ -519,6 +541,12 @@ _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
 _STEP_PAIR = re.compile(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
 
+_RESULT = r"(?<![\w/.@-])(?P<key>[\w/.@-]{0,63}(?i:loss|reward|return|score|kl|entropy|accuracy)[\w/.@-]{0,63})"
+_TOLD = re.compile(rf"{_RESULT}['\"]?\s?[:=]\s{{0,4}}['\"]?(?P<value>{_NUMBER})(?![\w/])")
+_SAID = re.compile(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
+"""A result and its number, whatever else is in the line; without a sign between them it may be a sentence."""
+_STEP_SAID = re.compile(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
+
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
@@ -587,7 +615,20 @@ def read_stepless(text: str) -> Found | None:
     if found is None:
         return None
     pairs = _Pairs(found.row)
-    return found if pairs.read(text) == len(text) and pairs.are_of_training else None
+    if pairs.read(text) == len(text) and pairs.are_of_training:
+        return found
+    found.row = {pair["key"]: float(pair["value"]) for pair in _TOLD.finditer(text)}
+    return found if found.row and not _names_step(text) else None
+
+
+def has_step_and_number(text: str) -> bool:
+    """Does a line tell a loss, a reward or the like at a step, in whatever form?"""
+    text = strip_escapes(text)
+    return len(text) <= _MAX_LOOP_CHARS and _names_step(text) and (_TOLD.search(text) or _SAID.search(text)) is not None
+
+
+def _names_step(text: str) -> bool:
+    return _STEP_SAID.search(text) is not None
 
 
 class _Pairs:
@@ -646,7 +687,8 @@ class _Pairs:
             self._row[pair["key"]] = _mean_of(pair["tensor"])
         elif named.get("value") is not None:
             value = float(pair["value"])
-            self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
+            known = _known(pair["key"], pair["value"])
+            self._row[pair["key"]] = known and (value / _PERCENT if named.get("unit") == "%" else value)
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])
 

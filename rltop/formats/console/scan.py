@@ -33,7 +33,7 @@ _DICTIONARY = b"{'"
 _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
-    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ",
+    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ", b"reward'",
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
 """A notebook's shell draws no bar between the percentage and the numbers."""
@@ -41,7 +41,7 @@ _TABLE = ("│".encode(), "┘".encode(), "╯".encode(), b" |\n", b"--------\n"
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
     b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
-    b"CANCELLED", b"SIGINT", b"got signal", b"death signal",
+    b"CANCELLED", b"SIGINT", b"got signal", b"death signal", b" (SIG",
 )  # fmt: skip
 NEEDLES: tuple[tuple[bytes, Kind], ...] = (
     *((needle, Kind.METRIC) for needle in _METRIC),

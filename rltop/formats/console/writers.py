@@ -44,6 +44,8 @@ _PART = re.compile(
 """Words of what is a part of a job, a phase, a level or a count: no run is told from another by them."""
 _TRIAL = re.compile(r"(?i:fn|func|function|trainable|trials?|seeds?|sweep|exp|experiment)")
 """Words of what is a run whatever else is in its name, as `train_fn` is for Ray."""
+_VARIANT = re.compile(r"(?i:train|training|main|grpo|ppo)[_.-](?!\d+\Z).*|.*[a-z0-9][_.-](?i:train|training)")
+"""`train_a` or `lr3e-6_train`: what stands beside the phase tells runs apart, unless it is a number or a part."""
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _RESULT = re.compile(r"loss|rew|return|score|acc|kl|entropy|grad|norm|success|win|ppl", re.IGNORECASE)
 _HEAD_BYTES = 256 * 1024
@@ -115,10 +117,15 @@ def _writer(mark: re.Match[bytes], at: int) -> _Writer | None:
     name = mark["name"].decode("utf-8", "replace") if mark["name"] else text
     is_task = mark["task"] is not None and text.startswith(f"{name},")
     words = _WORDS.findall(name)
-    if not is_task and any(map(_PART.fullmatch, words)) and not any(map(_TRIAL.fullmatch, words)):
+    is_variant = _VARIANT.fullmatch(name) and sum(map(_is_part, words)) == 1
+    if not (is_task or is_variant) and any(map(_is_part, words)) and not any(map(_TRIAL.fullmatch, words)):
         return None
     rank = (mark["rank"] or b"").decode()
     return _Writer(text, name, rank, is_task, at, at, ConsoleDecoder(DecoderOptions(writer=text)))
+
+
+def _is_part(word: str) -> bool:
+    return _PART.fullmatch(word) is not None
 
 
 def _look(block: bytes, start: int, writers: dict[bytes, _Writer | None]) -> None:

@@ -234,6 +234,25 @@ def test_the_exception_line_and_its_number():
     assert error.text.display == "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
 
 
+def test_torchrun_names_the_signal_that_ended_a_process():
+    table = "  exitcode  : -15 (pid: 8)\n  exitcode  : -9 (pid: 7)\n  error_file: <N/A>\n"
+    child = "Traceback (most recent call last):\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    said = (
+        "E1123 10:00:01.000000 140 torch/distributed/elastic/api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 7)\n"
+    )
+    for text, cause in (
+        (said, "failed (exitcode: -9) local_rank: 0 (pid: 7)"),
+        (said + child + table, "exitcode  : -9 (pid: 7)"),
+        (
+            child + table + "  traceback : Signal 9 (SIGKILL) received by PID 7\n",
+            "Signal 9 (SIGKILL) received by PID 7",
+        ),
+        (f"ValueError: nan\n{child}  exitcode  : 1 (pid: 7)\n", "ValueError: nan"),
+        (f"Traceback (most recent call last):\nValueError: nan\n{child}{table}", "ValueError: nan"),
+    ):
+        assert decode(text)[1].failure.strip() == cause
+
+
 @pytest.mark.parametrize(
     "line",
     [

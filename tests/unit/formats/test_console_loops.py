@@ -283,6 +283,8 @@ def test_validation_that_is_printed_over_several_lines_is_an_evaluation(front):
         ("loss=0.5 reward=0.25", "line 2: loss, reward"),
         ("mean reward: 0.25, policy loss: 0.5", "line 2: mean reward, policy loss"),
         ("2025-01-01 10:00:00,123 INFO [train] loss: 0.5 | kl: 0.25", "line 2: loss, kl"),
+        ("metrics: {'reward': 0.5, 'kl': 0.25}", "line 2: reward, kl"),
+        ("'reward': '0.6'", "line 2: reward"),
     ],
 )
 def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
@@ -297,6 +299,18 @@ def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
     assert not decode(f"{line}\n{line}\nTraceback:\nValueError: x\n{rows_behind[:42]}")[1].failure
     for other in ("lr=0.5", "loss weight: 0.5 of the reward", "args: {'loss': 'grpo'}"):
         assert decode(f"{other}\n")[1].counts.no_step_lines == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["seed1 | step 1 | reward 0.3", "step 3 reward 0.5 done", "at step 3: we got loss=0.5"]
+)
+def test_lines_with_a_step_and_a_number_that_are_not_read_are_said_to_be_there(line):
+    records, decoder = decode("starting\n" + f"{line}\n" * 30)
+    assert not records and (decoder.counts.no_step_lines, decoder.counts.unread_lines) == (0, 30)
+    assert decoder.counts.first_unread == f"line 2: {line}"
+    records, decoder = decode(f"{line}\nstep 1 | loss: 0.5\n{line}\n")
+    assert records and (decoder.counts.unread_lines, decoder.counts.first_unread) == (0, "")
+    assert not decode("step 3 of the recipe has 0.5 g\nstep 4: save\n")[1].counts.unread_lines
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from rltop.formats.decoder import DecoderOptions
+from rltop.formats.json_document import DocumentDecoder
 from rltop.formats.jsonl import JsonlDecoder
+from rltop.formats.kinds import JSONL, kind_of
 from rltop.model import NonFinite
 
 
@@ -124,6 +126,19 @@ def test_broken_lines_are_counted_and_the_first_one_is_named():
     assert [record.step for record in records] == [1, 3]
     assert counts.bad_lines == 3
     assert counts.first_bad_line == 2
+
+
+def test_what_git_could_not_merge_is_named():
+    conflict = b"<<<<<<< HEAD\n%s=======\n%s>>>>>>> b\n" % (b'{"step": 2, "loss": 2}\n', b'{"step": 2, "loss": 3}\n')
+    decoder = JsonlDecoder()
+    assert [record.step for record in decoder.feed(b'{"step": 1, "loss": 1}\n' + conflict, 0, 0)] == [1, 2, 2]
+    assert (decoder.counts.first_bad_line, decoder.counts.first_bad_reason) == (2, "git conflict markers")
+    document = DocumentDecoder()
+    document.feed(b'[\n{"step": 1, "loss": 1},\n' + conflict + b"]\n", 0, 0)
+    assert not document.finish()
+    assert (document.counts.first_bad_line, document.counts.first_bad_reason) == (3, "git conflict markers")
+    for text in (conflict, b'{"step": 1, "loss": 1}\n' + conflict):
+        assert kind_of(text, "a.json", is_all=True) is JSONL
 
 
 def test_a_half_line_waits_and_a_whole_last_line_needs_no_end():

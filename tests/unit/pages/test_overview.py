@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
 
-from rltop.model import Event, EventState, Label, Level, RunState, VerdictState
+from rltop.model import Counts, Event, EventState, Label, Level, RunState, VerdictState
+from rltop.pages.header import lack_of
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
@@ -266,6 +267,14 @@ def test_states_without_a_number() -> None:
 def test_a_file_without_a_number_says_what_it_lacks_and_what_works(lines: bytes, said: str) -> None:
     text = text_of(run_of(lines, state=RunState.WAITING))
     assert said in text and '{"step": 12, "loss": 0.31}' in text and "--step-key KEY" in text
+
+
+def test_lines_that_are_not_read_are_quoted() -> None:
+    counts = Counts(lines=3)
+    counts.miss_form("step 3 reward 0.5 done", 2)
+    assert lack_of(counts) == (
+        "1 line with a step and numbers in no form that is read (first line 2: step 3 reward 0.5 done)"
+    )
 
 
 def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRun) -> None:

@@ -21,6 +21,7 @@ from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 START = "loading weights\n" + "INFO rollout done, mean error 0.25\n" * 50
 DIED = f"{START}{TRACE}{OOM}\n"
@@ -160,9 +161,11 @@ def test_the_log_that_is_named_is_believed_whatever_its_age(tmp_path: Path) -> N
         ),
         (f"{TRACE}KeyboardInterrupt\n{TRACE}BrokenPipeError: [Errno 32] Broken pipe\n", RunState.INTERRUPTED),
         (f"{TRACE}{OOM}\n{TRACE}KeyboardInterrupt\n", RunState.DIED),
-        (f"{TRACE}{OOM}\n{TRACE}torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n", RunState.DIED),
+        (f"{TRACE}{OOM}\n{TRACE}{CHILD}:\n  exitcode  : 1 (pid: 7)\n", RunState.DIED),
         ("Killed\n", RunState.DIED),
         ("run.sh: line 3: 12345 Killed                  python train.py\n", RunState.DIED),
+        (f"{TRACE}{CHILD}:\n  exitcode  : -9 (pid: 4711)\n", RunState.DIED),
+        (f"{TRACE}{CHILD}:\n  exitcode  : -2 (pid: 4711)\n", RunState.INTERRUPTED),
     ],
 )
 def test_who_ended_it(tmp_path: Path, end: str, state: RunState) -> None:
@@ -186,6 +189,23 @@ def test_a_run_that_goes_on_is_not_dead_and_one_that_falls_silent_is(tmp_path: P
     assert run.state is RunState.LIVE
     assert f"error logged after the newest step: {OOM}" in build_overview(Snapshot(run)).sentence.text.raw
     assert read(metrics, is_over=False, after_s=1e6).state is RunState.DIED
+
+
+def test_an_error_at_the_end_of_its_own_log_is_a_death_at_once_until_the_run_goes_on(tmp_path: Path) -> None:
+    steps = "".join(f"step {i}/60 | loss: {1 / i}\n" for i in range(1, 41))
+    bar = " 67%|██████    | {0}/60 [00:40<00:20,  1.00it/s]\n"
+    for text, state in (
+        (f"{TRACE}{OOM}\n", RunState.DIED),
+        (f"{TRACE}KeyboardInterrupt\n", RunState.INTERRUPTED),
+        (f"{TRACE}{OOM}\nwandb: Run history\n", RunState.DIED),
+        (bar.format(40) + f"{TRACE}{OOM}\n" + bar.format(40), RunState.DIED),
+        (f" 60%|███  | 3/5 [00:40<00:20]\n{TRACE}{OOM}\n" + bar.format(40), RunState.DIED),
+        (bar.format(40) + f"{TRACE}{OOM}\n" + bar.format(41), RunState.LIVE),
+        (f"{TRACE}{OOM}\nstep 41/60 | loss: 0.1\n", RunState.LIVE),
+    ):
+        log = put(tmp_path, "train.log", steps + text)
+        assert read(log, is_over=False, after_s=1.0).state is state
+        assert (read(log).state is state) == (state is not RunState.LIVE)
 
 
 def test_what_came_after_the_look_makes_it_void(tmp_path: Path) -> None:

@@ -92,10 +92,13 @@ def lines(*fronts, apart=1.0, first=0, keys="loss={loss:.4f} reward={reward:.4f}
         (("[default0]:", "[default1]:"), ()),
         (("[train]", "[eval]"), ()),
         (("(train_fn pid=1)", "(train_fn pid=2)"), ("train_fn pid=1", "train_fn pid=2")),
+        (("(train_a pid=97)", "(train_b pid=98)"), ("train_a", "train_b")),
+        (("(train_0 pid=97)", "(train_1 pid=98)"), ()),
+        (("(train_policy pid=97)", "(train_value pid=98)"), ()),
         (("[INFO]", "[WARNING]"), ()),
         (("[run-a]",), ()),
     ],
-    ids=range(16),
+    ids=range(19),
 )
 def test_marks_with_steps_of_their_own_are_runs_and_parts_of_one_are_not(tmp_path, fronts, expected):
     log = tmp_path / "train.log"
@@ -121,6 +124,40 @@ def test_marks_that_say_the_same_or_take_turns_or_differ_in_keys_are_of_one_run(
     assert not writers_in(io.BytesIO("\n".join(keys).encode())), "parts that print other things"
     assert tuple(writers_in(io.BytesIO(lines("[one]", "[two]", first=1000).encode()))) == ("one", "two"), "resumed"
     assert tuple(writers_in(io.BytesIO((lines("[one]") + lines("[zero]", "[two]")).encode()))) == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("fronts", "expected"),
+    [
+        (("(train_a pid=97)", "(train_b pid=98)"), ("train_a", "train_b")),
+        (("[seed1]", "[seed2]"), ("seed1", "seed2")),
+        (("(WorkerDict pid=97)", "(WorkerDict pid=98)"), ()),
+        (("[rank0]:", "[rank1]:"), ()),
+    ],
+)
+@pytest.mark.parametrize("more", ["", ", 'grad_norm': 1.0, 'epoch': {epoch}"], ids=["loop", "trainer"])
+def test_rows_without_a_step_are_counted_for_each_run_and_once_for_all_ranks(tmp_path, fronts, expected, more):
+    log = tmp_path / "train.log"
+    rows = [
+        f"{front} {{'loss': {(1 + at * ('Worker' not in front)) / step}{more.format(epoch=step / 8)}}}\n"
+        for step in range(1, STEPS + 1)
+        for at, front in enumerate(fronts)
+    ]
+    log.write_text("".join(rows))
+    assert tuple(writers_in(io.BytesIO(log.read_bytes()))) == expected
+    for name in expected or ("",):
+        (run,) = read_whole(f"{log}::{name}" if name else str(log), Config(), FakeClock()).runs
+        assert (run.stream.rows, run.stream.last_step) == (STEPS, STEPS)
+
+
+def test_a_worker_that_goes_on_after_another_and_equal_losses_are_counted_on(tmp_path):
+    log = tmp_path / "train.log"
+    for text in (
+        "".join(f"(Task pid={1 + (step > 9)}) {{'loss': {1 / step}}}\n" for step in range(1, 21)),
+        "".join("(Task pid=1) {'loss': 0.5}\n" for _ in range(20)),
+    ):
+        log.write_text(text)
+        assert read_whole(str(log), Config(), FakeClock()).runs[0].stream.last_step == 20
 
 
 def test_marks_are_found_however_large_the_log_is():
