@@ -12,7 +12,6 @@ What is not imported before the first frame is a plain dataclass.
 from __future__ import annotations
 
 from _collections import _tuplegetter  # type: ignore[import-not-found]
-from collections import namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
 
@@ -201,9 +200,15 @@ else:
         _field_defaults: ClassVar = {}
 
         def __new__(cls, *values, **named):
-            """The first instance: has the library write the constructor that makes this one and all others."""
-            written = namedtuple(cls.__name__, cls._fields, defaults=cls._field_defaults.values())
-            cls.__new__ = written.__new__
+            """The first instance: has the constructor written that makes this one and all others.
+
+            As `collections.namedtuple` writes it, without a class around it, which takes most of the time.
+            """
+            names = "".join(f"{each}, " for each in cls._fields)
+            made = eval(f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__, "__builtins__": {}})
+            made.__defaults__ = tuple(cls._field_defaults.values())
+            made.__name__, made.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
+            cls.__new__ = made
             return cls.__new__(cls, *values, **named)
 
         @classmethod

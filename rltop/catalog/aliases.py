@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from rltop.catalog.dialect import Dialect
+from rltop.catalog.dialect import Alias, Dialect
 from rltop.catalog.metrics import CATALOG
-from rltop.catalog.patterns import Pattern, PatternSet, compiled
+from rltop.catalog.patterns import Pattern, PatternSet, compiled, is_exact
 from rltop.model import Algorithm, Signal
 from rltop.structs import NamedTuple
 
@@ -43,11 +43,11 @@ class Spelling:
         for index, alias in enumerate(dialect.aliases):
             if alias.metric not in CATALOG:
                 raise ValueError(f"dialect {dialect.name}: alias {alias.pattern!r} names no metric: {alias.metric!r}")
-            pattern = compiled(alias.pattern)
-            if pattern.is_exact:
+            if is_exact(alias.pattern):
                 self._exact.setdefault(alias.pattern, []).append(index)
             else:
-                self._wild.setdefault(pattern.section, []).append((index, pattern))
+                pattern = compiled(alias.pattern)
+                self._wild.setdefault(pattern.start, []).append((index, pattern))
 
     def plain(self, key: str) -> str:
         """The key as the dialect's own file spells it: without the prefix of another sink."""
@@ -78,8 +78,8 @@ class Spelling:
             for index in self._exact.get(text, ()):
                 yield Found((index, penalty), "")
             section, slash, _ = text.partition("/")
-            for of in {"", section if slash else ""}:
-                for index, pattern in self._wild.get(of, ()):
+            for start in {"", text[:1], section if slash else ""}:
+                for index, pattern in self._wild.get(start, ()):
                     covered = pattern.covered(text)
                     if covered is not None:
                         yield Found((index, penalty), covered)
@@ -150,18 +150,9 @@ def in_order(
     return result
 
 
-class _Meaning(NamedTuple):
-    """What one trainer means by a key; `whose` is the number of its dialect."""
-
-    whose: int
-    metric: str
-    scale: float
-    shift: float
-    algorithms: frozenset[Algorithm]
-
-    def may_hold(self, algorithm: Algorithm) -> bool:
-        """Whether the key can mean that in a run of this algorithm; of an unknown one anything can be."""
-        return not self.algorithms or algorithm is Algorithm.UNKNOWN or algorithm in self.algorithms
+def _may_hold(alias: Alias, algorithm: Algorithm) -> bool:
+    """Whether a key can mean that in a run of this algorithm; of an unknown one anything can be."""
+    return not alias.algorithms or algorithm is Algorithm.UNKNOWN or algorithm in alias.algorithms
 
 
 class SharedSpelling:
@@ -173,11 +164,11 @@ class SharedSpelling:
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
-        self._exact: dict[str, list[_Meaning]] = {}
-        self._wild: dict[str, list[tuple[Pattern, _Meaning]]] = {}
+        self._exact: dict[str, list[tuple[int, Alias]]] = {}
+        self._wild: dict[str, list[Alias]] = {}
         misleading: list[str] = []
         owners: dict[str, set[str]] = {}
-        wild: list[tuple[Pattern, _Meaning]] = []
+        wild: list[Alias] = []
         self._prefixes: dict[str, None] = {}
         for whose, dialect in enumerate(dialects):
             misleading += [text for text, _ in dialect.misleading]
@@ -186,20 +177,18 @@ class SharedSpelling:
                 section, slash, _ = alias.pattern.partition("/")
                 if slash:
                     owners.setdefault(section, set()).add(dialect.name)
-                meaning = _Meaning(whose, alias.metric, alias.scale, alias.shift, alias.algorithms)
                 if alias.is_borrowed:
                     continue
-                pattern = compiled(alias.pattern)
-                if not pattern.is_exact:
-                    wild.append((pattern, meaning))
+                if not is_exact(alias.pattern):
+                    wild.append(alias)
                 elif slash or "_" in alias.pattern:
-                    self._exact.setdefault(alias.pattern, []).append(meaning)
+                    self._exact.setdefault(alias.pattern, []).append((whose, alias))
         self._misleading = PatternSet(misleading)
-        for pattern, meaning in wild:
-            section, slash, rest = pattern.text.partition("/")
+        for alias in wild:
+            section, slash, rest = alias.pattern.partition("/")
             is_whole = rest in ("*", "%") and len(owners.get(section, ())) > 1
-            if slash and not is_whole and not set("*%") & set(section):
-                self._wild.setdefault(section, []).append((pattern, meaning))
+            if slash and not is_whole and is_exact(section):
+                self._wild.setdefault(section, []).append(alias)
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, in the order of the keys; see `Spelling.signals`.
@@ -217,9 +206,9 @@ class SharedSpelling:
                 continue
             for rank, spelled in enumerate(self._spellings(key)):
                 found = self._meanings(spelled, algorithm)
-                for meaning, instance in found:
-                    signal = Signal(CATALOG[meaning.metric], key, meaning.scale, meaning.shift, instance)
-                    result.setdefault(meaning.metric, []).append(((rank, place), signal))
+                for alias, instance in found:
+                    signal = Signal(CATALOG[alias.metric], key, alias.scale, alias.shift, instance)
+                    result.setdefault(alias.metric, []).append(((rank, place), signal))
                 if found:
                     break
         return result
@@ -230,27 +219,25 @@ class SharedSpelling:
             if key.startswith(prefix):
                 yield key[len(prefix) :]
 
-    def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[_Meaning, str]]:
+    def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[Alias, str]]:
         """What all that know the key agree on; empty where they do not, or none knows it."""
-        exact = [each for each in self._exact.get(key, ()) if each.may_hold(algorithm)]
+        exact = [(whose, each) for whose, each in self._exact.get(key, ()) if _may_hold(each, algorithm)]
         if exact:
             told: dict[int, set[tuple[str, float, float]]] = {}
-            for each in exact:
-                told.setdefault(each.whose, set()).add((each.metric, each.scale, each.shift))
+            for whose, each in exact:
+                told.setdefault(whose, set()).add((each.metric, each.scale, each.shift))
             common = set.intersection(*told.values())
-            agreed = {each.metric: (each, "") for each in exact if (each.metric, each.scale, each.shift) in common}
+            agreed = {each.metric: (each, "") for _, each in exact if (each.metric, each.scale, each.shift) in common}
             # Which of several meanings holds, an algorithm would have to say.
-            is_open = algorithm is Algorithm.UNKNOWN and any(each.algorithms for each in exact)
+            is_open = algorithm is Algorithm.UNKNOWN and any(each.algorithms for _, each in exact)
             return [] if is_open and len(agreed) > 1 else list(agreed.values())
-        wild: dict[str, tuple[_Meaning, str]] = {}
+        wild: dict[str, tuple[Alias, str]] = {}
         longest = 0
-        for pattern, meaning in self._wild.get(key.partition("/")[0], ()):
-            if not meaning.may_hold(algorithm):
+        for each in self._wild.get(key.partition("/")[0], ()):
+            covered = compiled(each.pattern).covered(key) if _may_hold(each, algorithm) else None
+            if covered is None or len(each.pattern) < longest:
                 continue
-            covered = pattern.covered(key)
-            if covered is None or len(pattern.text) < longest:
-                continue
-            if len(pattern.text) > longest:
-                longest, wild = len(pattern.text), {}
-            wild.setdefault(meaning.metric, (meaning, covered))
+            if len(each.pattern) > longest:
+                longest, wild = len(each.pattern), {}
+            wild.setdefault(each.metric, (each, covered))
         return list(wild.values()) if len(wild) == 1 else []

@@ -20,10 +20,10 @@ class Pattern:
     Attributes:
         text: as written in the dialect.
         is_exact: it has no wildcard and matches the key of the same text only.
-        section: what stands before the first slash of every key that matches; empty where that may be anything.
+        start: what every key that matches begins with: all before the first slash, else the first letter; may be empty.
     """
 
-    __slots__ = ("_prefix", "_regex", "_suffix", "is_exact", "section", "text")
+    __slots__ = ("_prefix", "_regex", "_suffix", "is_exact", "start", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -31,7 +31,7 @@ class Pattern:
         self.is_exact = len(pieces) == 1
         self._prefix, self._suffix = pieces[0], pieces[-1]
         section, slash, _ = self._prefix.partition("/")
-        self.section = section if slash else ""
+        self.start = section if slash else self._prefix[:1]
         self._regex: re.Pattern[str] | None = None
 
     def covered(self, key: str) -> str | None:
@@ -63,6 +63,11 @@ class Pattern:
         return any(self.covered(key) is not None for key in keys if key.startswith(prefix))
 
 
+def is_exact(text: str) -> bool:
+    """Whether a pattern is a key: it has no wildcard."""
+    return "*" not in text and "%" not in text
+
+
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Pattern:
     """The pattern of `text`, compiled once."""
@@ -75,9 +80,9 @@ class PatternSet:
     __slots__ = ("_exact", "_wild")
 
     def __init__(self, texts: Iterable[str]) -> None:
-        patterns = [compiled(text) for text in texts]
-        self._exact = frozenset(pattern.text for pattern in patterns if pattern.is_exact)
-        self._wild = tuple(pattern for pattern in patterns if not pattern.is_exact)
+        texts = tuple(texts)
+        self._exact = frozenset(text for text in texts if is_exact(text))
+        self._wild = tuple(compiled(text) for text in texts if not is_exact(text))
 
     def __contains__(self, key: str) -> bool:
         return key in self._exact or any(pattern.matches(key) for pattern in self._wild)

@@ -199,17 +199,19 @@ class AlertState:
         Returns:
             The transition that it caused, if any.
         """
-        level, seen = finding.level, context.observation
-        established = self._lasting.push(level, seen.record, seen.step)
-        self.is_idle = not (self.is_firing or self._lasting.is_counting)
+        level, seen, lasting = finding.level, context.observation, self._lasting
+        established = lasting.push(level, seen.record, seen.step)
         if self.spec.is_fact and level == INFO:
+            self.is_idle = not (self.is_firing or lasting.is_counting)
             return self._event(context, EventState.FACT, INFO, said(self, finding))
         if established >= WARN:
             established = _held(self, context, finding, established)
-        if self.is_settled:
-            return self._while_settled(context, finding, established)
         if self.is_firing:
+            self.is_idle = False
+            if self.standing.settled is not None:
+                return self._while_settled(context, finding, established)
             return self._while_firing(context, finding, established)
+        self.is_idle = not lasting.is_counting
         return self._begin(context, finding, established)
 
     def _begin(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
@@ -244,28 +246,30 @@ class AlertState:
         self.finding, self.finding_record = finding, context.observation.record
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        standing = self.standing
+        standing, level, found = self.standing, self.level, finding.level
         if self.detector.is_excused:
             return self.recover(context)
-        if finding.level >= min(self.level, WARN):
+        if found >= WARN or found >= level:
             self._better = 0
             self._loud = max(self._loud, _CLEARLY * beyond(finding))
             if not standing.has_level and not standing.is_within(finding):
                 # Otherwise the baseline of a later finding may have learned what it is compared with.
                 self._note(context, finding)
-        elif standing.is_back or finding.level == INFO:
+        elif standing.is_back or found == INFO:
             # INFO: the rule still sees it, and judges it harmless.
             self._better += 1
         else:
             self._better = 0
-        if established > self.level and self._cool.get(established, 0) <= context.observation.record:
+        if established > level and self._cool.get(established, 0) <= context.observation.record:
             return self._worsen(context, finding, established)
-        if self.level == CRIT and self._has_eased(finding):
+        if level == CRIT and self._has_eased(finding):
             self.level = self.detector.holds = WARN
             return self._event(context, EventState.EASED, WARN, sentence(self, context))
-        if self._better >= self._lasting.clear_after(self.level) and standing.is_back:
+        if self._better and self._better >= self._lasting.clear_after(level) and standing.is_back:
             return self.recover(context)
-        if finding.level < WARN and standing.is_mostly_back:
+        if not standing.has_level:
+            return None
+        if found < WARN and standing.is_mostly_back:
             return self.recover(context)
         return self._settle(context) if standing.is_flat else None
 

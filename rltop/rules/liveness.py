@@ -8,11 +8,11 @@ one detector that needs a time, and it is given one: there is no clock here.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from rltop.model import Evidence, Level, Observation, Unit, Verdict, VerdictState
 from rltop.rules.rule import Group, RuleSpec
 from rltop.stats.rolling import Window, median_of
+from rltop.structs import Struct
 from rltop.units import duration
 
 _HELD_GAPS = 512
@@ -28,8 +28,7 @@ LIMITS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(Struct):
     """How long is too long, in seconds since the newest record."""
 
     quiet_s: float

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
 from rltop.rules.rule import Group, RuleSpec
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Struct
 
 RULE = "F5"
 CONFIGURED = "as configured"
@@ -29,8 +28,7 @@ _LANGUAGE = (
 _REWARD_RULES = ("R1", "R2", "R3", "R4", "R8", "R9", "R10", "R11", "R12")
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct):
     """A named set of thresholds.
 
     Attributes:
@@ -49,7 +47,7 @@ class Profile:
     metrics: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    algorithms: frozenset[Algorithm] = field(default_factory=frozenset)
+    algorithms: frozenset[Algorithm] = frozenset()
 
 
 class ActiveProfile(NamedTuple):

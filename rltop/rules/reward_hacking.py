@@ -10,6 +10,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping
+from functools import lru_cache
 
 from rltop.model import Label, Unit
 from rltop.rules import applicability
@@ -33,17 +34,22 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error
 from rltop.units import number, percent
 
 _LEVEL = 10
-_NO_REWARD = re.compile(
+_NO_REWARD = (
     r"(?:^|[/_.:\- ])(?:errors?|failed|fail(?:ure)?s?|penalty|penalties|costs?|violations?|lengths?|len|tokens?|turns?|"
     r"calls?|counts?|num|n|time|seconds|truncated|truncation|repetitions?|invalid|steps?|loss|kl|entropy|std|min|max)"
-    r"(?:[/_.:\- ]|$)",
-    re.IGNORECASE,
+    r"(?:[/_.:\- ]|$)"
 )
 """Words of quantities that are no reward, or that should fall: which way is good is not known of them."""
-_TASK = re.compile(r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?:[^a-z]|$)", re.IGNORECASE)
+_TASK = r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?:[^a-z]|$)"
 """Words of a component that is the task itself, not its form."""
 _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
+
+
+@lru_cache(maxsize=1024)
+def _is_about(words: str, name: str) -> bool:
+    """Has the name of a component one of the words? Most runs have no components: compiled when one is seen."""
+    return re.search(words, name, re.IGNORECASE) is not None
 
 
 class LengthHack(Detector):
@@ -141,7 +147,7 @@ class PartTraded(Detector):
             return None
         worst: tuple[float, str, float, float] | None = None
         for name, value in found.items():
-            if _NO_REWARD.search(name):
+            if _is_about(_NO_REWARD, name):
                 continue
             lost = self._lost(name, value, context.reward.usual)
             if lost is not None and (worst is None or lost[0] > worst[0]):
@@ -157,11 +163,11 @@ class PartTraded(Detector):
         self.earned.update([name for name, value in found.items() if value != 0.0])
         if self.seen < self.thresholds["never"] or not context.reward.has_gained:
             return QUIET
-        dead = next((name for name in found if name not in self.earned and not _NO_REWARD.search(name)), None)
+        dead = next((name for name in found if name not in self.earned and not _is_about(_NO_REWARD, name)), None)
         if dead is None:
             return QUIET
         # A format that is never met may be a wish; the task itself is not.
-        level = WARN if _TASK.search(dead) else INFO
+        level = WARN if _is_about(_TASK, dead) else INFO
         return Finding(level, 0.0, None, None, (context.reward.usual,), (dead, "never"))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:

@@ -11,14 +11,13 @@ import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Self
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Struct, field
 from rltop.units import duration, number, percent
 
 OK = Level.OK
@@ -276,8 +275,7 @@ def _always(algorithm: Algorithm, traits: Traits) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSpec:
+class RuleSpec(Struct):
     """A rule as data: all that judging needs but its state. What else there is to say of it, `words` finds by its id.
 
     A rule may have parts: they judge for themselves, each with its own thresholds and persistence, but what is said

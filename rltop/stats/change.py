@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Struct
 
 LEAST_BEFORE = 8
 """Values needed to estimate the usual range."""
@@ -121,8 +120,7 @@ def _sigma_of(distances: Sequence[float]) -> float:
     return MAD_TO_SIGMA * median(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(Struct):
     """Whether and when a series moved.
 
     Attributes:
@@ -297,8 +295,7 @@ def _moved(
     return Movement(points[begin][0], usual.centre, after, score, is_spike=is_spike)
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Struct):
     """How the values from a record on differ from those before it.
 
     Attributes:

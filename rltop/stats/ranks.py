@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.stats.spans import SpanBook
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Struct
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
@@ -91,8 +90,7 @@ def compare(times: RankTimes) -> list[Lag]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class StageSummary:
+class StageSummary(Struct):
     """One stage over the newest steps.
 
     Attributes:

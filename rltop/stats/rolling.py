@@ -44,8 +44,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Mean of two `values` or more, and its standard error s / sqrt(n); O(n), and not exact as `statistics` is."""
     count = len(values)
     mean = sum(values) / count
-    apart = [value - mean for value in values]
-    squares = sum([each * each for each in apart])  # as powers, huge numbers would raise
+    squares = sum([(apart := value - mean) * apart for value in values])  # as powers, huge numbers would raise
     return mean, math.sqrt(squares / ((count - 1) * count))
 
 

@@ -8,9 +8,9 @@ side by side. Holds the newest steps only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rltop.model import Span, SpanKind, StepTiming, TimedSpan
+from rltop.structs import Struct, field
 
 MAX_STEPS = 256
 """Steps that are held: more than any page compares with."""
@@ -28,8 +28,7 @@ OTHER = "other"
 Parts = tuple[tuple[float, float], ...]
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct, frozen=False):
     """Spans of one step by worker, and what has been made of them."""
 
     by_worker: dict[tuple[str, int], dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
