@@ -18,7 +18,7 @@ from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.conditions import is_after, is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Line
+from rltop.rules.detectors import BEFORE, RUN_START, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -240,21 +240,20 @@ class Exhausted(Detector):
 
 
 class HighEntropy(Detector):
-    """E5: entropy far above the start, and high in itself, for long."""
+    """E5: entropy far above its baseline, and high in itself, for long."""
 
-    text = "entropy {baseline} → {value} {nats} since run start"
+    text = "entropy {value} {nats} (baseline {baseline})"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.start = Frozen()
         self.high, self.rise = thresholds["warn"], thresholds["rise"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute threshold and the run-start baseline; sequence sums are excluded."""
+        """An absolute threshold and the baseline; sequence sums are excluded."""
         value = context.values.get("entropy")
         if value is None:
             return None
-        base = self.start.push(value)
+        base = context.baseline("entropy")
         factor = RELEASE if self.is_firing else 1.0
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
             return QUIET
@@ -310,7 +309,7 @@ RULES = (
         thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0, "pace": 2.0},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E2",
@@ -321,7 +320,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=3,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
     _row(
         id="E4",
@@ -332,7 +331,7 @@ RULES = (
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E3",
@@ -342,7 +341,7 @@ RULES = (
         thresholds={"info": 0.02, "evaluations": 3},
         n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E5",
@@ -354,7 +353,7 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", unit=Unit.NATS),
     ),
     _row(
         id="E7",
@@ -366,7 +365,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
     _row(
         id="E6",

@@ -46,29 +46,27 @@ _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
 
+_REWARDS = (("reward at start", Unit.NONE), ("reward now", Unit.NONE))
+
+
 class LengthHack(Detector):
     """R8: reward rises while completions shrink to less than half."""
 
-    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
-    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    further = _REWARDS
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Length against the first ten records, reward against its run start."""
-        length = context.values.get("response_len_mean")
-        if length is None or context.reward.value is None:
-            return None
-        base = self.length
-        if not base.is_final:
-            base.push(length)
-            return QUIET
-        start = base.value or 0.0
-        if length >= self.thresholds["length"] * start:
-            return QUIET
-        if not context.reward.is_improving:
-            return QUIET
-        return Finding(
-            WARN, length, start, self.thresholds["length"] * start, (context.reward.start, context.reward.usual)
+        """Length against its baseline, reward against its start."""
+        length, base, reward = (
+            context.values.get("response_len_mean"),
+            context.baseline("response_len_mean"),
+            context.reward,
         )
+        if length is None or reward.value is None:
+            return None
+        line = self.thresholds["length"] * (base or 0.0)
+        if length >= line or not reward.is_improving:
+            return QUIET
+        return Finding(WARN, length, base, line, (reward.start, reward.usual))
 
     def headline(self, finding: Finding) -> str:
         shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
@@ -79,8 +77,7 @@ class LengthHack(Detector):
 class LengthInflation(Detector):
     """R9: reward rises while completions more than double in length, and validation does not follow."""
 
-    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
-    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    further = _REWARDS
     best: float | None = None
     flat_for = 0
     evaluations = 0
@@ -93,23 +90,22 @@ class LengthInflation(Detector):
             is_better = self.best is None or score > self.best
             self.best = score if self.best is None or is_better else self.best
             self.flat_for = 0 if is_better else self.flat_for + 1
-        length = context.values.get("response_len_mean")
-        if length is None or context.reward.value is None:
+        length, base, reward = (
+            context.values.get("response_len_mean"),
+            context.baseline("response_len_mean"),
+            context.reward,
+        )
+        if length is None or reward.value is None:
             return None
-        base = self.length
-        if not base.is_final:
-            base.push(length)
+        line = self.thresholds["length"] * (base or math.inf)
+        if length <= line or not reward.is_improving:
             return QUIET
-        start = base.value or 0.0
-        line = self.thresholds["length"] * start
-        if length <= line or not context.reward.is_improving:
+        is_flat = self.flat_for >= self.thresholds["evaluations"]
+        if self.evaluations and not is_flat:
             return QUIET
-        needed = self.thresholds["evaluations"]
-        if self.evaluations and self.flat_for < needed:
-            return QUIET
-        level = WARN if self.flat_for >= needed else INFO
-        numbers = context.reward.start, context.reward.usual, float(self.flat_for)
-        return Finding(level, length, start, line, numbers)
+        return Finding(
+            WARN if is_flat else INFO, length, base, line, (reward.start, reward.usual, float(self.flat_for))
+        )
 
     def headline(self, finding: Finding) -> str:
         before, after, flat_for = finding.extra
@@ -218,7 +214,7 @@ class SpentOnHack(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen(skip=0, size=5, minimum=3)
-        self.length, self.spread = (Frozen(skip=0, size=5, minimum=3) for _ in range(2))
+        self.spread = Frozen(skip=0, size=5, minimum=3)
         self.scores: tuple[float, ...] = ()
         self.parts: dict[str, float] = {}
 
@@ -246,9 +242,9 @@ class SpentOnHack(Detector):
     def _learn(self, context: RuleContext, value: float) -> None:
         values = context.values
         self.start.push(value)
-        for frozen, found in ((self.length, values.get("response_len_mean")), (self.spread, _length_spread(values))):
-            if found is not None:
-                frozen.push(found)
+        spread = _length_spread(values)
+        if spread is not None:
+            self.spread.push(spread)
         for name, part in context.observation.instances.get("reward_component", {}).items():
             self.parts[name] = max(part, self.parts.get(name, part))
 
@@ -262,7 +258,7 @@ class SpentOnHack(Detector):
         part = self._dead_part(context)
         if part or context.reward.is_solved:
             return part
-        length, base = values.get("response_len_mean"), self.length.value
+        length, base = values.get("response_len_mean"), context.baseline("response_len_mean")
         if length is not None and base is not None and length < thresholds["shorter"] * base:
             return f"completions {number(base)} → {number(length)} tokens"
         spread, usual = _length_spread(values), self.spread.value
@@ -298,13 +294,13 @@ def _length_spread(values: Mapping[str, float]) -> float | None:
 
 
 _SIDE = 10
-"""Records whose mean is compared, at run start and now."""
+"""Records whose mean is compared, at the start and now."""
 
 
 class PenalisedDown(Detector):
     """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
 
-    further = (("score (run start)", Unit.NONE), ("score", Unit.NONE))
+    further = (("score at start", Unit.NONE), ("score", Unit.NONE))
     text = (
         "penalised reward {baseline} → {value} while the score rises {extra[0]} → {extra[1]}: the KL penalty costs "
         "more than is gained"
@@ -359,7 +355,7 @@ RULES = (
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
+        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
     ),
     RuleSpec(
         id="R9",
@@ -373,7 +369,7 @@ RULES = (
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
+        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
     ),
     RuleSpec(
         id="R10",
@@ -407,7 +403,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=5,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
     RuleSpec(
         id="R20",
