@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -83,11 +83,9 @@ class EntropyCrash(Detector):
         return median_of(earlier), median_of(held[-_LEVEL:]), earlier[len(earlier) // 10]
 
     def _is_beyond_noise(self, value: float, usual: float) -> bool:
-        """The fall of ln entropy against its robust spread over the records before."""
         if value <= 0.0:
             return min(self.before) >= 0.0
-        logs = [math.log(one) for one in list(self.before)[:-1] if one > 0.0]
-        return math.log(usual / value) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
+        return math.log(usual / value) > self.thresholds["sigmas"] * _log_noise(list(self.before)[:-1])
 
     def _falls_as_always(self) -> bool:
         """In ten records it falls by no more than twice what it fell in ten before: a schedule that comes near 0.
@@ -98,6 +96,11 @@ class EntropyCrash(Detector):
         falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
         earlier = falls[:-_LEVEL]
         return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
+
+
+def _log_noise(values: Sequence[float]) -> float:
+    """Robust deviation of ln entropy."""
+    return MAD_TO_SIGMA * mad_of([math.log(one) for one in values if one > 0.0])
 
 
 def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
@@ -175,7 +178,8 @@ class EntropySurge(Detector):
         window, length = self.window, context.values.get("response_len_mean")
         usual = window.median
         is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * usual
-        is_jump = is_jump and self._is_beyond_noise(value, usual)
+        if is_jump and usual > 0.0:
+            is_jump = math.log(value / usual) > self.thresholds["sigmas"] * _log_noise(window.values)
         usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
@@ -189,13 +193,6 @@ class EntropySurge(Detector):
         is_longer = length is not None and usual_length > 0.0 and length > self.thresholds["longer"] * usual_length
         is_cut = cut is not None and cut > self.thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
-
-    def _is_beyond_noise(self, value: float, usual: float) -> bool:
-        """The rise of ln entropy against its robust spread over the records before."""
-        logs = [math.log(one) for one in self.window.values if one > 0.0]
-        if usual <= 0.0 or not logs:
-            return True
-        return math.log(value / usual) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
 
     def headline(self, finding: Finding) -> str:
         more = "; completions growing or truncated" if finding.level is CRIT else ""

@@ -10,6 +10,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 
 from rltop.model import Label, Unit
 from rltop.rules import applicability
@@ -343,48 +344,38 @@ class PenalisedDown(Detector):
         return Finding(WARN, final_now, final, None, (score, score_now))
 
 
+_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
+_length = partial(
+    _row,
+    family="length",
+    metrics=("response_len_mean", *_METRICS),
+    n_of_m=_TEN,
+    warm_up=_LEVEL,
+    resets_on_phase=True,
+    evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
+)
+
 RULES = (
-    RuleSpec(
-        id="R8",
-        title="reward up, length down",
-        family="length",
-        metrics=("response_len_mean", *_METRICS),
-        detector=LengthHack,
-        thresholds={"length": 0.5},
-        n_of_m=_TEN,
-        warm_up=_LEVEL,
-        applies=applicability.has_reward,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
-    ),
-    RuleSpec(
+    _length(id="R8", title="reward up, length down", detector=LengthHack, thresholds={"length": 0.5}),
+    _length(
         id="R9",
         part_of="R8",
         title="reward up, length up",
-        family="length",
-        metrics=("response_len_mean", *_METRICS),
         detector=LengthInflation,
         thresholds={"length": 2.0, "evaluations": 3},
-        n_of_m=_TEN,
-        warm_up=_LEVEL,
-        applies=applicability.has_reward,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
     ),
-    RuleSpec(
+    _row(
         id="R10",
         title="component traded off",
-        family="reward",
         metrics=("reward_component", *_METRICS),
         detector=PartTraded,
         thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05, "never": 50},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,
-        applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("component", "best 10-record average"),
     ),
-    RuleSpec(
+    _row(
         id="E8",
         title="entropy spent on a hack",
         family="entropy",
@@ -405,16 +396,14 @@ RULES = (
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
-    RuleSpec(
+    _row(
         id="R20",
         title="penalised reward falls",
-        family="reward",
         metrics=("reward_final", "score_mean"),
         detector=PenalisedDown,
         thresholds={"sigmas": 4.0, "share": 0.5},
         n_of_m=EIGHT_OF_TEN,
         warm_up=20,
-        applies=applicability.has_reward,
         evidence=EvidenceNames("penalised reward", RUN_START),
     ),
 )
