@@ -31,7 +31,7 @@ with their logs in sight, and do worse on others.
 Language models are `llm`, classic RL `classic`; a hand-written loop is the former
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
-Written to `evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
+Written to `rltop/rules/evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
 is left out. The totals of `new_logs.csv`, logs that were judged before the program read
 them, go to `new_score.csv` once, where that is the table and no FOLDER is given: later
 programs may have been changed with these logs in sight. `unread` files gave no record, of
@@ -63,7 +63,7 @@ from rltop.rules.levels import NOTES, is_of_text
 from rltop.rules.registry import NAMED
 
 HERE = Path(__file__).resolve().parent
-JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE / "evidence.csv"
+JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
 NEW, SCORE = HERE / "new_logs.csv", HERE / "new_score.csv"
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")

@@ -15,14 +15,12 @@ from rltop.rules.departure import FLAT_VALUES, SETTLED_AFTER, SPREADS
 from rltop.rules.incidents import TOGETHER_RECORDS
 from rltop.rules.registry import BY_ID, PARTS
 from rltop.rules.rule import MIN_CLEAR_AFTER, Group, RuleSpec
-from rltop.rules.words import words_of
+from rltop.rules.words import public_logs, words_of
 
 TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
 """Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
 PEERS = RATES.with_name("peers.csv")
-EVIDENCE = RATES.with_name("evidence.csv")
-"""By `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
 UNSEEN = RATES.with_name("new_score.csv")
 REQUIREMENTS = RATES.with_name("peer-requirements.txt")
 PACKAGES = {"rlwatch": "rlwatch", "rl-doctor": "rldoctor"}
@@ -176,19 +174,7 @@ def measured(rate: Rate | None, total: Rate) -> str:
     )
 
 
-FIELDS = {"llm": "language models", "classic": "classic RL"}
 WRONG = ("noise", "false", "unjudged")
-
-
-def evidence() -> dict[str, str]:
-    """Rule → in how many public repositories it is right and wrong, in words."""
-    found: dict[str, list[str]] = {}
-    with EVIDENCE.open(newline="") as file:
-        for row in csv.DictReader(file):
-            words = [f"{row[word]} {word}" for word in ("right", *WRONG) if row[word] != "0"]
-            if words:
-                found.setdefault(row["rule"], []).append(f"{FIELDS[row['field']]} {', '.join(words)}")
-    return {rule: f"{'; '.join(fields)} (repositories)" for rule, fields in found.items()}
 
 
 UNSEEN_COLUMNS = {
@@ -347,7 +333,7 @@ def _part_row(part: RuleSpec, found: dict[str, Rate]) -> str:
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION, index()]
-    found, public = rates("rltop"), evidence()
+    found, public = rates("rltop"), public_logs()
     for group, title in TITLES.items():
         parts.append(f"## {title}\n")
         parts += [entry(spec, found, public) for spec in BY_ID.values() if spec.group is group]

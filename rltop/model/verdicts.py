@@ -203,6 +203,11 @@ class Verdict(NamedTuple):
         return _is_among(self.rule, self.part, rules)
 
     @property
+    def quoted_baseline(self) -> float | None:
+        """What it calls the baseline of its metric; None where it compares with something else."""
+        return self.baseline if any(one.name == "baseline" for one in self.evidence) else None
+
+    @property
     def is_active(self) -> bool:
         """It stands: it fires, or has settled."""
         return self.state in (VerdictState.FIRING, VerdictState.SETTLED)

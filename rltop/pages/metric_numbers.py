@@ -69,7 +69,7 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
         table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
-    if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
+    if verdict is not None and verdict.baseline not in (None, reading.baseline) and verdict.key in ("", signal.key):
         table.append(Statistic("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
     if reading.judged is not None:
         remark = f"step {units.step(reading.judged.step)}"

@@ -171,10 +171,9 @@ def steps_text(steps: tuple[int, int]) -> str:
 def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     """What the signal was at the start of the segment of the step; of rows up to the step.
 
-    The same baseline as the rules freeze (`stats.rolling.Frozen`): the median of
-    the thirty values after the first three, from ten on. For a metric that is
-    logged on less than every second row, such as a validation score, the first
-    value stands for the start.
+    What a standing alert on the signal calls its baseline is the baseline. Otherwise it is found as the rules
+    find it (`RuleContext.baselines`): the median of the thirty values after the first three, from ten on. For a
+    metric that is logged on less than every second row, such as a validation score, the first value stands for it.
 
     Args:
         snapshot: the run at a step.
@@ -188,11 +187,20 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     else:
         raw = _raw_beginning(snapshot.stream, signal.key, at)
     first, baseline, steps = raw
-    return Beginning(
-        None if first is None else first._replace(value=signal.read(first.value)),
-        None if baseline is None else signal.read(baseline),
-        steps,
-    )
+    quoted = _quoted_baseline(snapshot.verdicts.standing, signal)
+    baseline = None if baseline is None else signal.read(baseline)
+    if quoted is not None and quoted != baseline:
+        baseline, steps = quoted, None
+    return Beginning(None if first is None else first._replace(value=signal.read(first.value)), baseline, steps)
+
+
+def _quoted_baseline(verdicts: Sequence[Verdict], signal: Signal) -> float | None:
+    """What the worst of the standing alerts on a signal calls its baseline."""
+    for verdict in verdicts:
+        is_own = verdict.key == signal.key or (not verdict.key and verdict.metric == signal.metric.name)
+        if is_own and verdict.is_active and not verdict.stream and verdict.quoted_baseline is not None:
+            return verdict.quoted_baseline
+    return None
 
 
 def _head_step(snapshot: Snapshot) -> int | None:

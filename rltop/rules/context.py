@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import History, evaluations
 from rltop.rules.phase import PhaseTrack
-from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, mean_and_error, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.rules.baseline import Home, Judged
 
+BASELINES = ("entropy", "response_len_mean", "truncated_frac")
+"""Metrics that several rules compare with what they were early in the segment."""
 HELD_RECORDS = 128
 """Records kept of a segment: those behind a frozen level, and the longest time from an onset to its alert."""
 FLAT_REWARD_STD = 1e-6
@@ -271,6 +273,7 @@ class RuleContext:
         standing: rules, and parts of rules, whose alert is active at WARN or above.
         raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
+        baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
         left: the reward before the restart that began this segment; None where none is known.
         algorithm, traits, group_size: what kind of run it is.
     """
@@ -279,8 +282,10 @@ class RuleContext:
         "_evaluated",
         "_evaluations",
         "_histories",
+        "_unlearnt",
         "alarms",
         "algorithm",
+        "baselines",
         "group_size",
         "homes",
         "is_lr_rising",
@@ -319,6 +324,7 @@ class RuleContext:
         self.standing: set[str] = set()
         self.homes: dict[Judged, Home] = {}
         self.left: Left | None = None
+        self._begin_baselines()
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
@@ -345,12 +351,30 @@ class RuleContext:
             self.reward = RewardTrack()
             self.reward.observe(values)
             self.homes = {}
+            self._begin_baselines()
+        if self._unlearnt:
+            self._learn(values)
         lr = values.get("lr")
         if lr is not None:
             before = self.lr
             self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
             self.lr = lr
             self.top_lr = max(self.top_lr, lr)
+
+    def baseline(self, metric: str) -> float | None:
+        """What a metric of `BASELINES` was early in the segment; None while there are too few values."""
+        return self.baselines[metric].value
+
+    def _begin_baselines(self) -> None:
+        self.baselines = {name: Frozen() for name in BASELINES}
+        self._unlearnt: tuple[str, ...] = BASELINES
+
+    def _learn(self, values: Mapping[str, float]) -> None:
+        for name in self._unlearnt:
+            if name in values:
+                self.baselines[name].push(values[name])
+        if any(self.baselines[name].is_final for name in self._unlearnt):
+            self._unlearnt = tuple([name for name in self._unlearnt if not self.baselines[name].is_final])
 
     @property
     def evaluations(self) -> Mapping[str, float]:
@@ -396,6 +420,10 @@ class RuleContext:
             self.standing.add(event.said_by)
         if not event.is_alarm:
             return
+        baseline = self.baselines.get(event.metric)
+        if baseline is not None and baseline.value is not None:
+            # What was quoted once does not move any more.
+            self._unlearnt = tuple([name for name in self._unlearnt if name != event.metric])
         whose = (event.rule, event.level)
         self.raised[whose] = self.raised.get(whose, 0) + is_told
         self.alarms[event.family] = self.record
@@ -431,6 +459,7 @@ class RuleContext:
         self.standing = set()
         self.recent.clear()
         self.homes = {}
+        self._begin_baselines()
         self._histories, self._evaluated = {}, None
         self.record = 0
         self.lr = None
@@ -452,6 +481,8 @@ class RuleContext:
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.recent, twin.raised, twin.standing = self.recent.copy(), self.raised.copy(), self.standing.copy()
         twin.homes, twin.left = self.homes.copy(), self.left
+        twin.baselines = {name: one if one.is_final else one.clone() for name, one in self.baselines.items()}
+        twin._unlearnt = self._unlearnt
         twin._histories = {name: history.clone() for name, history in self._histories.items()}
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:

@@ -1,7 +1,7 @@
-"""Detectors that several families share: a number against fixed lines, or slowly away from run start.
+"""Detectors that several families share: a number against fixed lines, or slowly away from the start.
 
 Owns nothing but the comparison; metric and thresholds come from the rule that
-uses it. What creeps names a line (a multiple of run start, with a floor below which it does not matter) and
+uses it. What creeps names a line (a multiple of the start, with a floor below which it does not matter) and
 an end: halfway back, on a log scale; what would explain it is looked at before anything is raised.
 """
 
@@ -73,13 +73,15 @@ class Line(Detector):
 
 
 EIGHT_OF_TEN = {level: NOfM(8, 10) for level in (INFO, WARN)}
-RUN_START = "baseline (run start)"
+RUN_START = "start"
 START_VALUES, _MINIMUM = 8, 5
-"""Values behind the run-start baseline: few, because a slow rise is in them too."""
+"""Values behind what something was at the start: few, because a slow rise is in them too."""
+BEFORE = "median before"
+"""Of the records just before, where a rule compares with these."""
 
 
 class Creep(Detector):
-    """A level that is a multiple of run start; subclasses say what it is, and what would explain it."""
+    """A level that is a multiple of the start; subclasses say what it is, and what would explain it."""
 
     start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
     line = math.inf
@@ -94,7 +96,7 @@ class Creep(Detector):
 
         Args:
             context: the newest record.
-            factor: the level over that of run start; infinite where that was none.
+            factor: the level over that of the start; infinite where that was none.
         """
         return False
 
@@ -125,7 +127,7 @@ class Creep(Detector):
 
 
 class Grown(State):
-    """How many times its run start something is, where it is logged."""
+    """How many times its start something is, where it is logged."""
 
     start = Frozen(skip=0, size=START_VALUES, minimum=_MINIMUM)
 
@@ -139,6 +141,6 @@ class Grown(State):
             self.start.push(values[self.name])
 
     def factor(self, values: Mapping[str, float]) -> float | None:
-        """Now over run start; None where either is not known or not positive."""
+        """Now over the start; None where either is not known or not positive."""
         value, base = values.get(self.name), self.start.value
         return None if value is None or base is None or base <= 0.0 else value / base

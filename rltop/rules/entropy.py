@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.conditions import is_after, is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Line
+from rltop.rules.detectors import BEFORE, RUN_START, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -83,11 +83,9 @@ class EntropyCrash(Detector):
         return median_of(earlier), median_of(held[-_LEVEL:]), earlier[len(earlier) // 10]
 
     def _is_beyond_noise(self, value: float, usual: float) -> bool:
-        """The fall of ln entropy against its robust spread over the records before."""
         if value <= 0.0:
             return min(self.before) >= 0.0
-        logs = [math.log(one) for one in list(self.before)[:-1] if one > 0.0]
-        return math.log(usual / value) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
+        return math.log(usual / value) > self.thresholds["sigmas"] * _log_noise(list(self.before)[:-1])
 
     def _falls_as_always(self) -> bool:
         """In ten records it falls by no more than twice what it fell in ten before: a schedule that comes near 0.
@@ -98,6 +96,11 @@ class EntropyCrash(Detector):
         falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
         earlier = falls[:-_LEVEL]
         return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
+
+
+def _log_noise(values: Sequence[float]) -> float:
+    """Robust deviation of ln entropy."""
+    return MAD_TO_SIGMA * mad_of([math.log(one) for one in values if one > 0.0])
 
 
 def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
@@ -175,7 +178,8 @@ class EntropySurge(Detector):
         window, length = self.window, context.values.get("response_len_mean")
         usual = window.median
         is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * usual
-        is_jump = is_jump and self._is_beyond_noise(value, usual)
+        if is_jump and usual > 0.0:
+            is_jump = math.log(value / usual) > self.thresholds["sigmas"] * _log_noise(window.values)
         usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
@@ -189,13 +193,6 @@ class EntropySurge(Detector):
         is_longer = length is not None and usual_length > 0.0 and length > self.thresholds["longer"] * usual_length
         is_cut = cut is not None and cut > self.thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
-
-    def _is_beyond_noise(self, value: float, usual: float) -> bool:
-        """The rise of ln entropy against its robust spread over the records before."""
-        logs = [math.log(one) for one in self.window.values if one > 0.0]
-        if usual <= 0.0 or not logs:
-            return True
-        return math.log(value / usual) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
 
     def headline(self, finding: Finding) -> str:
         more = "; completions growing or truncated" if finding.level is CRIT else ""
@@ -240,21 +237,20 @@ class Exhausted(Detector):
 
 
 class HighEntropy(Detector):
-    """E5: entropy far above the start, and high in itself, for long."""
+    """E5: entropy far above its baseline, and high in itself, for long."""
 
-    text = "entropy {baseline} → {value} {nats} since run start"
+    text = "entropy {value} {nats} (baseline {baseline})"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.start = Frozen()
         self.high, self.rise = thresholds["warn"], thresholds["rise"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute threshold and the run-start baseline; sequence sums are excluded."""
+        """An absolute threshold and the baseline; sequence sums are excluded."""
         value = context.values.get("entropy")
         if value is None:
             return None
-        base = self.start.push(value)
+        base = context.baseline("entropy")
         factor = RELEASE if self.is_firing else 1.0
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
             return QUIET
@@ -310,7 +306,7 @@ RULES = (
         thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0, "pace": 2.0},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E2",
@@ -321,7 +317,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=3,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
     _row(
         id="E4",
@@ -332,7 +328,7 @@ RULES = (
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E3",
@@ -342,7 +338,7 @@ RULES = (
         thresholds={"info": 0.02, "evaluations": 3},
         n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
     ),
     _row(
         id="E5",
@@ -354,7 +350,7 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", unit=Unit.NATS),
     ),
     _row(
         id="E7",
@@ -366,7 +362,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
     _row(
         id="E6",

@@ -17,7 +17,7 @@ from rltop.model import Algorithm, Evidence, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Grown, Line
+from rltop.rules.detectors import BEFORE, EIGHT_OF_TEN, RUN_START, Creep, Grown, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -131,7 +131,7 @@ class Discarded(Detector):
         return Finding(WARN, stale, None, self.stale, words=("cancelled, mostly stale",))
 
     def _against_start(self, count: float, values: Mapping[str, float]) -> Finding:
-        """Many times as many as at run start, and as many as are trained on, where that is logged."""
+        """Many times as many as at the start, and as many as are trained on, where that is logged."""
         base = self.count.value
         if not self.count.is_final:
             self.count.push(count)
@@ -152,19 +152,19 @@ class Discarded(Detector):
     def headline(self, finding: Finding) -> str:
         if finding.words[0] == "count":
             return (
-                f"{number(finding.baseline or 0)} → {number(finding.value)} rollouts discarded a step since run start"
+                f"{number(finding.baseline or 0)} → {number(finding.value)} rollouts discarded a step since the start"
             )
         return f"{percent(finding.value)} of rollouts discarded: {finding.words[0]}"
 
 
 class FewSamples(Detector):
-    """G6: an update is made of a fraction of the samples that it had at run start."""
+    """G6: an update is made of a fraction of the samples that it had at the start."""
 
-    text = "samples a step {baseline} → {value} since run start"
+    text = "samples a step {baseline} → {value} since the start"
     start = Frozen(skip=0, size=10, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against run start; a last, shorter batch of an epoch comes alone."""
+        """Against the start; a last, shorter batch of an epoch comes alone."""
         value = context.values.get("sample_count")
         if value is None:
             return None
@@ -283,10 +283,10 @@ class AdvantageScale(Detector):
                 f"largest advantage {number(finding.value)} exceeds {number(finding.threshold or 0)}, the bound for "
                 f"this group size"
             )
-        return f"largest advantage {number(finding.value)} (baseline {number(finding.baseline or 0)})"
+        return f"largest advantage {number(finding.value)} (median before: {number(finding.baseline or 0)})"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return EvidenceNames(f"advantage, {finding.words[0]}", "baseline").of(finding)
+        return EvidenceNames(f"advantage, {finding.words[0]}", BEFORE).of(finding)
 
 
 class NoAdvantage(Detector):
@@ -326,9 +326,9 @@ class NoAdvantage(Detector):
 
 
 class AdvantageCreep(Creep):
-    """A3: the spread of advantages is a multiple of run start, the rewards' is not."""
+    """A3: the spread of advantages is a multiple of the start, the rewards' is not."""
 
-    text = "advantage spread {baseline} → {value} since run start; rewards are no wider"
+    text = "advantage spread {baseline} → {value} since the start; rewards are no wider"
     reward = Grown("reward_std")
 
     def read(self, context: RuleContext) -> float | None:
@@ -395,7 +395,7 @@ RULES = (
         warm_up=10,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        evidence=EvidenceNames("samples", "baseline (run start)", Unit.COUNT),
+        evidence=EvidenceNames("samples", RUN_START, Unit.COUNT),
     ),
     _row(
         id="G3",
@@ -421,7 +421,7 @@ RULES = (
         thresholds={"stale": 0.5, "warn": 0.2, "count": 1.0},
         n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("stale discards", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("stale discards", RUN_START, Unit.FRACTION),
     ),
     _row(
         id="A1",

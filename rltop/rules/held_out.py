@@ -18,7 +18,7 @@ from rltop.model import Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.evaluations import METRIC, OTHERS, RETURN, metric_of
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, RuleSpec, Subject
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, RuleSpec, Subject
 from rltop.stats.rolling import mean_and_error, median_of
 from rltop.structs import NamedTuple
 from rltop.units import number
@@ -248,7 +248,6 @@ RULES = (
         id="R14",
         title="held-out flat",
         family="validation",
-        group=Group.LEARNING,
         metrics=(METRIC, *OTHERS),
         detector=HeldOutFlat,
         thresholds={

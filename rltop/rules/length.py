@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from rltop.model import Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Line
+from rltop.rules.detectors import BEFORE, Line
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.rolling import Ema, Frozen, Window
+from rltop.stats.rolling import Ema, Window
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -33,11 +33,10 @@ class Truncation(Detector):
     start is a setting, which is INFO until half of the completions are truncated.
     """
 
-    text = "{value:%} of completions truncated at the maximum length{start:%}"
+    text = "{value:%} of completions truncated at the maximum length{was:%}"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.start = Frozen()
         self.moves = Ema(30)
         self.before: float | None = None
         self.warn, self.crit, self.rise = thresholds["warn"], thresholds["crit"], thresholds["rise"]
@@ -48,7 +47,7 @@ class Truncation(Detector):
         value = context.values.get("truncated_frac")
         if value is None:
             return None
-        base = self.start.push(value)
+        base = context.baseline("truncated_frac")
         if self.before is not None:
             self.moves.push(abs(value - self.before))
         self.before = value
@@ -75,14 +74,13 @@ class Truncation(Detector):
 
 
 class LengthExplosion(Detector):
-    """T2: mean length more than doubles against the 50 records before, or far outgrows run start without gain."""
+    """T2: mean length more than doubles against the 50 records before, or far outgrows its baseline without gain."""
 
     text = "completion length {baseline} → {value} tokens"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.window = Window(50)
-        self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -90,28 +88,30 @@ class LengthExplosion(Detector):
         value = context.values.get("response_len_mean")
         if value is None:
             return None
-        window, start = self.window, self.start
-        start.push(value)
+        window = self.window
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
-            return self._against_start(value, context)
+            return self._against_baseline(value, context)
         reward = context.reward
         is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
         # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
         is_hurt = is_hurt and "reward" in context.alarms
-        return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+        return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual, words=(BEFORE,))
 
-    def _against_start(self, value: float, context: RuleContext) -> Finding:
+    def _against_baseline(self, value: float, context: RuleContext) -> Finding:
         """Slow growth is learning as long as the reward grows with it."""
-        base = self.start.value
-        if base is None or base <= 0.0 or not self.start.is_final or value <= self.thresholds["grown"] * base:
+        base = context.baseline("response_len_mean")
+        if base is None or base <= 0.0 or value <= self.thresholds["grown"] * base:
             return QUIET
         reward = context.reward
         if reward.count == 0 or reward.is_constant or reward.is_improving or reward.is_high:
             return QUIET
         return Finding(WARN, value, base, self.thresholds["grown"] * base)
+
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        return names._replace(baseline=finding.words[0] if finding.words else names.baseline).of(finding)
 
 
 class NothingEnds(Detector):
@@ -162,11 +162,10 @@ class NothingEnds(Detector):
 
 
 class LengthCollapse(Detector):
-    """T3: mean length less than half of what it was at the start."""
+    """T3: mean length less than half of its baseline."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -174,7 +173,7 @@ class LengthCollapse(Detector):
         value = context.values.get("response_len_mean")
         if value is None:
             return None
-        base = self.start.push(value)
+        base = context.baseline("response_len_mean")
         if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
             return QUIET
         is_nothing = value < self.thresholds["crit"] * base
@@ -184,7 +183,7 @@ class LengthCollapse(Detector):
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         return (
             f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens: {percent(gone)} "
-            f"shorter than at run start"
+            f"shorter than its baseline"
         )
 
 
@@ -200,7 +199,7 @@ RULES = (
         detector=Truncation,
         thresholds={"warn": 0.2, "rise": 0.1, "sigmas": 2.0, "high": 0.5, "crit": 0.9},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
-        evidence=EvidenceNames("truncated_frac", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("truncated_frac", unit=Unit.FRACTION),
     ),
     _row(
         id="T2",
@@ -212,7 +211,7 @@ RULES = (
         n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline", Unit.TOKENS),
+        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS),
     ),
     _row(
         id="T3",
@@ -224,7 +223,7 @@ RULES = (
         n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS),
+        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS),
     ),
     _row(
         id="T9",

@@ -50,7 +50,7 @@ NOTES: Mapping[str, Mapping[str, int]] = MappingProxyType(
 """Field → rule → the level of its own from which it is shown as an alarm there; below that it is shown as INFO.
 
 Rules that were wrong in two repositories or more and right in under half of them; in classic reinforcement learning
-those that were not right in two, at two thirds, and catch no made fault. `bench/evidence.csv` has the counts.
+those that were not right in two, at two thirds, and catch no made fault. `evidence.csv` has the counts.
 """
 
 _LOST = frozenset({"R1", "R2", "X1", "X2", "X3"})

@@ -111,7 +111,7 @@ class RewardCrash(Detector):
         self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
         self.wander = Ema(30 / _STRIDE)
         self.wander_at_best = 0.0
-        self.single_line = self.level_line = self.reach = 0.0
+        self.single_line = self.level_line = self.reach = self.least = 0.0
         self.held: deque[float] = deque(maxlen=_HELD)
         self.floor = float("-inf")
         self.below: list[float] = []
@@ -224,6 +224,8 @@ class RewardCrash(Detector):
         """A best level, how noisy it was there, and losses so small that nothing needs to be worked out."""
         self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
         self.worst = min(self.worst, level)
+        has_risen = level - self.initial > self.thresholds["sigmas"] * _NOISE_TO_SIGMA * self.noise_at_best
+        self.least = 0.0 if has_risen else _floor(level, self.thresholds)
         self.single_line, self.level_line = self._noise("sigmas")[1], self._noise("slow_sigmas")[1]
 
     def _judge_drop(self, count: int) -> Finding:
@@ -274,18 +276,24 @@ class RewardCrash(Detector):
         usual, recent = median_of(held), median_of(below)
         sigma = MAD_TO_SIGMA * mad_of(held)
         learned = max(self.best - min(self.worst, self.initial), thresholds["share"] * abs(usual))
-        line = max(thresholds["warn"] * learned, thresholds["streak_sigmas"] * sigma, self.reach)
+        line = max(thresholds["warn"] * learned, thresholds["streak_sigmas"] * sigma, self.reach, self.least)
         return QUIET if usual - recent <= line else Finding(WARN, recent, usual, usual - line, (sigma,))
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
         """Deviation of one record, and the loss beyond the noise of records and levels."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
         wander = _WANDER_TO_SIGMA * self.wander_at_best
-        return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander, self.reach)
+        return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander, self.reach, self.least)
 
     def headline(self, finding: Finding) -> str:
         what = "success rate" if self.is_success else "reward"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} (vs best 10-record average)"
+
+
+def _floor(level: float, thresholds: Mapping[str, float]) -> float:
+    """The least loss that counts: a reward that was about 0 and never rose has no range to lose a part of."""
+    least = thresholds["zero"]
+    return least if abs(level) < least else 0.0
 
 
 _AGAIN = 2
@@ -442,7 +450,8 @@ class WorseAfterRestart(Detector):
         if reward.count < _FEW or (reward.count > thresholds["records"] and not self.is_firing):
             return QUIET
         learned = max(left.learned, thresholds["share"] * abs(left.level))
-        line = left.level - max(thresholds["warn"] * learned, thresholds["sigmas"] * left.sigma)
+        least = 0.0 if left.learned > 0.0 else _floor(left.level, thresholds)
+        line = left.level - max(thresholds["warn"] * learned, thresholds["sigmas"] * left.sigma, least)
         return Finding(WARN, reward.usual, left.level, line) if reward.usual < line else QUIET
 
     def began(self) -> tuple[int, int] | None:
@@ -474,6 +483,7 @@ RULES = (
             "out": 2.0,
             "out_lasts": 10,
             "range": 0.0,
+            "zero": 0.05,
         },
         n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
         clear_after=5,
@@ -504,7 +514,7 @@ RULES = (
         title="worse after a restart",
         metrics=(*_METRICS, "success_frac"),
         detector=WorseAfterRestart,
-        thresholds={"warn": 0.25, "share": 0.2, "sigmas": 4.0, "records": 40},
+        thresholds={"warn": 0.25, "share": 0.2, "sigmas": 4.0, "records": 40, "zero": 0.05},
         n_of_m={WARN: NOfM(3, 5)},
         clear_after=5,
         evidence=EvidenceNames("reward, last 10 records", "before the restart"),

@@ -10,7 +10,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from rltop.model import Label, Unit
 from rltop.rules import applicability
@@ -46,6 +46,9 @@ _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
 
+_REWARDS = (("reward at start", Unit.NONE), ("reward now", Unit.NONE))
+
+
 @lru_cache(maxsize=1024)
 def _is_about(words: str, name: str) -> bool:
     """Has the name of a component one of the words? Most runs have no components: compiled when one is seen."""
@@ -55,26 +58,21 @@ def _is_about(words: str, name: str) -> bool:
 class LengthHack(Detector):
     """R8: reward rises while completions shrink to less than half."""
 
-    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
-    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    further = _REWARDS
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Length against the first ten records, reward against its run start."""
-        length = context.values.get("response_len_mean")
-        if length is None or context.reward.value is None:
-            return None
-        base = self.length
-        if not base.is_final:
-            base.push(length)
-            return QUIET
-        start = base.value or 0.0
-        if length >= self.thresholds["length"] * start:
-            return QUIET
-        if not context.reward.is_improving:
-            return QUIET
-        return Finding(
-            WARN, length, start, self.thresholds["length"] * start, (context.reward.start, context.reward.usual)
+        """Length against its baseline, reward against its start."""
+        length, base, reward = (
+            context.values.get("response_len_mean"),
+            context.baseline("response_len_mean"),
+            context.reward,
         )
+        if length is None or reward.value is None:
+            return None
+        line = self.thresholds["length"] * (base or 0.0)
+        if length >= line or not reward.is_improving:
+            return QUIET
+        return Finding(WARN, length, base, line, (reward.start, reward.usual))
 
     def headline(self, finding: Finding) -> str:
         shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
@@ -85,8 +83,7 @@ class LengthHack(Detector):
 class LengthInflation(Detector):
     """R9: reward rises while completions more than double in length, and validation does not follow."""
 
-    further = (("reward at run start", Unit.NONE), ("reward now", Unit.NONE))
-    length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
+    further = _REWARDS
     best: float | None = None
     flat_for = 0
     evaluations = 0
@@ -99,23 +96,22 @@ class LengthInflation(Detector):
             is_better = self.best is None or score > self.best
             self.best = score if self.best is None or is_better else self.best
             self.flat_for = 0 if is_better else self.flat_for + 1
-        length = context.values.get("response_len_mean")
-        if length is None or context.reward.value is None:
+        length, base, reward = (
+            context.values.get("response_len_mean"),
+            context.baseline("response_len_mean"),
+            context.reward,
+        )
+        if length is None or reward.value is None:
             return None
-        base = self.length
-        if not base.is_final:
-            base.push(length)
+        line = self.thresholds["length"] * (base or math.inf)
+        if length <= line or not reward.is_improving:
             return QUIET
-        start = base.value or 0.0
-        line = self.thresholds["length"] * start
-        if length <= line or not context.reward.is_improving:
+        is_flat = self.flat_for >= self.thresholds["evaluations"]
+        if self.evaluations and not is_flat:
             return QUIET
-        needed = self.thresholds["evaluations"]
-        if self.evaluations and self.flat_for < needed:
-            return QUIET
-        level = WARN if self.flat_for >= needed else INFO
-        numbers = context.reward.start, context.reward.usual, float(self.flat_for)
-        return Finding(level, length, start, line, numbers)
+        return Finding(
+            WARN if is_flat else INFO, length, base, line, (reward.start, reward.usual, float(self.flat_for))
+        )
 
     def headline(self, finding: Finding) -> str:
         before, after, flat_for = finding.extra
@@ -224,7 +220,7 @@ class SpentOnHack(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen(skip=0, size=5, minimum=3)
-        self.length, self.spread = (Frozen(skip=0, size=5, minimum=3) for _ in range(2))
+        self.spread = Frozen(skip=0, size=5, minimum=3)
         self.scores: tuple[float, ...] = ()
         self.parts: dict[str, float] = {}
 
@@ -252,9 +248,9 @@ class SpentOnHack(Detector):
     def _learn(self, context: RuleContext, value: float) -> None:
         values = context.values
         self.start.push(value)
-        for frozen, found in ((self.length, values.get("response_len_mean")), (self.spread, _length_spread(values))):
-            if found is not None:
-                frozen.push(found)
+        spread = _length_spread(values)
+        if spread is not None:
+            self.spread.push(spread)
         for name, part in context.observation.instances.get("reward_component", {}).items():
             self.parts[name] = max(part, self.parts.get(name, part))
 
@@ -268,7 +264,7 @@ class SpentOnHack(Detector):
         part = self._dead_part(context)
         if part or context.reward.is_solved:
             return part
-        length, base = values.get("response_len_mean"), self.length.value
+        length, base = values.get("response_len_mean"), context.baseline("response_len_mean")
         if length is not None and base is not None and length < thresholds["shorter"] * base:
             return f"completions {number(base)} → {number(length)} tokens"
         spread, usual = _length_spread(values), self.spread.value
@@ -304,13 +300,13 @@ def _length_spread(values: Mapping[str, float]) -> float | None:
 
 
 _SIDE = 10
-"""Records whose mean is compared, at run start and now."""
+"""Records whose mean is compared, at the start and now."""
 
 
 class PenalisedDown(Detector):
     """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
 
-    further = (("score (run start)", Unit.NONE), ("score", Unit.NONE))
+    further = (("score at start", Unit.NONE), ("score", Unit.NONE))
     text = (
         "penalised reward {baseline} → {value} while the score rises {extra[0]} → {extra[1]}: the KL penalty costs "
         "more than is gained"
@@ -353,48 +349,38 @@ class PenalisedDown(Detector):
         return Finding(WARN, final_now, final, None, (score, score_now))
 
 
+_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
+_length = partial(
+    _row,
+    family="length",
+    metrics=("response_len_mean", *_METRICS),
+    n_of_m=_TEN,
+    warm_up=_LEVEL,
+    resets_on_phase=True,
+    evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
+)
+
 RULES = (
-    RuleSpec(
-        id="R8",
-        title="reward up, length down",
-        family="length",
-        metrics=("response_len_mean", *_METRICS),
-        detector=LengthHack,
-        thresholds={"length": 0.5},
-        n_of_m=_TEN,
-        warm_up=_LEVEL,
-        applies=applicability.has_reward,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
-    ),
-    RuleSpec(
+    _length(id="R8", title="reward up, length down", detector=LengthHack, thresholds={"length": 0.5}),
+    _length(
         id="R9",
         part_of="R8",
         title="reward up, length up",
-        family="length",
-        metrics=("response_len_mean", *_METRICS),
         detector=LengthInflation,
         thresholds={"length": 2.0, "evaluations": 3},
-        n_of_m=_TEN,
-        warm_up=_LEVEL,
-        applies=applicability.has_reward,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
     ),
-    RuleSpec(
+    _row(
         id="R10",
         title="component traded off",
-        family="reward",
         metrics=("reward_component", *_METRICS),
         detector=PartTraded,
         thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05, "never": 50},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,
-        applies=applicability.has_reward,
         resets_on_phase=True,
         evidence=EvidenceNames("component", "best 10-record average"),
     ),
-    RuleSpec(
+    _row(
         id="E8",
         title="entropy spent on a hack",
         family="entropy",
@@ -413,18 +399,16 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=5,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
     ),
-    RuleSpec(
+    _row(
         id="R20",
         title="penalised reward falls",
-        family="reward",
         metrics=("reward_final", "score_mean"),
         detector=PenalisedDown,
         thresholds={"sigmas": 4.0, "share": 0.5},
         n_of_m=EIGHT_OF_TEN,
         warm_up=20,
-        applies=applicability.has_reward,
         evidence=EvidenceNames("penalised reward", RUN_START),
     ),
 )

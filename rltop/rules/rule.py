@@ -196,7 +196,7 @@ class Detector(State, ABC):
 
     Attributes:
         text: the headline, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it; {start} is
-            " (0.5 at run start)" and {usual} "baseline 0.5, ", nothing where there is no baseline.
+            " (0.5 at start)", {was} " (baseline 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
         further: what the `extra` numbers of its findings are called in the evidence, and their units.
         thresholds: by name.
         holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
@@ -239,7 +239,8 @@ class Detector(State, ABC):
             value=_Shown(finding.value),
             baseline=_Shown(finding.baseline or 0.0),
             threshold=_Shown(finding.threshold or 0.0),
-            start=_IfKnown(finding.baseline, " ({} at run start)"),
+            start=_IfKnown(finding.baseline, " ({} at start)"),
+            was=_IfKnown(finding.baseline, " (baseline {})"),
             usual=_IfKnown(finding.baseline, "baseline {}, "),
             nats=self.nats,
             extra=[_Shown(one) for one in finding.extra],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Self
 
 from rltop.model import Algorithm, Evidence, Level
@@ -23,7 +24,6 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    Group,
     NOfM,
     RuleSpec,
     Subject,
@@ -279,9 +279,8 @@ class EvaluationLossUp(Detector):
             self.best, self.train_at_best, self.noise = value, self.train.median, noise_of(held.values)
             self.since = None
             return QUIET
-        line = self.best + max(
-            thresholds["sigmas"] * self.noise, thresholds["floor"], thresholds["warn"] * abs(self.best)
-        )
+        reach = max(thresholds["sigmas"] * self.noise, thresholds["floor"], thresholds["warn"] * abs(self.best))
+        line = self.best + reach
         if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
             self.since = None
             return QUIET
@@ -310,73 +309,40 @@ class EvaluationLossUp(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Best, now, and the training loss."""
+        moved = f"{number(finding.baseline or 0)} → {number(finding.value)}"
         if finding.baseline == LN2:
-            return (
-                f"evaluation loss {number(finding.value)}, worse than chance (ln 2), "
-                f"while training loss fell to {number(finding.extra[0])}"
-            )
-        return (
-            f"evaluation loss {number(finding.baseline or 0)} → {number(finding.value)} "
-            f"while training loss fell to {number(finding.extra[0])}"
-        )
+            moved = f"{number(finding.value)}, worse than chance (ln 2),"
+        return f"evaluation loss {moved} while training loss fell to {number(finding.extra[0])}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, threshold, training loss."""
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
 
 
+_row = partial(RuleSpec, family="validation", accepts_late=True)
+_fall = partial(
+    _row, metrics=(METRIC, *OTHERS), applies=applicability.has_rollouts, evidence=EvidenceNames("val_score", "best")
+)
 _LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
 
 RULES = (
-    RuleSpec(
-        id="R5",
-        title="validation vs reward",
-        family="validation",
-        group=Group.LEARNING,
-        metrics=(METRIC, *OTHERS),
-        detector=ValidationAgainstReward,
-        thresholds=_LINES,
-        applies=applicability.has_rollouts,
-        accepts_late=True,
-        evidence=EvidenceNames("val_score", "best"),
-    ),
-    RuleSpec(
-        id="R6",
-        part_of="R5",
-        title="validation drop",
-        family="validation",
-        group=Group.LEARNING,
-        metrics=(METRIC, *OTHERS),
-        detector=ValidationDrop,
-        thresholds=_LINES,
-        applies=applicability.has_rollouts,
-        accepts_late=True,
-        evidence=EvidenceNames("val_score", "best"),
-    ),
-    RuleSpec(
+    _fall(id="R5", title="validation vs reward", detector=ValidationAgainstReward, thresholds=_LINES),
+    _fall(id="R6", part_of="R5", title="validation drop", detector=ValidationDrop, thresholds=_LINES),
+    _fall(
         id="R7",
         part_of="R5",
         title="validation collapse",
-        family="validation",
-        group=Group.LEARNING,
-        metrics=(METRIC, *OTHERS),
         detector=ValidationCollapse,
         thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
-        applies=applicability.has_rollouts,
-        accepts_late=True,
-        evidence=EvidenceNames("val_score", "best"),
     ),
-    RuleSpec(
+    _row(
         id="D3",
         title="overfitting",
-        family="validation",
-        group=Group.LEARNING,
         metrics=("val_loss", "loss"),
         detector=EvaluationLossUp,
         thresholds={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
         n_of_m={INFO: NOfM(2, 2), WARN: AT_ONCE},
         applies=applicability.has_loss_to_minimise,
-        accepts_late=True,
         evidence=EvidenceNames("val_loss", "best"),
     ),
 )

@@ -53,6 +53,24 @@ def _family(name: str) -> Mapping[str, Words]:
     }
 
 
+_PUBLIC = Path(__file__).with_name("evidence.csv")
+"""By `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
+_FIELDS = {"llm": "language models", "classic": "classic RL"}
+
+
+def public_logs() -> Mapping[str, str]:
+    """Rule → in how many repositories of judged public logs its WARN or CRIT was right and wrong, in words."""
+    import csv  # noqa: PLC0415 - for the page of a rule only
+
+    found: dict[str, list[str]] = {}
+    with _PUBLIC.open(newline="") as file:
+        for row in csv.DictReader(file):
+            words = [f"{row[word]} {word}" for word in ("right", "noise", "false", "unjudged") if row[word] != "0"]
+            if words:
+                found.setdefault(row["rule"], []).append(f"{_FIELDS[row['field']]} {', '.join(words)}")
+    return {rule: f"{'; '.join(fields)} (repositories)" for rule, fields in found.items()}
+
+
 def _worded(value: str | list[str]) -> Any:
     """A text, its line breaks being spaces, or a tuple."""
     return " ".join(value.split()) if isinstance(value, str) else tuple(value)

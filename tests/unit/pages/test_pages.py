@@ -406,6 +406,20 @@ def test_a_baseline_is_that_of_the_segment_and_of_what_was_known_at_the_step() -
     assert beginning_of(Snapshot(run, 20), loss).baseline == pytest.approx(1.12)
 
 
+def test_a_metric_has_one_baseline_in_its_alert_and_on_its_page() -> None:
+    # The length falls while its baseline is still learned.
+    lengths = [400.0] * 14 + [150.0] * 30
+    lines = [
+        json.dumps({"training/global_step": step, "critic/score/mean": 0.5, "response_length/mean": length})
+        for step, length in enumerate(lengths, 1)
+    ]
+    snapshot = Snapshot(run_of("\n".join(lines).encode() + b"\n"))
+    (alert,) = [one for one in snapshot.verdicts.standing if one.rule == "T3"]
+    assert {one.name: one.value for one in alert.evidence}["baseline"] == alert.baseline == 400.0
+    assert beginning_of(snapshot, signal_of(snapshot, "response_length/mean")).baseline == 400.0
+    assert beginning_of(snapshot, signal_of(snapshot, "critic/score/mean")).baseline == 0.5
+
+
 def test_the_pace_and_the_time_to_the_end_are_of_now_and_say_so(run: FakeRun) -> None:
     now = build_overview(Snapshot(run)).header
     then = build_overview(Snapshot(run, 600)).header

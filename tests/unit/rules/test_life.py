@@ -176,11 +176,11 @@ def test_every_alarm_has_advice() -> None:
 
 def test_an_absolute_line_is_quoted_without_a_baseline_that_is_beyond_it_too() -> None:
     ill = the(play(40, truncated_frac=noisy(0.7, 0.02), **LEARNING), "T1")
-    assert "run start" not in ill.headline
+    assert "baseline 0" not in ill.headline
     assert ill.headline.endswith("; no healthy baseline")
     assert ill.baseline is None
     fallen_ill = the(play(60, truncated_frac=step_up(0.02, 0.7, 41), **LEARNING), "T1")
-    assert "run start" in fallen_ill.headline
+    assert "(baseline 2.0 %)" in fallen_ill.headline
 
 
 def test_a_copy_settles_without_the_original() -> None:

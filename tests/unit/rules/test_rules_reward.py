@@ -32,6 +32,26 @@ def test_r1_trap_distillation_logs_a_constant_zero() -> None:
     assert alarms(play(60, Algorithm.DISTILL, **metrics)) == []
 
 
+def test_r1_trap_a_reward_of_nothing_that_never_rose_has_no_range_to_lose() -> None:
+    assert alarms(play(120, score_mean=[0.0] * 60 + [-0.0112] * 60), "R1") == []
+    assert alarms(play(120, score_mean=lambda n: noisy(0.0003, 3.0)(n) if n < 60 else -0.0112), "R1") == []
+    assert alarms(play(120, score_mean=[0.0] * 60 + [-1.0] * 60), "R1")
+    # It had risen: what it loses is what it had learned.
+    assert alarms(play(120, score_mean=[0.0005 * min(n, 60) for n in range(70)] + [0.0] * 50), "R1")
+
+
+def test_r1_one_record_after_a_recovery_is_no_new_alarm() -> None:
+    reward = [0.8 + 0.02 * (n % 3) for n in range(100)] + [0.1] * 15 + [0.8 + 0.02 * (n % 3) for n in range(85)]
+    reward[150] = 0.1
+    assert len(alarms(play(200, reward_mean=reward), "R1")) == 1
+
+
+def test_r6_one_bad_evaluation_of_a_solved_task_is_no_alarm() -> None:
+    scores = [min(0.97, 0.4 + n / 100) if n % 10 == 0 else None for n in range(1, 201)]
+    scores[149] = 0.55
+    assert alarms(play(200, reward_mean=lambda n: min(0.98, 0.3 + n / 60), zero_std_frac=0.95, val_score=scores)) == []
+
+
 def test_r2_every_sample_scores_the_same() -> None:
     engine = play(
         60, reward_mean=lambda r: noisy(0.0, 1)(r) if r < 40 else -1.0, reward_max=lambda r: 1.0 if r < 40 else -1.0,

@@ -12,7 +12,7 @@ import rltop.rules
 from rltop.model import RECENT_LINES
 from rltop.rules.profiles import PROFILES
 from rltop.rules.registry import ALL_SPECS, FAMILIES
-from rltop.rules.words import Words, words_of
+from rltop.rules.words import Words, public_logs, words_of
 
 FOLDER = Path(rltop.rules.__file__).parent
 OWN, SHARED = {"condition", "why"}, {"causes", "next", "sources"}
@@ -30,7 +30,7 @@ def test_every_rule_of_a_family_has_a_table_and_nothing_else_has_one(family: str
 
 
 def test_every_file_of_words_is_that_of_a_family() -> None:
-    assert {path.stem for path in FOLDER.glob("*.toml")} == set(FAMILIES)
+    assert {path.stem for path in FOLDER.glob("*.toml")} - {"diagnosis"} == set(FAMILIES)
 
 
 def test_words_are_texts_without_the_line_breaks_of_their_file() -> None:
@@ -49,3 +49,10 @@ def test_numbers_and_names_that_a_condition_repeats_are_those_of_the_code() -> N
     assert f"last {RECENT_LINES} lines" in words_of("L7").condition
     for profile in PROFILES.values():
         assert f"{profile.name}: {profile.about}" in words_of("F5").condition
+
+
+def test_what_public_logs_have_shown_is_told_of_rules_that_there_are() -> None:
+    found = public_logs()
+    assert set(found) <= {spec.id for spec in ALL_SPECS}
+    assert found["T1"].startswith("language models ")
+    assert all(text.endswith("(repositories)") for text in found.values())
