@@ -179,7 +179,7 @@ def field_of(label: Mapping[str, Any]) -> str:
 
 def hear(log: Log) -> Heard:
     """Let today's program read a log, as it is and without notes."""
-    with patch.object(engine, "NOTES", {field: {} for field in NOTES}):
+    with patch.object(engine, "NOTES", {field: frozenset() for field in NOTES}):
         own = listen(log).alarms
     return listen(log)._replace(own=own)
 

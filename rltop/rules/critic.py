@@ -20,6 +20,8 @@ _TINY, _TRIFLE = 1e-5, 1e-3
 _MIN_SAMPLES = 20
 _FEW = 8
 _EVERY = 5
+_ROUNDING = 1e-3
+"""An explained variance so near 0 is 0: the critic says the same of every state."""
 
 
 class Returns(State):
@@ -156,7 +158,7 @@ class ValueLossJump(Detector):
             return None
         usual = self.explained.median
         self.explained.push(value)
-        return value < min(0.0, usual) or value < usual - self.thresholds["fall"]
+        return value < min(0.0, usual) - _ROUNDING or value < usual - self.thresholds["fall"]
 
 
 class NotLearning(Detector):
@@ -166,9 +168,10 @@ class NotLearning(Detector):
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
     explained = Window(_MIN_SAMPLES)
+    has_learned = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A critic that explains the returns is done learning."""
+        """A critic that explains the returns is done learning; one whose loss had fallen has learned."""
         value, explained = context.values.get("value_loss"), context.values.get("explained_var")
         if explained is not None:
             self.explained.push(explained)
@@ -181,7 +184,8 @@ class NotLearning(Detector):
             return None
         line = self.thresholds["share"] * base
         level = median_of(list(self.recent))
-        if level < line or level < _TINY:
+        self.has_learned = self.has_learned or level < self.thresholds["learned"] * base
+        if self.has_learned or level < line or level < _TINY:
             return QUIET
         if explained is not None and self.explained.median >= self.thresholds["explained"]:
             return QUIET
@@ -307,7 +311,7 @@ RULES = (
         title="critic not learning",
         metrics=("value_loss",),
         detector=NotLearning,
-        thresholds={"wait": 100, "share": 0.9, "explained": 0.2, "blind": 0.005},
+        thresholds={"wait": 100, "share": 0.9, "learned": 0.3, "explained": 0.2, "blind": 0.005},
         n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,
     ),

@@ -66,7 +66,7 @@ class Selection:
             rule: its id.
             level: as the rule has it, which composites and incidents see.
         """
-        return level if level >= self._notes.get(rule, level) else min(level, Level.INFO)
+        return min(level, Level.INFO) if rule in self._notes else level
 
     def is_enabled(self, rule: str) -> bool:
         """Is the rule with this id not switched off?"""

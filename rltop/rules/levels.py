@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from rltop.catalog.dialect import Identity
-from rltop.model import Algorithm, Level
+from rltop.model import Algorithm
 
 CLASSIC, LANGUAGE = "classic", "language"
 
@@ -40,14 +40,10 @@ def field_of(identity: Identity, profiles: Collection[str]) -> str:
     return LANGUAGE
 
 
-NEVER = Level.CRIT + 1
-NOTES: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {
-        CLASSIC: {**dict.fromkeys(("C2", "C6", "C7", "O5", "U1", "E1"), NEVER), "C3": Level.CRIT},
-        LANGUAGE: {},
-    }
+NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {CLASSIC: frozenset({"C6", "C7", "O5", "U1", "E1"}), LANGUAGE: frozenset()}
 )
-"""Field → rule → the level of its own from which it is shown as an alarm there; below that it is shown as INFO.
+"""Field → rules that are shown as INFO there.
 
 Rules that were wrong in two repositories or more and right in under half of them; in classic reinforcement learning
 those that were not right in two, at two thirds, and catch no made fault. `evidence.csv` has the counts.
@@ -60,6 +56,7 @@ MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
         **dict.fromkeys(("R5", "R8", "R9", "R10", "E8", "R14", "R20", "R21"), _LOST),
         **dict.fromkeys(("R11", "R22", "E7"), _NO_SIGNAL),
         "A2": frozenset({"G1", "X2"}),
+        "C2": frozenset({"C1"}),
     }
 )
 """Rule → rules under whose alert it is not raised: a reward that is lost, or groups without contrast, say it all."""

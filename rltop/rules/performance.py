@@ -80,6 +80,7 @@ class _Kind(State):
 
     start = Frozen()
     per_token = Frozen()
+    per_length = Frozen()
     head: list[Mapping[str, float]] = []
     recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
     crept = creep_line = 0.0
@@ -165,7 +166,7 @@ class StepSlower(Detector):
                 self.work.total = values.get("num_tokens")
                 return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
-        found = self._against_start(kind, seconds, self.work.of(values), context.observation.stages)
+        found = self._against_start(kind, seconds, self.work.of(values), context.observation)
         return found if found is QUIET else self._early(found, context.record)
 
     def _begin_training(self) -> None:
@@ -195,21 +196,18 @@ class StepSlower(Detector):
             return QUIET
         return Finding(INFO, seconds, base, self.warn * base)
 
-    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Finding:
-        start, per_token = kind.start, seconds / tokens if tokens else None
-        base, base_per_token = start.value, kind.per_token.value
+    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, seen: Observation) -> Finding:
+        start, length = kind.start, seen.values.get("response_len_mean")
+        base = start.value
         if not start.is_final:
-            kind.head.append(stages)
+            kind.head.append(seen.stages)
         warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
-        is_longer = (
-            per_token is not None
-            and base_per_token is not None
-            and per_token <= self.thresholds["per_token"] * base_per_token
-        )
+        paces = [(seconds / work, usual) for work, usual in ((tokens, kind.per_token), (length, kind.per_length)) if work]
+        is_longer = any(pace <= self.thresholds["per_token"] * (usual.value or 0.0) for pace, usual in paces)
         if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
             start.push(seconds)
-            if per_token is not None:
-                kind.per_token.push(per_token)
+            for pace, usual in paces:
+                usual.push(pace)
             return QUIET
         start.pass_over()
         self.slow = (tuple(kind.head), tuple(kind.recent))
