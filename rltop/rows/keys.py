@@ -215,8 +215,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key(
                 "zoom-out", "minus", "Zoom", "Zoom out: twice as many steps", is_shown=True, shown_as="-", group="Zoom"
             ),
-            Key("pan-left", "left,h", "Earlier", "Pan to earlier steps"),
-            Key("pan-right", "right", "Later", "Pan to later steps"),
+            Key("pan-left", "left,h,shift+left", "Earlier", "Pan to earlier steps"),
+            Key("pan-right", "right,shift+right", "Later", "Pan to later steps"),
             Key("reset", "0", "Whole run", "Show the whole run", is_shown=True),
             Key("lock", "f", "Lock", "Lock the range of values, or let it follow the values"),
             Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
@@ -321,8 +321,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
         ),
         Where.COMPARE: (
-            Key("metric-before", "left,h", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
-            Key("metric-after", "right,l", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
+            Key("metric-before", "left", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
+            Key("metric-after", "right", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
             Key("align", "A", "Axis", "Align by step, time since the start, or tokens", is_shown=True),
             Key("baseline", "b", "Baseline", "Compare the others with the next run", is_shown=True),
         ),
