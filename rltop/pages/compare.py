@@ -390,19 +390,30 @@ def _age(entry: RunEntry) -> str:
     return "" if entry.age_s is None else age_text(entry.age_s)
 
 
+def _title_of(metric: tuple[str, str]) -> str:
+    return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
+
+
+def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
+    text = " ".join((_title_of(metric), *metric)).casefold()
+    return all(word in text for word in words)
+
+
 class ComparePage(ChartPage):
     """Marked runs beside each other."""
 
     where = (Where.COMPARE, Where.TABLE, Where.CHART, Where.AXES)
+    footer = ("find",)
+    search_hint = "a metric of these runs, by name or key"
     help = (
-        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one metric "
-        "of all of them in a chart, and for each where it first differs from the baseline run beyond the noise of "
-        "both. {metric-after} shows the next metric, {align} aligns by step, time, tokens or samples, {baseline} makes "
-        "the next run the baseline, {open} opens a run, {sort} sorts. {step-back} and {step-on} move the cursor in the "
-        "chart, and the values are of its step. {zoom-in} and {zoom-out} zoom, {pan-left} and {pan-right} pan, {reset} "
-        "shows all steps, {log} draws on a logarithmic scale, {lock} keeps the range of values, {smooth-less} and "
-        "{smooth-more} change the smoothing; the wheel zooms at the pointer, and dragging shows the steps between two "
-        "places."
+        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one "
+        "metric of all of them in a chart, and for each where it first differs from the baseline run beyond the "
+        "noise of both. {metric-after} shows the next metric, {find} one by its name, {align} aligns by step, time, "
+        "tokens or samples, {baseline} makes the next run the baseline, {open} opens a run, {sort} sorts. "
+        "{step-back} and {step-on} move the cursor in the chart, and the values are of its step. {zoom-in} and "
+        "{zoom-out} zoom, {pan-left} and {pan-right} pan, {reset} shows all steps, {log} draws on a logarithmic scale, "
+        "{lock} keeps the range of values, {smooth-less} and {smooth-more} change the smoothing; the wheel zooms at "
+        "the pointer, and dragging shows the steps between two places."
     )
 
     def __init__(self) -> None:
@@ -511,8 +522,9 @@ class ComparePage(ChartPage):
             smoothing=self.smoothing if self.has_smooth else 0.0,
         )  # fmt: skip
         head = RowBuilder(width, moment.glyphs).add(" ")
-        name = CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
-        head.add(name, "strong").add(f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note")
+        head.add(_title_of(metric), "strong").add(
+            f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note"
+        )
         head.add("   range locked" if self.is_locked else "", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         if built is None:
@@ -547,6 +559,18 @@ class ComparePage(ChartPage):
         if isinstance(effect, ShowStep) and self.axis is not Axis.STEP:
             return Say("a click goes to a step where runs are aligned by step")
         return effect
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Show the next metric whose name or key has the text."""
+        metrics, words = compared_metrics(_shown_runs(moment)), text.casefold().split()
+        at = metrics.index(self._metric) if self._metric in metrics else 0
+        around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
+        places = ((at + step) % len(metrics) for step in around)
+        found = next((metrics[place] for place in places if _has(metrics[place], words)), None)
+        if found is None:
+            return Say("no common metric has this name")
+        self._metric = found
+        return Redraw()
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""

@@ -16,7 +16,7 @@ from rltop.pages.bands import text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.metric_tree import TreeIndex, TreeKey, index_tree, match_keys
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Redraw
+from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, read_signal, worst_verdict
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
@@ -410,6 +410,16 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         if is_folded:
             self.held = Target(TargetKind.SECTION, section)
         return Redraw()
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another metric of those that match, past the heads of sections."""
+        before, effect = self.at, super().seek(text, by, moment)
+        while isinstance(self.lines[self.at], TreeLine) and self.at != before and not isinstance(effect, Say):
+            effect = super().seek(text, by, moment)
+        if isinstance(effect, Say):
+            self._select(before, 1)
+            self.held = self.chosen
+        return effect
 
     def show_only(self, text: str) -> Effect | None:
         """Show what matches, with the first metric of it selected."""

@@ -105,6 +105,9 @@ class Page(ABC):
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
 
+    search_hint: ClassVar[str] = ""
+    """What a search of the page is for; empty where `find` looks for metrics instead."""
+
     tells_counts: ClassVar[bool] = False
     """Whether the page itself says what was not understood."""
 
@@ -165,6 +168,22 @@ class Page(ABC):
         """
         del moment
         return Open(target)
+
+    def found_by(self, target: Target, moment: Moment) -> str:
+        """What a search finds a row by that leads to a target, beside what is painted of it."""
+        del moment
+        return target.name
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another match of a search; None has it looked for in the rows.
+
+        Args:
+            text: what is searched for.
+            by: 1 for the next, -1 for the one before, 0 for the first.
+            moment: what is shown.
+        """
+        del text, by, moment
+        return None
 
     def sort_by(self, sorting: Sorting | None) -> Effect | None:
         """Sort the table of the page; None brings the rows as they come."""
@@ -325,6 +344,12 @@ class ListPage(Page, Generic[T]):
             self._select(self.at + by, by)
             self.held = self.chosen
         return Redraw()
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another line of those that match."""
+        before = self.at
+        effect = self.move(by)
+        return effect if self.at != before else Say(f"no match {'below' if by > 0 else 'above'} this line")
 
     def show_only(self, text: str) -> Effect | None:
         """Show what matches, the first of it selected; a filter that is cleared leaves the selection."""

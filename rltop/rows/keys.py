@@ -32,6 +32,7 @@ class Where(enum.Enum):
     COMPARE = "Where runs are compared"
     ROLLOUTS = "On the pages of rollouts"
     LOG = "In the console log"
+    MATCHES = "While a search or a filter stands"
     FILTER = "In a filter"
 
 
@@ -120,7 +121,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "find",
                 "slash",
                 "Find",
-                "Filter the list; on a page without a filter, find a metric",
+                "Filter or search the page; elsewhere, find a metric",
                 is_shown=True,
                 shown_as="/",
                 comes_first=True,
@@ -336,6 +337,28 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("error-before", "N", "Error", "Go to the previous error", is_shown=True, group="Error"),
             Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
             Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
+        ),
+        Where.MATCHES: (
+            Key(
+                "match-after",
+                "n",
+                "Match",
+                "Go to the next match",
+                action="match(1)",
+                is_shown=True,
+                group="Match",
+                comes_first=True,
+            ),
+            Key(
+                "match-before",
+                "N",
+                "Match",
+                "Go to the previous match",
+                action="match(-1)",
+                is_shown=True,
+                group="Match",
+                comes_first=True,
+            ),
         ),
         Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }
