@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from rltop.rows.keys import KEYS, Key, KeyNames, Where
 
-_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.FILTER, Where.MARKS, Where.OVERLAY})
+_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.MATCHES, Where.FILTER, Where.MARKS, Where.OVERLAY})
 """Groups whose actions are methods of the application or a widget; those of the others are the page's."""
 
 
@@ -97,7 +97,7 @@ def _spell(key: str) -> str:
 _TEXTUALS = tuple(one for one in Screen.BINDINGS if isinstance(one, Binding))
 """What every page has from Textual, Tab for one; it has no ids."""
 
-_YIELDING = frozenset({"live-end", "left", "right"})
+_YIELDING = frozenset({"live-end", "left", "right", "match-after", "match-before"})
 """Bindings that leave their key to the next one whenever they have nothing to do."""
 
 
@@ -121,8 +121,8 @@ def key_names(keymap: Mapping[str, str], page: Iterable[Where] = (), *, is_typin
         chain = (bindings,) if where is Where.FILTER else (board, (*_TEXTUALS, *bindings))
         found |= _reaching(settled, *chain)
     # Last, so that what holds on the page itself wins.
-    own = [binding for where in page for binding in BINDINGS[where]]
-    found |= _reaching(settled, board, (*_TEXTUALS, *own), everywhere)
+    own = [binding for where in page if where is not Where.MATCHES for binding in BINDINGS[where]]
+    found |= _reaching(settled, BINDINGS[Where.MATCHES], board, (*_TEXTUALS, *own), everywhere)
     told = {id: [key for key in keys if not (is_typing and types(key))] for id, keys in found.items() if id}
     return KeyNames(MappingProxyType({id: tuple(map(_spell, keys)) for id, keys in told.items()}))
 

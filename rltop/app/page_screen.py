@@ -26,6 +26,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.selection import matching_rows, with_matches
 from rltop.rows.table import Sorting, heads_of, next_sorting
 from rltop.rows.themes import Palette
 from rltop.structs import replace
@@ -107,9 +108,12 @@ class PageScreen(Screen[None]):
         self.page = page
         self._host = host
         filter_keys = (Where.FILTER,) if self.has_filter else ()
-        self._groups = (*filter_keys, *page.where)
+        self._groups = (*filter_keys, *page.where, Where.MATCHES)
         self._keys: dict[bool, KeyNames] = {}
         self._answer: Callable[[str], object] = str
+        self._sought = ""
+        self._match: int | None = None
+        self._left_at = 0
         bind(self, [binding for where in self._groups for binding in BINDINGS[where]])
         update_by_cells(self)
 
@@ -127,6 +131,16 @@ class PageScreen(Screen[None]):
     def has_filter(self) -> bool:
         """Whether the page has a filter."""
         return isinstance(self.page, ListPage)
+
+    @property
+    def can_find(self) -> bool:
+        """Whether the page can be filtered or searched."""
+        return self.has_filter or bool(self.page.search_hint)
+
+    @property
+    def _is_searched(self) -> bool:
+        is_filtered = self.has_filter and self.is_mounted and bool(self.filter.value.strip())
+        return is_filtered or bool(self._sought)
 
     @property
     def keys(self) -> KeyNames:
@@ -154,7 +168,8 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        return _with_marks(self.page.rows(self.moment, width, height), self.page, self.moment)
+        rows = _with_marks(self.page.rows(self.moment, width, height), self.page, self.moment)
+        return with_matches(rows, self._sought, self._match) if self._sought else rows
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.page.tells_counts
@@ -197,6 +212,7 @@ class PageScreen(Screen[None]):
     def show(self, page: Page) -> None:
         """Show another page of the same kind in the place of this one."""
         self.page = page
+        self._sought = ""
         self._host.visited(page)
         self.draw()
 
@@ -221,12 +237,16 @@ class PageScreen(Screen[None]):
     def has_something_to_close(self) -> bool:
         """Whether Escape closes a part of the page rather than the page."""
         has_open_filter = self.has_filter and bool(self.filter.display)
-        return bool(self.query("#prompt")) or has_open_filter or self.page.has_something_to_close
+        is_open = has_open_filter or bool(self._sought)
+        return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
 
     def close_something(self) -> None:
         """Put the prompt away; else clear and hide the filter, and whatever else the page narrows down."""
         if self.query("#prompt"):
             self._answered()
+            return
+        if self._sought:
+            self._search("")
             return
         if self.has_filter:
             self.filter.value = ""
@@ -290,6 +310,53 @@ class PageScreen(Screen[None]):
         else:
             self.carry_out(self.page.open(target, self.moment))
 
+    # -- the search ----------------------------------------------------------------------------------------------
+
+    def _search(self, text: str) -> None:
+        """Go to the first match from what is selected on; an empty text ends the search."""
+        self._sought, self._match = text.strip(), None
+        self.draw()
+        if self._sought:
+            self.action_match(0)
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys that go to matches are others' while nothing is searched for.
+
+        Args:
+            action: its name, without `action_`.
+            parameters: its own.
+        """
+        return self._is_searched and not self.is_typing if action == "match" else True
+
+    def action_match(self, by: int) -> None:
+        """Go to another match.
+
+        Args:
+            by: 1 for the next, -1 for the one before, 0 for the first.
+        """
+        effect = self.page.seek(self._sought, by, self.moment)
+        if effect is None:
+            effect = self._seek_in_rows(by)
+        if not by and self._match is None and isinstance(effect, Say):
+            # There is nothing to go to: n and N stay what they were.
+            self._sought = ""
+        self.carry_out(effect)
+
+    def _seek_in_rows(self, by: int) -> Effect:
+        moment, board = self.moment, self.board
+        found = matching_rows(board.rows, self._sought, lambda target: self.page.found_by(target, moment))
+        if not found:
+            return Say("nothing on this page matches")
+        # From where one has gone since, else from the match that was gone to: it may be no row that can be selected.
+        here = self._match if self._match is not None and board.here == self._left_at else board.here
+        beyond = [y for y in found if (y - here) * (by or 1) >= abs(by)]
+        self._match = (min(beyond) if by >= 0 else max(beyond)) if beyond else found[0 if by >= 0 else -1]
+        self.draw()
+        board.go_to(self._match)
+        self._left_at = board.here
+        return Say(f"match {found.index(self._match) + 1} of {len(found)}")
+
     # -- the prompt ----------------------------------------------------------------------------------------------
 
     async def ask(self, what: str, answered: Callable[[str], object], text: str = "") -> None:
@@ -326,8 +393,11 @@ class PageScreen(Screen[None]):
         if isinstance(self.page, ListPage):
             self.carry_out(self.page.move(by))
 
-    def find(self) -> None:
-        """Put the cursor into the filter."""
+    async def find(self) -> None:
+        """Put the cursor into the filter, or ask what to search for."""
+        if not self.has_filter:
+            await self.ask(self.page.search_hint, self._search, self._sought)
+            return
         self.filter.display = True
         # At once: `Widget.focus` is put off, and the next key would go to the list.
         self.set_focus(self.filter)

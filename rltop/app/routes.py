@@ -178,14 +178,14 @@ class Routes(TimeTravel):
             self.open(Target(TargetKind.STRAGGLERS))
 
     async def action_find(self) -> None:
-        """Put the cursor into the filter of the page; where it has none, into that of all metrics."""
-        if self.shown is None or not self.shown.has_filter:
+        """Filter or search the page; where neither can be done, put the cursor into the filter of all metrics."""
+        if self.shown is None or not self.shown.can_find:
             await self.switch_mode("metrics")
             # A page that was opened from the list lies over it.
             while len(self.screen_stack) > 1:
                 await self.pop_screen()
         if self.shown is not None:
-            self.shown.find()
+            await self.shown.find()
 
     def action_alerts(self) -> None:
         """Open the worst verdict of the step that is shown, or the one after the one that is open."""

@@ -184,6 +184,22 @@ class RowView(Draggable, can_focus=True):
         """Move the selection to `target`; False if no row leads there."""
         return self._move(lambda: self._selection.select(target))
 
+    @property
+    def here(self) -> int:
+        """The row of the selection where that is in sight, else the first one that is."""
+        spot = self._selection.spot
+        return spot.y if spot is not None and self.sees(spot.y) else self._top
+
+    def sees(self, y: int) -> bool:
+        """Whether a row is in sight."""
+        return self._top <= y < self._top + self.size.height
+
+    def go_to(self, y: int) -> None:
+        """Select what is in a row, and have it in sight."""
+        self._move(lambda: self._selection.in_row(y))
+        if not self.sees(y):
+            self._scroll(y - self.size.height // 3)
+
     def render_line(self, y: int) -> Strip:
         """One row as a strip of exactly the widget's width; every segment has a style.
 

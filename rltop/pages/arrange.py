@@ -10,7 +10,7 @@ from rltop import units
 from rltop.model import Label, Signal
 from rltop.pages.key_metrics import choose_key_metrics, choose_others, value_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Arrange, Ask, Effect, ListPage, Redraw, Say, top_of
+from rltop.pages.page import Arrange, Ask, Effect, ListPage, Say
 from rltop.pages.signals import generic_signal, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import Glyphs
@@ -73,7 +73,7 @@ def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
         yield ArrangedRow(OTHER, one.title, one.signal, one.stream)
 
 
-class ArrangePage(ListPage):
+class ArrangePage(ListPage[ArrangedRow]):
     """The rows of the overview in their order, and what else could be one."""
 
     where: ClassVar[Sequence[Where]] = (Where.ROWS,)
@@ -87,55 +87,31 @@ class ArrangePage(ListPage):
         "config` prints it. Alerts keep the names of the catalogue, and are raised for hidden metrics too."
     )
 
-    def __init__(self) -> None:
-        """The rows, the first one chosen."""
-        super().__init__()
-        self._query = ""
-        self._shown: list[ArrangedRow] = []
-        self._chosen: Target | None = None
-        self._at = self._top = 0
-
-    @property
-    def chosen(self) -> Target | None:
-        """The metric that is selected."""
-        return self._chosen
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another row."""
-        self._chosen = target
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the row that lies `by` rows away, or the last one on the way."""
-        if self._shown:
-            self._chosen = _target(self._shown[max(0, min(self._at + by, len(self._shown) - 1))])
-        return Redraw()
-
-    def show_only(self, text: str) -> Effect | None:
-        """Show what matches, from now on."""
-        self._query, self._chosen = text, None
-        return Redraw()
+    def target(self, line: ArrangedRow) -> Target:
+        """The metric of a row."""
+        return Target(TargetKind.METRIC, line.signal.key, stream=line.stream)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """Ask for a name of one's own."""
-        title = next((one.title for one in self._shown if _target(one) == target), "")
+        title = next((one.title for one in self.lines if self.target(one) == target), "")
         return Ask(f"a name for {Label.of(target.name)}; empty for its title", title)
 
     def answer(self, text: str, moment: Moment) -> Effect | None:
         """Keep the name; the title, or nothing, is none."""
-        if self._chosen is None:
+        if not self.lines:
             return None
-        key, title = self._chosen.name, self._shown[self._at].signal.metric.title
+        key, title = self.lines[self.at].signal.key, self.lines[self.at].signal.metric.title
         return Arrange(moment.run.arrangement.with_name(key, "" if text.strip() == title else text))
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Move a pinned row, or hide one."""
         arrangement = moment.run.arrangement
-        if self._chosen is None:
+        if not self.lines:
             return Say("no row is selected")
-        name = self._chosen.name
+        name = self.lines[self.at].signal.key
         if key == "hide":
             # The row goes elsewhere, whoever hides them stays.
-            self._chosen = None
+            self.held = None
             return Arrange(arrangement.with_hiding_toggled(name))
         if name not in arrangement.pinned:
             return Say(moment.keys.tell("only pinned rows can be moved: {pin} pins this one"))
@@ -147,30 +123,23 @@ class ArrangePage(ListPage):
         glyphs, snapshot = moment.glyphs, moment.snapshot
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, glyphs, LEAST)
-        words = self._query.casefold().split()
-        self._shown = [
+        words = self.query.casefold().split()
+        found = [
             one for one in arranged_rows(snapshot)
             if all(word in f"{one.title} {one.signal.key} {one.state}".casefold() for word in words)
         ]  # fmt: skip
-        places: dict[Target | None, int] = {_target(one): number for number, one in enumerate(self._shown)}
-        self._at = places.get(self._chosen, max(0, min(self._at, len(self._shown) - 1)))
-        self._chosen = _target(self._shown[self._at]) if self._shown else None
-        room = max(1, height - _HEAD_ROWS)
-        self._top = top_of(self._at, self._top, room, len(self._shown))
+        shown = self.settle(found, max(1, height - _HEAD_ROWS))
+        # A row that is pinned goes to the top, and the selection with it.
+        self.held = self.chosen
         rows = [_head(snapshot, width, glyphs)]
-        if not self._shown:
+        if not found:
             note = moment.keys.none_matches("no metric") if words else "no metrics yet"
             return fill([*rows, Row(()), text_row(note, width, glyphs, "dim")], height)
-        shown = self._shown[self._top : self._top + room]
         painter = TablePainter(
-            Table(_columns(snapshot), shown, target=_target, sign=lambda one: ("", "dim")), width, glyphs
+            Table(_columns(snapshot), shown, target=self.target, sign=lambda one: ("", "dim")), width, glyphs
         )
         rows += [painter.head(), *(painter.row(number) for number in range(len(shown)))]
         return fill(rows, height)
-
-
-def _target(one: ArrangedRow) -> Target:
-    return Target(TargetKind.METRIC, one.signal.key, stream=one.stream)
 
 
 def _head(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:

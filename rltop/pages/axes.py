@@ -114,7 +114,7 @@ def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -
         replace(one, curve=moved(one.curve, is_moved=False), newest=_moved_point(one.newest, is_log))
         for one in plot.series
     )
-    ends = [found.at(plot.zoom.first), found.at(plot.zoom.last)]
+    ends = list(plot.span or (found.at(plot.zoom.first), found.at(plot.zoom.last)))
     if is_log:
         least = min((curve.steps[0] for curve in (raw, *(one.curve for one in series)) if curve.steps), default=0.0)
         ends = [math.log10(ends[0]) if ends[0] > 0 else least, math.log10(max(ends[1], 10.0**least))]

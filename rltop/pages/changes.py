@@ -351,7 +351,8 @@ class ChangePage(Page):
     """What changed around the step on the screen: every key, by how far it moved."""
 
     where = (Where.TABLE,)
-    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    search_hint = "a part of a key or a title"
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
     help = (
         "What changed around this step: every logged key, ranked by how far its values from this step on lie outside "
         "its range in the records before, in robust sigmas (1.4826 × MAD, with the trend extrapolated). The vertical "

@@ -59,6 +59,10 @@ class ChartPage(Page):
             return Zoom(whole.last - self.zoom.length + 1, whole.last).within(whole)
         return self.zoom.within(whole)
 
+    def axes(self, moment: Moment) -> Sequence[Axis]:
+        """What the x axis can count; steps come first."""
+        return axes_logged(moment.snapshot)
+
     def axis_in(self, snapshot: Snapshot) -> tuple[Axis, Places]:
         """What the x axis counts in a stream, and where its steps are there; steps, where it does not log the rest."""
         found = places(snapshot, self.axis)
@@ -164,7 +168,7 @@ class ChartPage(Page):
                     return Say("no logarithmic scale: no value is above zero")
                 self.is_log, self._locked = not self.is_log, ()
             case "axis":
-                axes = axes_logged(moment.snapshot)
+                axes = self.axes(moment)
                 if len(axes) < 2:
                     return Say("only steps are logged: neither time, tokens, samples nor epochs")
                 self.axis = axes[(axes.index(self.axis) + 1) % len(axes)] if self.axis in axes else axes[0]

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, RunState, Unit
-from rltop.pages.axes import Canvas, canvas_of, places, signal_in, step_at
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, PlotData, PlotMark, Series, Zoom, series_of
+from rltop.pages.axes import places, signal_in
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, Places, PlotData, PlotMark, Series, Zoom, series_of
+from rltop.pages.chart_page import ChartPage
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
+from rltop.pages.page import Effect, Redraw, Say, ShowStep
 from rltop.pages.run_entry import RunEntry, read_entry
 from rltop.pages.run_numbers import REWARDS, VALIDATIONS, Value, best, newest, speed_text
 from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
@@ -135,7 +136,14 @@ def common_metrics(runs: Sequence[Snapshot]) -> list[tuple[str, str]]:
 
 
 def build_overlay(
-    runs: Sequence[ComparedRun], metric: tuple[str, str], axis: Axis, *, columns: int, at: int | None = None
+    runs: Sequence[ComparedRun],
+    metric: tuple[str, str],
+    axis: Axis,
+    *,
+    columns: int,
+    at: int | None = None,
+    zoom: Zoom | None = None,
+    smoothing: float = SMOOTHING,
 ) -> tuple[PlotData, Unit] | None:
     """One metric of all runs in one chart, smoothed.
 
@@ -145,24 +153,39 @@ def build_overlay(
         axis: by what they are aligned.
         columns: columns of the canvas.
         at: the step at the cursor, which is marked where runs are aligned by step; None is live.
+        zoom: the steps that are shown, those of the first run that logs the axis; None is all.
+        smoothing: weight of the past per record, 0 to below 1.
 
     Returns:
         The chart and the unit of its values; None where no run has a value to show on this axis.
     """
     at = at if axis is Axis.STEP else None
-    others = overlays(runs, metric, axis, columns=columns, at=at)
+    place = steps_of_window(runs, axis)
+    others = overlays(runs, metric, axis, columns=columns, zoom=zoom, smoothing=smoothing, at=at, counted=place)
     if not others:
         return None
     signal = next(one for run in runs if (one := signal_in(run.snapshot, metric)) is not None)
     title, unit = signal.metric.title, signal.metric.unit
-    low, high = (end(end(one.curve.steps) for one in others) for end in (min, max))
-    whole, none = Zoom(math.floor(low), max(math.floor(low) + 1, math.ceil(high))), Curve((), ())
+    if zoom is None:
+        low, high = (end(end(one.curve.steps) for one in others) for end in (min, max))
+        first = math.floor(place.step_at(low))
+        shown = Zoom(first, max(first + 1, math.ceil(place.step_at(high))))
+    else:
+        low, high, shown = place.at(zoom.first), place.at(zoom.last), zoom
     marks = () if at is None else (PlotMark(at, "cursor", f"step {units.step(at)}"),)
     plot = PlotData(
-        title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=marks, zoom=whole,
-        whole=whole, series=others, axis=axis, span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
+        title=title, unit=units.unit_suffix(unit), raw=Curve((), ()), smooth=Curve((), ()), levels=(), marks=marks,
+        zoom=shown, whole=shown, series=others, axis=axis, smoothing=smoothing,
+        can_log=any(value > 0 for one in others for value in one.curve.values),
+        span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
     )  # fmt: skip
     return plot, unit
+
+
+def steps_of_window(runs: Sequence[ComparedRun], axis: Axis) -> Places:
+    """Where the steps of the first run are that logs what the axis counts: those in which a window is counted."""
+    found = (places(run.snapshot, axis) for run in runs)
+    return next((one for one in found if one is not None), Places((), ()))
 
 
 def overlays(
@@ -174,6 +197,7 @@ def overlays(
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
     at: int | None = None,
+    counted: Places | None = None,
 ) -> tuple[Series, ...]:
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
@@ -185,17 +209,22 @@ def overlays(
         zoom: the steps that are shown; None is all.
         smoothing: weight of the past per record, 0 to below 1.
         at: the step of the values that are told; None is the newest of each.
+        counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
     """
     found = []
     for run in runs:
         snapshot, signal, place = run.snapshot, signal_in(run.snapshot, metric), places(run.snapshot, axis)
         if signal is None or place is None:
             continue
+        own = zoom
+        if zoom is not None and counted is not None and axis is not Axis.STEP:
+            ends = place.step_at(counted.at(zoom.first)), place.step_at(counted.at(zoom.last))
+            own = Zoom(math.floor(ends[0]), math.ceil(ends[1]))
         point = snapshot.stream.latest(signal.key, at)
         now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
         one = series_of(
             snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display}{now}", role=run.role,
-            columns=columns, zoom=zoom, smoothing=smoothing,
+            columns=columns, zoom=own, smoothing=smoothing,
         )  # fmt: skip
         found += [] if one is None else [one]
     return tuple(found)
@@ -361,25 +390,37 @@ def _age(entry: RunEntry) -> str:
     return "" if entry.age_s is None else age_text(entry.age_s)
 
 
-class ComparePage(Page):
+def _title_of(metric: tuple[str, str]) -> str:
+    return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
+
+
+def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
+    text = " ".join((_title_of(metric), *metric)).casefold()
+    return all(word in text for word in words)
+
+
+class ComparePage(ChartPage):
     """Marked runs beside each other."""
 
-    where = (Where.COMPARE, Where.TABLE)
+    where = (Where.COMPARE, Where.TABLE, Where.CHART, Where.AXES)
+    footer = ("find",)
+    search_hint = "a metric of these runs, by name or key"
     help = (
-        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one metric "
-        "of all of them in a chart, and for each where it first differs from the baseline run beyond the noise of "
-        "both. {metric-after} shows the next metric, {align} aligns by step, time, tokens or samples, {baseline} makes "
-        "the next run the baseline, {open} opens a run, {sort} sorts. {step-back} and {step-on} move the cursor in the "
-        "chart, and the values are of its step."
+        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one "
+        "metric of all of them in a chart, and for each where it first differs from the baseline run beyond the "
+        "noise of both. {metric-after} shows the next metric, {find} one by its name, {align} aligns by step, time, "
+        "tokens or samples, {baseline} makes the next run the baseline, {open} opens a run, {sort} sorts. "
+        "{step-back} and {step-on} move the cursor in the chart, and the values are of its step. {zoom-in} and "
+        "{zoom-out} zoom, {pan-left} and {pan-right} pan, {reset} shows all steps, {log} draws on a logarithmic scale, "
+        "{lock} keeps the range of values, {smooth-less} and {smooth-more} change the smoothing; the wheel zooms at "
+        "the pointer, and dragging shows the steps between two places."
     )
 
     def __init__(self) -> None:
         """The first metric, by step, compared with the run that was marked first."""
         super().__init__()
         self._metric: tuple[str, str] | None = None
-        self.axis = Axis.STEP
         self._baseline = ""
-        self._pointed: tuple[Canvas, PlotData] | None = None
         self._differences = Differences()
         self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
 
@@ -387,6 +428,7 @@ class ComparePage(Page):
         """Table, sentences, chart."""
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
+        self.begin()
         runs = _shown_runs(moment)
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
@@ -475,10 +517,15 @@ class ComparePage(Page):
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
         metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
-        built = build_overlay(runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.at_step)
+        built = build_overlay(
+            runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.at_step, zoom=self.shown(moment),
+            smoothing=self.smoothing if self.has_smooth else 0.0,
+        )  # fmt: skip
         head = RowBuilder(width, moment.glyphs).add(" ")
-        name = CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
-        head.add(name, "strong").add(f"  by {self.axis.value}", "note")
+        head.add(_title_of(metric), "strong").add(
+            f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note"
+        )
+        head.add("   range locked" if self.is_locked else "", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
         if built is None:
             text = f"no run logs {_LOGGED.get(self.axis, 'this')} beside this metric"
@@ -487,21 +534,43 @@ class ComparePage(Page):
         missing = len(runs) - len(plot.series)
         if missing:
             head.add(f"   {missing} without it", "dim")
-        chart = moment.draw_chart(
-            plot, width, height - 1, moment.glyphs, unit=unit, has_smooth=False, has_band=False, markers=()
-        )
-        canvas = canvas_of(chart, top + 1)
-        self._pointed = None if canvas is None else (canvas, plot)
-        return [head.row(), *chart]
+        plot = replace(plot, is_log=self.is_log and plot.can_log)
+        counted = next((one.snapshot for one in runs if places(one.snapshot, self.axis) is not None), moment.snapshot)
+        return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
+
+    def whole(self, moment: Moment) -> Zoom:
+        """All steps of all runs, counted in those of the first one that logs what the axis counts."""
+        runs = _shown_runs(moment)
+        counted = steps_of_window(runs, self.axis)
+        ends = []
+        for run in runs:
+            stream, place = run.snapshot.stream, places(run.snapshot, self.axis)
+            if stream.first_step is not None and stream.last_step is not None and place is not None:
+                ends += [counted.step_at(place.at(stream.first_step)), counted.step_at(place.at(stream.last_step))]
+        return Zoom(math.floor(min(ends)), math.ceil(max(ends))) if ends else super().whole(moment)
+
+    def axes(self, moment: Moment) -> Sequence[Axis]:
+        """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
+        return [one for one in Axis if any(places(run.snapshot, one) is not None for run in _shown_runs(moment))]
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
         """Go to the step that was clicked, where runs are aligned by step."""
-        share = None if self._pointed is None else self._pointed[0].share(x, y)
-        if turn or share is None or self._pointed is None:
-            return None
-        if self.axis is not Axis.STEP:
+        effect = super().point(x, y, turn, moment)
+        if isinstance(effect, ShowStep) and self.axis is not Axis.STEP:
             return Say("a click goes to a step where runs are aligned by step")
-        return ShowStep(step_at(self._pointed[1], share))
+        return effect
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Show the next metric whose name or key has the text."""
+        metrics, words = compared_metrics(_shown_runs(moment)), text.casefold().split()
+        at = metrics.index(self._metric) if self._metric in metrics else 0
+        around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
+        places = ((at + step) % len(metrics) for step in around)
+        found = next((metrics[place] for place in places if _has(metrics[place], words)), None)
+        if found is None:
+            return Say("no common metric has this name")
+        self._metric = found
+        return Redraw()
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""
@@ -512,14 +581,16 @@ class ComparePage(Page):
                 at = 0 if self._metric is None or self._metric not in metrics else metrics.index(self._metric)
                 self._metric = metrics[(at + (1 if key == "metric-after" else -1)) % len(metrics)]
             case "align":
-                # Only by what some run logs: by epochs that nobody counts nothing would be drawn.
-                axes = [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
-                if len(axes) < 2:
-                    return Say("only steps are logged: neither time, tokens, samples nor epochs")
-                self.axis = axes[(axes.index(self.axis) + 1) % len(axes)] if self.axis in axes else Axis.STEP
+                return super().on("axis", moment)
+            case "band":
+                return Say("no band is drawn around several runs: open one")
             case "baseline" if runs:
                 paths = [one.entry.path.raw for one in runs]
                 now = self._baseline or moment.baseline
                 at = paths.index(now) if now in paths else 0
                 self._baseline = paths[(at + 1) % len(paths)]
+            case "metric-before" | "metric-after" | "baseline":
+                return Say("there is nothing to compare")
+            case _:
+                return super().on(key, moment)
         return Redraw()

@@ -406,8 +406,9 @@ class CompletionsPage(RolloutPage):
         "The completions of one prompt: length with a bar (truncated ones have a marker and the warning colour), "
         "reward, advantage, stop reason, turns, tool calls, staleness (policy updates since it was sampled), and the "
         "first line. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
-        "another column."
+        "another column, {find} searches what they begin with."
     )
+    search_hint = "a part of what a completion begins with"
 
     def __init__(self, group: str, group_order: Sorting | None = None) -> None:
         """A group of the step on the screen, among the others in an order.
@@ -432,6 +433,11 @@ class CompletionsPage(RolloutPage):
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
 
+    def found_by(self, target: Target, moment: Moment) -> str:
+        """How a completion begins, and its reason to stop."""
+        found = None if target.kind is not TargetKind.COMPLETION else self._view(moment).find(place_of(target.name))
+        return "" if found is None else f"{found[1].opening}\n{found[1].stop}"
+
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A completion opens its text."""
         if target.kind is not TargetKind.COMPLETION:
@@ -455,8 +461,10 @@ class CompletionPage(RolloutPage):
 
     help = (
         "The prompt and the completion, with their own line breaks; invisible characters are escaped. {up}, {down} "
-        "and {page-down} scroll, {previous} and {next} go to the other completions of the group."
+        "and {page-down} scroll, {find} searches the text, {previous} and {next} go to the other completions of the "
+        "group."
     )
+    search_hint = "a part of the text"
 
     def __init__(
         self,

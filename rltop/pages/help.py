@@ -17,7 +17,9 @@ _SEP = "  "
 class HelpPage(Page):
     """The keys, and what the page below is for."""
 
-    help = "This page. {back} goes back."
+    help = "This page. {find} searches it, {back} goes back."
+    footer = ("find",)
+    search_hint = "a key, or what it does"
 
     def __init__(self, about: str, keys: KeyNames, own: Sequence[Where] = ()) -> None:
         """The help of a page: what it says of itself, and the keys as they are there.

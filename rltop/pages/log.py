@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rltop import units
 from rltop.model import Label, Level
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep, top_of
+from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep
 from rltop.pages.rollouts import places_text
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
@@ -200,7 +200,7 @@ class _Found:
         return self._numbers.copy(), self._errors.copy()
 
 
-class LogPage(ListPage):
+class LogPage(ListPage[int]):
     """The console log of the run: tail, filter, errors, steps."""
 
     where = (Where.LOG,)
@@ -217,9 +217,6 @@ class LogPage(ListPage):
     def __init__(self) -> None:
         """The newest line selected."""
         super().__init__()
-        self._text = ""
-        self._chosen: int | None = None
-        self._top = 0
         self._is_centred = False
         self._view: LogView | None = None
         self._found = _Found((None, ""))
@@ -233,22 +230,25 @@ class LogPage(ListPage):
             self._view = None
             state = None if log is None else log.state
             return paint_no_log(state, moment.run.path.raw, width, height, moment.glyphs)
-        view = self._view = self._build(log, moment)
+        view, room = self._build(log, moment), lines_in_sight(height)
         if self._is_centred and view.numbers:
-            self._top, self._is_centred = max(0, view.at - lines_in_sight(height) // 2), False
-        self._top = top_of(view.at, self._top, lines_in_sight(height), len(view.numbers))
-        return paint_log(view, self._top, width, height, moment.glyphs, moment.keys)
+            self.top, self._is_centred = max(0, view.at - room // 2), False
+        self.at = view.at
+        self.settle(view.numbers, room)
+        self._view = view
+        return paint_log(view, self.top, width, height, moment.glyphs, moment.keys)
 
     def _build(self, log: ConsoleLog, moment: Moment) -> LogView:
         log.ask()
         # Asked first: a line that is closed only now is looked at once more.
         closed = log.closed_count
         first, lines = log.lines()
-        if self._found.of != (log, self._text):
-            self._found = _Found((log, self._text))
+        if self._found.of != (log, self.query):
+            self._found = _Found((log, self.query))
         numbers, errors = self._found.take(first, lines, closed)
-        at = len(numbers) - 1 if self._chosen is None else bisect_right(numbers, self._chosen) - 1
-        is_last, path = self._chosen is None, moment.run.path.raw
+        held = None if self.held is None else self.held.step
+        at = len(numbers) - 1 if held is None else bisect_right(numbers, held) - 1
+        is_last, path = held is None, moment.run.path.raw
         return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.at_step)
 
     def face(self, moment: Moment) -> Hashable:
@@ -259,29 +259,24 @@ class LogPage(ListPage):
         log.ask()
         return super().face(moment), log.version
 
-    @property
-    def chosen(self) -> Target | None:
-        """The line that is selected."""
-        view = self._view
-        return Target(TargetKind.LINE, step=view.numbers[view.at]) if view is not None and view.numbers else None
+    def target(self, line: int) -> Target:
+        """A line by its number."""
+        return Target(TargetKind.LINE, step=line)
 
-    def choose(self, target: Target) -> None:
-        """A click has chosen another line."""
-        if target != self.chosen:
-            self._chosen = target.step
+    def place(self, held: Target) -> int:
+        """The line that was chosen, or the last one before it that matches."""
+        return self.at
 
     def move(self, by: int) -> Effect | None:
         """Select the line that lies `by` lines away; from the last one on, follow."""
-        view = self._view
-        if view is None or not view.numbers:
-            return None
-        at = max(0, view.at + by)
-        self._chosen = view.numbers[at] if at < len(view.numbers) - 1 else None
-        return Redraw()
+        effect = super().move(by)
+        if self.at >= len(self.lines) - 1:
+            self.held = None
+        return effect
 
     def show_only(self, text: str) -> Effect | None:
-        """Show the lines with this text."""
-        self._text = text
+        """Show the lines with this text, those around the selected one."""
+        self.query = text
         return Redraw()
 
     def on(self, key: str, moment: Moment) -> Effect | None:
@@ -299,7 +294,7 @@ class LogPage(ListPage):
         paths = list(view.state.paths)
         if len(paths) < 2:
             return Say("this is the only console log that was found; --log FILE names another")
-        self._chosen = None
+        self.held = None
         log.show(paths[(paths.index(view.state.path) + 1) % len(paths)] if view.state.path in paths else paths[0])
         return Redraw()
 
@@ -327,7 +322,7 @@ class LogPage(ListPage):
 
     def _go(self, view: LogView, number: int, keys: KeyNames) -> Effect:
         """Select a line, with what stands around it in sight; say so where the filter hides it."""
-        self._chosen, self._is_centred = number, True
+        self.held, self._is_centred = self.target(number), True
         at = bisect_left(view.numbers, number)
         if at == len(view.numbers) or view.numbers[at] != number:
             return Say(f"the filter hides that line{keys.clause('back', ': {} clears the filter')}")
@@ -350,7 +345,7 @@ class LogPage(ListPage):
     @property
     def has_something_to_close(self) -> bool:
         """Whether Escape clears the filter rather than leaving the page."""
-        return bool(self._text)
+        return bool(self.query)
 
     def close_something(self) -> Effect | None:
         """Clear the filter."""

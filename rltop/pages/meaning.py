@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Metric, Unit
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Mean, Redraw, top_of
+from rltop.pages.page import Effect, ListPage, Mean
 from rltop.pages.signals import key_label
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import Glyphs
@@ -86,7 +86,7 @@ def _remark(metric: Metric) -> str:
     return f"{metric.section}{unit}"
 
 
-class MeaningPage(ListPage):
+class MeaningPage(ListPage[tuple[str, str, str]]):
     """Which metric a key is, chosen from the catalogue."""
 
     filter_hint = "filter by title, name or section"
@@ -106,29 +106,10 @@ class MeaningPage(ListPage):
         """
         super().__init__(stream)
         self.key = key
-        self._query = ""
-        self._shown: list[tuple[str, str, str]] = []
-        self._at = self._top = 0
 
-    @property
-    def chosen(self) -> Target | None:
-        """The metric that is selected."""
-        return Target(TargetKind.MEANING, self._shown[self._at][0]) if self._shown else None
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another line."""
-        names = [name for name, _, _ in self._shown]
-        self._at = names.index(target.name) if target.name in names else 0
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the line that lies `by` lines away, or the last one on the way."""
-        self._at = max(0, min(self._at + by, len(self._shown) - 1))
-        return Redraw()
-
-    def show_only(self, text: str) -> Effect | None:
-        """Show what matches, from now on."""
-        self._query, self._at = text, 0
-        return Redraw()
+    def target(self, line: tuple[str, str, str]) -> Target:
+        """A metric that the key may be."""
+        return Target(TargetKind.MEANING, line[0])
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """Say that the key is the metric that was chosen."""
@@ -141,18 +122,16 @@ class MeaningPage(ListPage):
         """The key, then the choices in sight."""
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
-        words = self._query.casefold().split()
-        self._shown = [
+        words = self.query.casefold().split()
+        found = [
             one for one in choices(moment.snapshot, self.key)
             if all(word in f"{one[0]} {one[1]} {one[2]}".casefold() for word in words)
         ]  # fmt: skip
-        self._at = max(0, min(self._at, len(self._shown) - 1))
-        room = max(1, height - _HEAD_ROWS)
-        self._top = top_of(self._at, self._top, room, len(self._shown))
+        shown = self.settle(found, max(1, height - _HEAD_ROWS))
         rows = [_head(self.key, width, moment.glyphs), Row(())]
-        if not self._shown:
+        if not found:
             rows.append(text_row(moment.keys.none_matches("no metric"), width, moment.glyphs, "dim"))
-        rows += [_choice(one, width, moment.glyphs) for one in self._shown[self._top : self._top + room]]
+        rows += [_choice(one, width, moment.glyphs) for one in shown]
         return fill(rows, height)
 
 

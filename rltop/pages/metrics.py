@@ -16,7 +16,7 @@ from rltop.pages.bands import text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.metric_tree import TreeIndex, TreeKey, index_tree, match_keys
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Redraw, top_of
+from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, read_signal, worst_verdict
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
@@ -338,7 +338,7 @@ def _sign(leaf: _Leaf, glyphs: Glyphs) -> tuple[str, str]:
 _TITLE_ROWS = 1
 
 
-class MetricsPage(ListPage):
+class MetricsPage(ListPage["TreeLine | TreeKey"]):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
     where = (Where.METRICS, Where.MARKS, Where.OVERLAY)
@@ -356,21 +356,14 @@ class MetricsPage(ListPage):
         """All metrics, with a section chosen."""
         super().__init__()
         self._index: TreeIndex | None = None
-        self._lines: list[TreeLine | TreeKey] = []
-        self._query = ""
         self._folded: frozenset[str] = frozenset()
-        self._chosen: Target | None = Target(TargetKind.SECTION, section) if section else None
-        self._at = 0
-        self._top = 0
+        self.held = Target(TargetKind.SECTION, section) if section else None
 
-    @property
-    def chosen(self) -> Target | None:
-        """The section or the metric that is selected."""
-        return self._chosen
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another line."""
-        self._chosen = target
+    def target(self, line: TreeLine | TreeKey) -> Target | None:
+        """What a line leads to, without reading its metric; a group leads nowhere."""
+        if isinstance(line, TreeKey):
+            return Target(TargetKind.METRIC, line.key, stream=line.stream)
+        return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lines around the chosen one; the others are not even read."""
@@ -379,44 +372,18 @@ class MetricsPage(ListPage):
             known = self._index.rank_sections if self._index is not None else frozenset()
             self._index = index_tree(snapshot)
             self._folded |= self._index.rank_sections - known
-        self._lay_out(self._index)
         room = max(1, height - _TITLE_ROWS)
-        # The first line that can be selected brings what stands above it into view.
-        self._top = top_of(self._at, self._top if self._at > 1 else 0, room, len(self._lines))
+        self.settle(layout_tree(self._index, self.query, self._folded)[0], room)
         view = build_tree(
             snapshot,
             self._index,
-            query=self._query,
+            query=self.query,
             folded=self._folded,
-            top=self._top,
+            top=self.top,
             height=room,
             width=width,
         )
         return paint_tree(view, width, height, moment.glyphs, moment.keys)
-
-    def _lay_out(self, index: TreeIndex) -> None:
-        """Lay out all lines, and find the chosen one among them again."""
-        self._lines, _ = layout_tree(index, self._query, self._folded)
-        places = {_line_target(line): i for i, line in enumerate(self._lines) if _line_target(line) is not None}
-        self._at = places.get(self._chosen, max(0, min(self._at, len(self._lines) - 1)))
-        self._settle(1)
-
-    def _settle(self, direction: int) -> None:
-        """Make sure that the chosen line can be selected: groups cannot."""
-        after, before = range(self._at, len(self._lines)), range(min(self._at, len(self._lines) - 1), -1, -1)
-        for i in (*after, *before) if direction > 0 else (*before, *after):
-            if _line_target(self._lines[i]) is not None:
-                self._at = i
-                break
-        self._chosen = _line_target(self._lines[self._at]) if self._lines else None
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the line that lies `by` lines away, or the last one on the way."""
-        if not self._lines:
-            return None
-        self._at = max(0, min(self._at + by, len(self._lines) - 1))
-        self._settle(by)
-        return Redraw()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """Fold or unfold a section; go to anything else."""
@@ -428,33 +395,36 @@ class MetricsPage(ListPage):
         """Fold or unfold the section of the chosen line, or all."""
         if key == "fold-all":
             return self._fold_all()
-        return self._set_folded(self._lines[self._at].section, key == "fold") if self._lines else None
+        return self._set_folded(self.lines[self.at].section, key == "fold") if self.lines else None
 
     def _fold_all(self) -> Effect:
         """Fold every section, or unfold them if all are folded."""
         names = frozenset(section_names(self._index)) if self._index is not None else frozenset()
         self._folded = frozenset() if self._folded >= names else names
-        if self._folded and self._lines:
-            self._chosen = Target(TargetKind.SECTION, self._lines[self._at].section)
+        if self._folded and self.lines:
+            self.held = Target(TargetKind.SECTION, self.lines[self.at].section)
         return Redraw()
 
     def _set_folded(self, section: str, is_folded: bool) -> Effect:
         self._folded = self._folded | {section} if is_folded else self._folded - {section}
         if is_folded:
-            self._chosen = Target(TargetKind.SECTION, section)
+            self.held = Target(TargetKind.SECTION, section)
         return Redraw()
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another metric of those that match, past the heads of sections."""
+        before, effect = self.at, super().seek(text, by, moment)
+        while isinstance(self.lines[self.at], TreeLine) and self.at != before and not isinstance(effect, Say):
+            effect = super().seek(text, by, moment)
+        if isinstance(effect, Say):
+            self._select(before, 1)
+            self.held = self.chosen
+        return effect
 
     def show_only(self, text: str) -> Effect | None:
-        """Show what matches, with the first match chosen."""
-        self._query = text
-        self._lines = layout_tree(self._index, self._query, self._folded)[0] if self._index is not None else []
-        if self._query.strip():
-            self._chosen = next((_line_target(line) for line in self._lines if isinstance(line, TreeKey)), None)
-        return Redraw()
-
-
-def _line_target(line: TreeLine | TreeKey) -> Target | None:
-    """What a line leads to, without reading its metric; a group leads nowhere."""
-    if isinstance(line, TreeKey):
-        return Target(TargetKind.METRIC, line.key, stream=line.stream)
-    return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None
+        """Show what matches, with the first metric of it selected."""
+        effect = super().show_only(text)
+        if text.strip() and self._index is not None:
+            found = layout_tree(self._index, text, self._folded)[0]
+            self.held = next((self.target(line) for line in found if isinstance(line, TreeKey)), None)
+        return effect

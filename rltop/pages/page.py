@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from itertools import chain, islice
+from typing import ClassVar, Generic, TypeVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
@@ -17,6 +18,8 @@ from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target
 from rltop.rows.table import Sorting
 from rltop.structs import NamedTuple
+
+T = TypeVar("T")
 
 
 class Open(NamedTuple):
@@ -102,6 +105,9 @@ class Page(ABC):
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
 
+    search_hint: ClassVar[str] = ""
+    """What a search of the page is for; empty where `find` looks for metrics instead."""
+
     tells_counts: ClassVar[bool] = False
     """Whether the page itself says what was not understood."""
 
@@ -162,6 +168,22 @@ class Page(ABC):
         """
         del moment
         return Open(target)
+
+    def found_by(self, target: Target, moment: Moment) -> str:
+        """What a search finds a row by that leads to a target, beside what is painted of it."""
+        del moment
+        return target.name
+
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another match of a search; None has it looked for in the rows.
+
+        Args:
+            text: what is searched for.
+            by: 1 for the next, -1 for the one before, 0 for the first.
+            moment: what is shown.
+        """
+        del text, by, moment
+        return None
 
     def sort_by(self, sorting: Sorting | None) -> Effect | None:
         """Sort the table of the page; None brings the rows as they come."""
@@ -247,38 +269,91 @@ class Page(ABC):
         return None
 
 
-class ListPage(Page):
-    """A long list of which only what is in sight is read, with a filter above it."""
+class ListPage(Page, Generic[T]):
+    """A long list of which only what is in sight is read, with a filter above it.
+
+    What a person has chosen is held on to while lines come and go; until then the line stays selected that stands
+    where the selection is.
+    """
 
     footer: ClassVar[Sequence[str]] = ("find",)
     filter_hint: ClassVar[str] = ""
     """What the empty filter says."""
 
-    @property
+    def __init__(self, stream: str = "") -> None:
+        """Every line, the first one selected."""
+        super().__init__(stream)
+        self.query = ""
+        self.lines: Sequence[T] = ()
+        self.at = self.top = 0
+        self.held: Target | None = None
+
     @abstractmethod
+    def target(self, line: T) -> Target | None:
+        """What a line leads to; None where it cannot be selected."""
+
+    def place(self, held: Target) -> int | None:
+        """Where the line stands that was chosen; None where there is none any more."""
+        if self.at < len(self.lines) and self.target(self.lines[self.at]) == held:
+            return self.at
+        return next((at for at, line in enumerate(self.lines) if self.target(line) == held), None)
+
+    def settle(self, lines: Sequence[T], room: int) -> Sequence[T]:
+        """Find the selected line among new ones, and show it.
+
+        Args:
+            lines: all that match the filter.
+            room: how many of them fit.
+
+        Returns:
+            Those in sight.
+        """
+        self.lines = lines
+        at = None if self.held is None else self.place(self.held)
+        self._select(self.at if at is None else at, 1)
+        if self.held is not None and at is None:
+            self.held = self.chosen
+        # The first line that can be selected brings what stands above it into view.
+        top = self.top if any(self.target(line) is not None for line in islice(lines, self.at)) else 0
+        self.top = max(0, min(max(self.at - room + 1, min(top, self.at)), len(lines) - room))
+        return lines[self.top : self.top + room]
+
+    def _select(self, at: int, direction: int) -> None:
+        """Select a line, or the next one in a direction that can be, or the nearest behind."""
+        self.at = at = max(0, min(at, len(self.lines) - 1))
+        after, before = range(at, len(self.lines)), range(min(at, len(self.lines) - 1), -1, -1)
+        for number in chain(after, before) if direction > 0 else chain(before, after):
+            if self.target(self.lines[number]) is not None:
+                self.at = number
+                return
+
+    @property
     def chosen(self) -> Target | None:
         """The line that is selected."""
+        return self.target(self.lines[self.at]) if self.at < len(self.lines) else None
 
-    @abstractmethod
     def choose(self, target: Target) -> None:
         """A click has chosen another line."""
+        # What is selected by where it stands is not held on to: another may come to stand there.
+        if target != self.chosen:
+            self.held = target
 
-    @abstractmethod
     def move(self, by: int) -> Effect | None:
         """Choose the line that lies `by` lines away, or the last one on the way."""
+        if self.lines:
+            self._select(self.at + by, by)
+            self.held = self.chosen
+        return Redraw()
 
-    @abstractmethod
+    def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
+        """Go to another line of those that match."""
+        before = self.at
+        effect = self.move(by)
+        return effect if self.at != before else Say(f"no match {'below' if by > 0 else 'above'} this line")
+
     def show_only(self, text: str) -> Effect | None:
-        """Show what matches, from now on."""
-
-
-def top_of(at: int, top: int, room: int, count: int) -> int:
-    """The first line in sight so that line `at` is in sight too, moved from `top` no more than it takes.
-
-    Args:
-        at: the chosen line.
-        top: the first line that was in sight.
-        room: lines that fit.
-        count: all lines.
-    """
-    return max(0, min(max(at - room + 1, min(top, at)), count - room))
+        """Show what matches, the first of it selected; a filter that is cleared leaves the selection."""
+        self.query, self.held = text, self.chosen
+        if text.strip():
+            self.held, self.at = None, 0
+        return Redraw()

@@ -491,6 +491,7 @@ class RolloutPage(Page):
     """A page about completions; its neighbours are a key away."""
 
     where = (Where.ROLLOUTS,)
+    footer = ("find",)
 
     def face(self, moment: Moment) -> Hashable:
         """What came from the dump since the page was painted."""
@@ -523,9 +524,10 @@ class RolloutsPage(RolloutPage):
         "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
         "A marker in front: the ratio is above the 95th percentile of an ordinary task. {open} opens a group, "
         "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
-        "where the dump has them, else in characters."
+        "where the dump has them, else in characters. {find} searches prompts and what completions begin with."
     )
     sorting: Sorting | None = BY_RATIO
+    search_hint = "a part of a prompt, or of what a completion begins with"
 
     def __init__(self, page_of: Callable[[str, Sorting | None], Page]) -> None:
         """The groups of the step on the screen.
@@ -541,6 +543,17 @@ class RolloutsPage(RolloutPage):
         view = build_rollouts(moment.snapshot, self.sorting)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
+
+    def found_by(self, target: Target, moment: Moment) -> str:
+        """The prompt of a group, and how its completions begin."""
+        if target.kind is not TargetKind.GROUP:
+            return target.name
+        found = build_rollouts(moment.snapshot, self.sorting).group(target.name)
+        return (
+            ""
+            if found is None
+            else "\n".join(text for one in found[1].completions for text in (one.prompt, one.opening))
+        )
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A group opens its completions."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Redraw, Say, top_of
+from rltop.pages.page import Effect, ListPage, Say
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
@@ -213,7 +213,7 @@ def paint_differences(
     return [painter.head(), *(painter.row(number) for number in range(len(found)))]
 
 
-class SettingsPage(ListPage):
+class SettingsPage(ListPage[str]):
     """What the run was started with, as the files in its folder say."""
 
     tells_counts: ClassVar[bool] = True
@@ -224,13 +224,6 @@ class SettingsPage(ListPage):
         "settings that differ are listed there; the list of runs can be filtered by them: lr<1e-5."
     )
 
-    def __init__(self) -> None:
-        """Every setting, the first one chosen."""
-        super().__init__()
-        self._query = ""
-        self._names: list[str] = []
-        self._at = self._top = 0
-
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The settings around the chosen one."""
         glyphs = moment.glyphs
@@ -239,14 +232,11 @@ class SettingsPage(ListPage):
         settings = moment.run.settings
         if settings is None or not settings.values:
             return fill([_title("", width, glyphs), *_why_none(settings, width, glyphs)], height)
-        values, typed = settings.values, self._query.casefold()
-        self._names = [name for name in values if typed in f"{name} {units.setting(values[name])}".casefold()]
-        self._at = max(0, min(self._at, len(self._names) - 1))
-        room = height - _HEAD_ROWS
-        self._top = top_of(self._at, self._top, room, len(self._names))
-        count = units.count(len(self._names)) + (f" of {units.count(len(values))}" if typed else "")
+        values, typed = settings.values, self.query.strip().casefold()
+        names = [name for name in values if typed in f"{name} {units.setting(values[name])}".casefold()]
+        shown = self.settle(names, height - _HEAD_ROWS)
+        count = units.count(len(names)) + (f" of {units.count(len(values))}" if typed else "")
         rows = [_title(count, width, glyphs), _files(settings.files, width, glyphs)]
-        shown = self._names[self._top : self._top + room]
         columns = (
             Column[str]("", lambda name: (Label.of(name).display, "note"), Kind.NAME, least=16),
             Column[str](
@@ -254,7 +244,7 @@ class SettingsPage(ListPage):
                 least=_LEAST_VALUE, priority=1,
             ),
         )  # fmt: skip
-        table = Table(columns, shown, target=lambda name: Target(TargetKind.SETTING, name))
+        table = Table(columns, shown, target=self.target)
         painter = TablePainter(table, width, glyphs)
         rows += [painter.row(number) for number in range(len(shown))]
         none = [] if shown else [text_row(moment.keys.none_matches("no setting"), width, glyphs, "dim")]
@@ -264,29 +254,13 @@ class SettingsPage(ListPage):
         """Nothing of it changes with time."""
         return moment.run.settings is not None
 
-    @property
-    def chosen(self) -> Target | None:
-        """The setting that is selected."""
-        return Target(TargetKind.SETTING, self._names[self._at]) if self._names else None
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another one."""
-        if target.name in self._names:
-            self._at = self._names.index(target.name)
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the setting that lies `by` lines away."""
-        self._at = max(0, min(self._at + by, len(self._names) - 1))
-        return Redraw()
+    def target(self, line: str) -> Target:
+        """A setting."""
+        return Target(TargetKind.SETTING, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """There is nothing behind a setting: say what can be done with it."""
         return Say(moment.keys.tell("{copy-value} copies the value, {find} filters"))
-
-    def show_only(self, text: str) -> Effect | None:
-        """Show the settings with this text, the first of them chosen."""
-        self._query, self._at = text.strip(), 0
-        return Redraw()
 
 
 def _title(count: str, width: int, glyphs: Glyphs) -> Row:

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.model import Level, RunState
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Mark, Open, Redraw, top_of
+from rltop.pages.page import Effect, ListPage, Mark, Open
 from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
@@ -403,7 +403,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip(past, cells), role)
 
 
-class RunsPage(ListPage):
+class RunsPage(ListPage[RunEntry]):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
     where = (Where.RUNS, Where.TABLE)
@@ -421,44 +421,38 @@ class RunsPage(ListPage):
     def __init__(self) -> None:
         """Every run, what comes first chosen."""
         super().__init__()
-        self._entries: list[RunEntry] = []
         self._book = Entries()
         self._differences = Differences()
         self._read: tuple[Sequence[Run], list[RunEntry]] = ((), [])
         self._laid_out: tuple[Hashable, TablePainter[RunEntry]] | None = None
-        self._query = ""
-        self._chosen: str | None = None
-        self._at = 0
-        self._top = 0
 
     def entered(self, moment: Moment) -> None:
         """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
-        self._chosen = moment.picked
+        self.held, self.at = None if moment.picked is None else Target(TargetKind.RUN, moment.picked), 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
-        self._entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
-        self._settle()
-        self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
+        entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
+        self.settle(entries, max(1, height - HEAD_ROWS))
         beside = self._beside(moment)
         return paint_runs(
-            self._entries, width, height, moment.glyphs,
-            top=self._top, total=len(moment.runs), sorting=self.sorting, beside=beside,
+            entries, width, height, moment.glyphs,
+            top=self.top, total=len(moment.runs), sorting=self.sorting, beside=beside,
             trouble=self._trouble(moment), keys=moment.keys, painter=self._painter(width, moment.glyphs, beside),
         )  # fmt: skip
 
     def _painter(self, width: int, glyphs: Glyphs, beside: Beside) -> TablePainter[RunEntry]:
         """The table laid out, which is kept while nothing in it has changed: of many runs that takes a while."""
         told = id(beside.settings), tuple(beside.marked), beside.shown
-        laid_out_for = (tuple(map(id, self._entries)), width, glyphs, self.sorting, told)
+        laid_out_for = (tuple(map(id, self.lines)), width, glyphs, self.sorting, told)
         if self._laid_out is None or self._laid_out[0] != laid_out_for:
-            table = run_table(self._entries, glyphs, self.sorting, beside)
+            table = run_table(self.lines, glyphs, self.sorting, beside)
             self._laid_out = laid_out_for, TablePainter(table, width, glyphs)
         return self._laid_out[1]
 
     def _listed(self, moment: Moment) -> list[RunEntry]:
         """The runs for which the filter holds, what needs attention first."""
-        query = read_query(self._query)
+        query = read_query(self.query)
         self._book.keep(len(moment.runs))
         runs, entries = self._read
         if len(moment.runs) <= CROWD or not entries or list(runs) != list(moment.runs):
@@ -495,8 +489,8 @@ class RunsPage(ListPage):
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""
-        query = read_query(self._query)
-        if query.trouble or self._entries:
+        query = read_query(self.query)
+        if query.trouble or self.lines:
             return query.trouble
         runs, is_crowd = moment.runs[:_MOST_ASKED], len(moment.runs) > CROWD
         asked = [_asked(self._book.of(run, is_crowd=is_crowd), Snapshot(run)) for run in runs]
@@ -505,34 +499,13 @@ class RunsPage(ListPage):
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""
-        shown = {one.path.raw for one in self._entries[self._top : self._top + _MOST_SHOWN]}
+        shown = {one.path.raw for one in self.lines[self.top : self.top + _MOST_SHOWN]}
         entries = self._read_all(moment.runs)
         return tuple((one.state, one.level, _age(one) if one.path.raw in shown else "") for one in entries)
 
-    def _settle(self) -> None:
-        """Find the chosen run again, wherever it stands now."""
-        places = {one.path.raw: i for i, one in enumerate(self._entries)}
-        self._at = 0 if self._chosen is None else places.get(self._chosen, self._at)
-        self._at = max(0, min(self._at, len(self._entries) - 1))
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the run that lies `by` lines away."""
-        if not self._entries:
-            return None
-        self._at = max(0, min(self._at + by, len(self._entries) - 1))
-        self._chosen = self._entries[self._at].path.raw
-        return Redraw()
-
-    @property
-    def chosen(self) -> Target | None:
-        """The run that is selected."""
-        return Target(TargetKind.RUN, self._entries[self._at].path.raw) if self._entries else None
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another run."""
-        # What was chosen by where it stands is not held on to: another may come to stand there.
-        if self.chosen is None or target.name != self.chosen.name:
-            self._chosen = target.name
+    def target(self, line: RunEntry) -> Target:
+        """A run."""
+        return Target(TargetKind.RUN, line.path.raw)
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Mark the chosen run, or compare those that are marked."""
@@ -541,10 +514,3 @@ class RunsPage(ListPage):
         if key == "compare":
             return Open(Target(TargetKind.COMPARE))
         return None
-
-    def show_only(self, text: str) -> Effect | None:
-        """Show the runs with this text, the first of them chosen."""
-        self._query = text
-        if text.strip():
-            self._chosen, self._at = None, 0
-        return Redraw()

@@ -12,7 +12,7 @@ from rltop import units
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.events import WITH_FAMILY, Told, event_columns, told
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep, top_of
+from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
@@ -384,7 +384,7 @@ def _paint_list(
     return paint_table(table, width, glyphs)
 
 
-class EventsPage(ListPage):
+class EventsPage(ListPage[int]):
     """Every event of the run: lanes on the step axis, and the list of them with a filter."""
 
     where = (Where.TIMELINE, Where.TABLE)
@@ -404,54 +404,21 @@ class EventsPage(ListPage):
         self._timeline: Timeline | None = None
         self._events: Sequence[Event] = ()
         self._wanted = EventFilter()
-        self._chosen: int | None = None
-        self._at = 0
-        self._top = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lanes, and the events around the chosen one."""
         timeline = self._timeline
         if timeline is None or not timeline.is_for(moment.snapshot, self._wanted, self.sorting):
             if timeline is not None and timeline.stream is not moment.snapshot.stream:
-                self._chosen, self._at = None, 0
+                self.held, self.at = None, 0
             timeline = self._timeline = build_timeline(moment.snapshot, self._wanted, self.sorting)
         self._events = moment.snapshot.events
-        self._settle(timeline)
-        room = list_rows(timeline, height)
-        self._top = top_of(self._at, self._top, room, len(timeline.numbers))
-        return paint_timeline(moment.snapshot, timeline, self._top, width, height, moment.glyphs, moment.keys)
+        self.settle(timeline.numbers, list_rows(timeline, height))
+        return paint_timeline(moment.snapshot, timeline, self.top, width, height, moment.glyphs, moment.keys)
 
-    def _settle(self, timeline: Timeline) -> None:
-        """Find the chosen event again; where it is filtered out, the one in its place."""
-        numbers = timeline.numbers
-        if self._chosen is not None and self._chosen in numbers:
-            self._at = numbers.index(self._chosen)
-        self._at = max(0, min(self._at, len(numbers) - 1))
-        # The newest one stays chosen while newer ones come, until another is picked.
-        if self._chosen is not None:
-            self._chosen = numbers[self._at] if numbers else None
-
-    def move(self, by: int) -> Effect | None:
-        """Choose the event that lies `by` lines away."""
-        if self._timeline is None or not self._timeline.numbers:
-            return None
-        self._at = max(0, min(self._at + by, len(self._timeline.numbers) - 1))
-        self._chosen = self._timeline.numbers[self._at]
-        return Redraw()
-
-    @property
-    def chosen(self) -> Target | None:
-        """The event that is selected."""
-        numbers = self._timeline.numbers if self._timeline is not None else ()
-        if not numbers:
-            return None
-        number = numbers[min(self._at, len(numbers) - 1)]
-        return Target(TargetKind.EVENT, self._events[number].rule, number)
-
-    def choose(self, target: Target) -> None:
-        """A click has chosen another event."""
-        if target != self.chosen:
-            self._chosen = target.step
+    def target(self, line: int) -> Target:
+        """An event by its number in the log."""
+        return Target(TargetKind.EVENT, self._events[line].rule, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """Go to the step of an event; from there, to its rule."""

@@ -328,7 +328,8 @@ class TimingPage(Page):
     """Where the time of a step went, stage by stage, and which stage explains a slow-down."""
 
     where = (Where.TABLE,)
-    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    search_hint = "a part of a stage's name"
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
     help = (
         "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "
         "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps, {sort} "

@@ -32,6 +32,7 @@ class Where(enum.Enum):
     COMPARE = "Where runs are compared"
     ROLLOUTS = "On the pages of rollouts"
     LOG = "In the console log"
+    MATCHES = "While a search or a filter stands"
     FILTER = "In a filter"
 
 
@@ -120,7 +121,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "find",
                 "slash",
                 "Find",
-                "Filter the list; on a page without a filter, find a metric",
+                "Filter or search the page; elsewhere, find a metric",
                 is_shown=True,
                 shown_as="/",
                 comes_first=True,
@@ -216,8 +217,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key(
                 "zoom-out", "minus", "Zoom", "Zoom out: twice as many steps", is_shown=True, shown_as="-", group="Zoom"
             ),
-            Key("pan-left", "left,h", "Earlier", "Pan to earlier steps"),
-            Key("pan-right", "right", "Later", "Pan to later steps"),
+            Key("pan-left", "left,h,shift+left", "Earlier", "Pan to earlier steps"),
+            Key("pan-right", "right,shift+right", "Later", "Pan to later steps"),
             Key("reset", "0", "Whole run", "Show the whole run", is_shown=True),
             Key("lock", "f", "Lock", "Lock the range of values, or let it follow the values"),
             Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
@@ -322,8 +323,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
         ),
         Where.COMPARE: (
-            Key("metric-before", "left,h", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
-            Key("metric-after", "right,l", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
+            Key("metric-before", "left", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
+            Key("metric-after", "right", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
             Key("align", "A", "Axis", "Align by step, time since the start, or tokens", is_shown=True),
             Key("baseline", "b", "Baseline", "Compare the others with the next run", is_shown=True),
         ),
@@ -337,6 +338,28 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("error-before", "N", "Error", "Go to the previous error", is_shown=True, group="Error"),
             Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
             Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
+        ),
+        Where.MATCHES: (
+            Key(
+                "match-after",
+                "n",
+                "Match",
+                "Go to the next match",
+                action="match(1)",
+                is_shown=True,
+                group="Match",
+                comes_first=True,
+            ),
+            Key(
+                "match-before",
+                "N",
+                "Match",
+                "Go to the previous match",
+                action="match(-1)",
+                is_shown=True,
+                group="Match",
+                comes_first=True,
+            ),
         ),
         Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }

@@ -6,11 +6,13 @@ not the screen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from rltop import units
 from rltop.model import Label
-from rltop.rows.rows import POINTED, Line, Row, RowLink, Target, TargetKind
+from rltop.rows.rows import POINTED, Line, Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width, char_width
 from rltop.structs import NamedTuple
 
@@ -87,6 +89,11 @@ class Selection:
                 self._at, self._aim = i, None
                 return True
         return False
+
+    def in_row(self, y: int) -> bool:
+        """Go to the first spot of a row; False if it has none."""
+        spot = next((spot for spot in self._spots if spot.y == y), None)
+        return spot is not None and self.at(spot.link.start, y)
 
     def next_row(self, by: int) -> int | None:
         """The nearest selectable row above (-1) or below (1), or None."""
@@ -208,3 +215,57 @@ def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
             parts.append((character, is_inside))
         x += char_width(character)
     return parts
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """What is searched for: whatever its case, and however its words are spaced."""
+    return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
+
+
+def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str]) -> list[int]:
+    """Numbers of the rows that have a text; of one that goes on in the next row, the first. Heads of tables have none.
+
+    Args:
+        rows: as painted.
+        text: what is searched for.
+        more: what the target of a row is found by beside what is painted of it.
+    """
+    pattern = _pattern(text)
+    texts = ["".join(piece.text for piece in row.line).strip() for row in rows]
+    found = []
+    for y, row in enumerate(rows):
+        if any(link.target.kind is TargetKind.HEAD for link in row.links):
+            continue
+        match = pattern.search("\n".join(texts[y : y + 2]))
+        is_here = match is not None and match.start() < len(texts[y])
+        if is_here or any(pattern.search(more(link.target)) for link in row.links):
+            found.append(y)
+    return found
+
+
+def with_matches(rows: Sequence[Row], text: str, at: int | None) -> Sequence[Row]:
+    """The rows with every match made visible, and those in row `at` more than the others.
+
+    Args:
+        rows: as painted.
+        text: what is searched for.
+        at: the row that was gone to last.
+    """
+    pattern = _pattern(text)
+    return [Row(_marked(row.line, pattern, "cursor" if y == at else "strong"), row.links) for y, row in enumerate(rows)]
+
+
+def _marked(line: Line, pattern: re.Pattern[str], role: str) -> Line:
+    spans = [match.span() for match in pattern.finditer("".join(piece.text for piece in line))]
+    if not spans:
+        return line
+    pieces, x = [], 0
+    for piece in line:
+        ends = sorted(
+            {0, len(piece.text), *(end - x for span in spans for end in span if 0 < end - x < len(piece.text))}
+        )
+        for start, stop in pairwise(ends):
+            is_match = any(first <= x + start and x + stop <= last for first, last in spans)
+            pieces.append(Piece(piece.text[start:stop], role if is_match else piece.role))
+        x += len(piece.text)
+    return tuple(pieces)

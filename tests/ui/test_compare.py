@@ -13,7 +13,8 @@ from screens import NO_THEMES, app_over, page_text, press, screen_of, session_ov
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
-from rltop.pages.compare import MOST_RUNS, ComparePage, compare, compared_metrics, compared_runs
+from rltop.pages.chart import Axis, Zoom
+from rltop.pages.compare import MOST_RUNS, ComparePage, build_overlay, compare, compared_metrics, compared_runs
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
 from rltop.pages.runs import RunsPage
@@ -345,3 +346,50 @@ async def test_the_newest_run_is_opened_where_that_is_asked_for(runs: list[Path]
         assert app.current_mode == "overview"
         await press(pilot, "escape")
         assert isinstance(app.page, RunsPage)
+
+
+async def test_the_chart_of_compared_runs_is_zoomed_panned_and_scaled_like_every_other(runs: list[Path]) -> None:
+    def steps() -> list[str]:
+        return next(
+            line.split() for line in reversed(page_text(app).splitlines()) if re.fullmatch(r"[ \d,]+\d *", line)
+        )
+
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o")
+        assert int(steps()[0]) <= 50
+        await press(pilot, "plus", "plus")
+        assert app.page is not None and app.page.window == (151, 200)
+        assert int(steps()[0]) > 150
+        await press(pilot, "shift+left")
+        assert app.page.window == (139, 188)
+        assert "reward  by step" in page_text(app), "the metric is the same"
+        app.page.show_window(40, 80, app.moment)
+        await press(pilot, "l", "f")
+        assert app.page.window == (40, 80)
+        assert "range locked" in page_text(app)
+        await press(pilot, "0", "right", "A", "plus")
+        assert "by tokens" in page_text(app)
+        assert app.page.window == (101, 200)
+
+
+async def test_a_window_on_another_axis_is_the_same_stretch_of_it_in_every_run(tmp_path: Path) -> None:
+    for name, tokens in (("slow", 100.0), ("fast", 200.0)):
+        write_rows(
+            tmp_path / f"{name}.jsonl",
+            [{"step": n, "data": {"actor/entropy": 1.0, "perf/total_num_tokens": tokens}} for n in range(1, 101)],
+        )
+    app = app_over(tmp_path / "slow.jsonl", tmp_path / "fast.jsonl")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [run.path.raw for run in app.session.runs]
+        runs = compared_runs(app.moment)
+        built = build_overlay(runs, ("entropy", ""), Axis.TOKENS, columns=80, zoom=Zoom(50, 60))
+        assert built is not None
+        low, high = built[0].span or (0.0, 0.0)
+        assert len(built[0].series) == 2
+        for one in built[0].series:
+            assert one.curve.steps[0] == pytest.approx(low, rel=0.05)
+            assert one.curve.steps[-1] == pytest.approx(high, rel=0.05)

@@ -190,7 +190,7 @@ def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> No
     # What somebody has given a key to goes before those that have another one.
     assert names.every("timing") == ("j",) and names.every("down") == ("↓",)
     assert names.every("alerts") == ("y",) and names.every("smooth") == ("s",)
-    assert names.every("pan-left") == ("←",) and names.every("rollouts") == ("h",)
+    assert names.every("pan-left") == ("←", "Shift-←") and names.every("rollouts") == ("h",)
     assert key_names({"fold": "k"}, [Where.METRICS]).every("fold") == ("k",)
     assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")

@@ -94,12 +94,14 @@ async def test_the_filter_and_what_it_hides(run: Path) -> None:
         await opened(pilot, app, "RuntimeError: NCCL")
         await press(pilot, "slash", *"batch 14", "enter")
         assert "Generating 100% of batch 149" in page_text(app) and "RuntimeError" not in page_text(app)
-        await press(pilot, "N")
+        await press(pilot, "N", "N", "n")
+        assert "10 of 11" in page_text(app)
+        await press(pilot, "s")
         assert "the filter hides that line" in status_text(app)
         await press(pilot, "slash", *"x y z")
         assert "no line matches the filter" in page_text(app)
         await press(pilot, "escape")
-        assert isinstance(app.page, LogPage) and "[ERROR] reward worker did not answer" in page_text(app)
+        assert isinstance(app.page, LogPage) and "step:150 - actor/loss" in page_text(app)
 
 
 async def test_another_file_that_was_found(run: Path) -> None:

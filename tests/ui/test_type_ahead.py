@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from screens import RECORDED, app_over, page_text, screen_of
+from screens import RECORDED, app_over, page_text, screen_of, status_text
 from textual import events
 from textual.pilot import Pilot
 
@@ -182,12 +182,20 @@ async def test_of_a_long_paste_the_beginning_is_taken() -> None:
         await until(pilot, lambda: field.value == "kl")
 
 
-@pytest.mark.parametrize("keys", [("m", "j", "enter"), ("m", "c", "v", "question_mark", "R"), ("m", "O")])
+@pytest.mark.parametrize("keys", [("m", "j", "enter"), ("m", "c", "question_mark", "v"), ("m", "O")])
 async def test_a_metric_is_looked_for_from_any_page_over_the_list(keys: tuple[str, ...]) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, *keys, "slash", *"clip")
         await until(pilot, lambda: screen_of(app).has_filter and screen_of(app).filter.value == "clip")
+
+
+async def test_a_search_is_typed_and_gone_through_before_it_is_drawn() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "t", "slash", *"ref", "enter", "n", "N")
+        await until(pilot, lambda: "match 1 of" in status_text(app))
+        assert isinstance(app.page, TimingPage)
 
 
 async def test_keys_and_clicks_for_the_palette_may_come_before_it_is_drawn() -> None:

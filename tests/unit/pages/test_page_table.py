@@ -21,7 +21,7 @@ from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
 from rltop.pages.overlay import OverlayPage
-from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep, top_of
+from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.run_settings import SettingsPage
@@ -64,7 +64,7 @@ def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
 
 def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
     own = {where for page in PAGES for where in page.where}
-    assert own | {Where.EVERYWHERE, Where.LIST, Where.FILTER} == set(Where)
+    assert own | {Where.EVERYWHERE, Where.LIST, Where.MATCHES, Where.FILTER} == set(Where)
     ids = [key.id for keys in KEYS.values() for key in keys]
     assert len(ids) == len(set(ids)) and set(KEYS) == set(Where)
 
@@ -107,4 +107,20 @@ def test_a_page_says_what_it_wants_and_does_none_of_it(moment: Moment) -> None:
 
 @pytest.mark.parametrize(("at", "top", "first"), [(0, 0, 0), (9, 0, 0), (10, 0, 1), (3, 5, 3), (99, 0, 90), (7, 95, 7)])
 def test_a_list_is_scrolled_no_more_than_it_takes(at: int, top: int, first: int) -> None:
-    assert top_of(at, top, 10, 100) == first
+    page = MeaningPage("loss")
+    page.at, page.top = at, top
+    page.settle([(str(number), "", "") for number in range(100)], 10)
+    assert (page.at, page.top) == (at, first)
+
+
+def test_what_is_chosen_is_held_on_to_while_other_lines_come_and_go() -> None:
+    page = MeaningPage("loss")
+    lines = [(str(number), "", "") for number in range(9)]
+    page.settle(lines, 4)
+    page.settle(lines[2:], 4)
+    assert page.chosen == page.target(lines[2]), "nothing was chosen: the first line stays selected"
+    page.move(2)
+    page.settle(lines, 4)
+    assert page.chosen == page.target(lines[4])
+    page.settle(lines[:4] + lines[5:], 4)
+    assert page.chosen == page.target(lines[5]), "it is gone: the one in its place"
