@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rltop.app.bindings import spell
 from rltop.rows.keys import KEYS, Key
+from rltop.screen.bindings import spell
 
 TARGET = Path(__file__).with_name("keys.md")
 

@@ -23,7 +23,7 @@ _PROGRAM = """
 import importlib, json, os, pathlib, pkgutil, re, sys
 import rltop, rltop.cli, zstandard
 for module in pkgutil.walk_packages(rltop.__path__, "rltop."):
-    if not module.name.startswith("rltop.app") and not module.name.endswith("__main__"):
+    if not module.name.startswith("rltop.app.") and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
         text = pathlib.Path(sys.modules[module.name].__file__).read_text()
         for late in re.findall(r"^ +(?:import|from) (\\w+)", text, re.MULTILINE):

@@ -1,1 +1,1 @@
-"""The screen; the only package that imports textual, rich or plotext."""
+"""The application: pages on screens of Textual's, and what its keys do."""

@@ -16,17 +16,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from rltop.app.bell import Bell
-from rltop.app.bindings import BINDINGS as KEY_BINDINGS
-from rltop.app.bindings import binding_ids, normal_keymap, spell, with_alt
 from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
-from rltop.app.guarded_driver import ScreenGuard, driver_for
 from rltop.app.marking import Marking
 from rltop.app.options import UiOptions
-from rltop.app.pace import LinkPing, Pace, is_multiplexed
 from rltop.app.page_screen import PageScreen
 from rltop.app.plot_pane import paint_chart
-from rltop.app.styles import textual_theme
-from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
@@ -35,6 +29,12 @@ from rltop.pages.moment import Moment
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.keys import Where
 from rltop.run.session import Session
+from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
+from rltop.screen.bindings import binding_ids, normal_keymap, spell, with_alt
+from rltop.screen.driver import ScreenGuard, driver_for
+from rltop.screen.pace import LinkPing, Pace, is_multiplexed
+from rltop.screen.styles import textual_theme
+from rltop.screen.textual_shim import KeysInOrder
 
 SLICE_MS = 4.0
 """Longest time that reading and judging keep the keys waiting."""

@@ -12,13 +12,13 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from rltop import units
-from rltop.app.bindings import action_of
 from rltop.model import Label, VerdictState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open
 from rltop.pages.verdict import rule_titles
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
+from rltop.screen.bindings import action_of
 from rltop.settings import SETTINGS
 from rltop.structs import NamedTuple
 

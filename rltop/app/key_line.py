@@ -19,8 +19,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from rltop.app.bindings import types
 from rltop.rows.widths import cell_width
+from rltop.screen.bindings import types
 from rltop.structs import NamedTuple
 
 _GAP = 1

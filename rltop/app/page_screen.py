@@ -15,12 +15,8 @@ from textual.getters import query_one
 from textual.screen import Screen
 from textual.widgets import Input
 
-from rltop.app.bindings import BINDINGS, key_names
 from rltop.app.key_line import KeyLine
-from rltop.app.messages import Opened, Selected
-from rltop.app.row_view import LongRowView, Mouse, RowView
 from rltop.app.status import paint_status
-from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
@@ -29,6 +25,10 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.selection import matching_rows, with_matches
 from rltop.rows.table import Sorting, heads_of, next_sorting
 from rltop.rows.themes import Palette
+from rltop.screen.bindings import BINDINGS, key_names
+from rltop.screen.pen import update_by_cells
+from rltop.screen.row_view import LongRowView, Mouse, Opened, RowView, Selected
+from rltop.screen.textual_shim import bind
 from rltop.structs import replace
 
 MAX_FILTER_CHARS = 256

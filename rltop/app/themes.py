@@ -6,11 +6,11 @@ from abc import abstractmethod
 
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
-from rltop.app.styles import textual_theme
-from rltop.app.textual_shim import FaultKeeper, SingleParseApp
 from rltop.errors import ThemeError
 from rltop.resources import THEME, keep
 from rltop.rows.themes import Palette, find_palettes, load_palette
+from rltop.screen.styles import textual_theme
+from rltop.screen.textual_shim import FaultKeeper, SingleParseApp
 
 
 class Themes(SingleParseApp, FaultKeeper):

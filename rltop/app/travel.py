@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 
-from rltop.app.textual_shim import FaultKeeper
 from rltop.pages.moment import travelled
 from rltop.run.run import Run
+from rltop.screen.textual_shim import FaultKeeper
 from rltop.structs import NamedTuple
 
 _STEPS = re.compile(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")

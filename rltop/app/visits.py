@@ -13,11 +13,11 @@ from textual.screen import Screen
 from rltop import units
 from rltop.app.aids import Aids
 from rltop.app.bell import Bell, set_title
-from rltop.app.guarded_driver import GuardedDriver
 from rltop.app.page_screen import PageScreen
 from rltop.model import Event, EventState, Level
 from rltop.pages.page import Page
 from rltop.run.past import outlived
+from rltop.screen.driver import GuardedDriver
 from rltop.structs import NamedTuple
 
 MOST_VISITS = 100

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from rltop.clock import Clock
 from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
+from rltop.screen.endings import Warden
 from rltop.settings import VERDICT_VARIABLES
 from rltop.structs import NamedTuple
-from rltop.terminal.endings import Warden
 
 ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"
 STALL_FAMILY = "liveness"

@@ -20,9 +20,8 @@ from rltop.rows.rows import Row
 from rltop.rows.themes import load_palette
 from rltop.run.found import Found
 from rltop.run.options import Notifier, OpenFeed
-from rltop.terminal.early import paint_early
-from rltop.terminal.early_keys import keeps_early_keys
-from rltop.terminal.guard import TerminalGuard, open_guard
+from rltop.screen.early import keeps_early_keys, paint_early
+from rltop.screen.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
     from rltop.run.discover import Seen

@@ -36,10 +36,10 @@ from rltop.run.rescan import Rescanner
 from rltop.run.run import Run
 from rltop.run.run_stream import broken_off
 from rltop.run.session import Session
+from rltop.screen.endings import Warden, answerable, signal_name
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
-from rltop.terminal.endings import Warden, answerable, signal_name
 
 if TYPE_CHECKING:
     from argparse import Namespace

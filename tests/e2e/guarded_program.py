@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
-from rltop.terminal.early import paint_early
-from rltop.terminal.guard import open_guard
+from rltop.screen.early import paint_early
+from rltop.screen.guard import open_guard
 
 NOWHERE = Path("/nonexistent")
 

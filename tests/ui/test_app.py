@@ -8,7 +8,6 @@ from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, 
 
 from rltop import resources
 from rltop.app.app import SETTLED_S, RltopApp
-from rltop.app.bindings import BINDINGS, binding_ids
 from rltop.app.key_line import KeyHint, KeyLine
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
@@ -28,6 +27,7 @@ from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.options import IngestOptions
+from rltop.screen.bindings import BINDINGS, binding_ids
 from rltop.store.series import StoreOptions
 
 WIDE = (120, 40)

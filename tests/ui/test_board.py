@@ -7,10 +7,9 @@ from screens import NO_THEMES
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from rltop.app.messages import Opened, Selected
-from rltop.app.row_view import RowView
 from rltop.rows.rows import ROLES, Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
+from rltop.screen.row_view import Opened, RowView, Selected
 
 
 def target(name: str) -> Target:

@@ -11,7 +11,6 @@ from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, 
 
 import rltop
 from rltop.app.app import RltopApp
-from rltop.app.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.app.key_line import KeyLine
 from rltop.app.options import UiOptions
 from rltop.pages.arrange import ArrangePage
@@ -32,7 +31,8 @@ from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.keys import KEYS, NO_KEYS, Where
 from rltop.rows.rows import Target, TargetKind
-from rltop.terminal.early_keys import keeps_early_keys
+from rltop.screen.bindings import BINDINGS, binding_ids, key_names, spell
+from rltop.screen.early import keeps_early_keys
 
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from rltop.app.pace import (
+from rltop.clock import FakeClock
+from rltop.screen.pace import (
     IDLE_GAP,
     LEAST_GAP,
     LOADING_S,
@@ -18,7 +19,6 @@ from rltop.app.pace import (
     Pace,
     is_multiplexed,
 )
-from rltop.clock import FakeClock
 
 
 def drawn(pace: Pace, clock: FakeClock, cost_s: float = 0.0) -> None:

@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from rltop.app.pen import Pen
+from rltop.screen.pen import Pen
 
 STYLES = st.builds(
     Style,

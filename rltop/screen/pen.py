@@ -1,4 +1,4 @@
-"""Styled text as escape codes, each code only where it changes something.
+"""Styled text as escape codes, each code only where it changes something, and updates of the cells that changed.
 
 Rich closes every segment with a reset and opens the next one with all of its
 colours: twice the bytes for a row of short segments. Assumes a terminal without
@@ -8,10 +8,14 @@ attributes at the start, and leaves it so.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from rich.color import ColorSystem
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
+from textual._compositor import ChopsUpdate, Compositor
+from textual.screen import Screen
 
 from rltop.structs import NamedTuple
 
@@ -97,3 +101,42 @@ def _look(style: Style, system: ColorSystem) -> _Look:
     background = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else ""
     default = {"39": "", "49": ""}
     return _Look(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
+
+
+class _CellUpdate(ChopsUpdate):
+    """Writes the changed cells of a line and nothing else.
+
+    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
+    `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
+    own method begins every line at the start of the strip. Also on `_color_system`
+    of a Rich console, the colours of the terminal.
+    """
+
+    def render_segments(self, console: Console) -> str:
+        """The escape codes and the text that bring the screen up to date."""
+        pen = Pen(console._color_system)
+        for y, start, stop in self.spans:
+            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+                left, right = max(x, start), min(end, stop)
+                if strip is not None and left < right:
+                    pen.move_to(left, y)
+                    for segment in strip.crop(left - x, right - x):
+                        pen.write(segment)
+        return pen.finish()
+
+
+class _CellCompositor(Compositor):
+    """A compositor whose partial updates are made of cells."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """Whatever has changed since the last update, if anything has."""
+        update = super().render_partial_update()
+        return None if update is None else _CellUpdate(update.chops, update.spans, update.chop_ends)
+
+
+def update_by_cells(screen: Screen[Any]) -> None:
+    """Have `screen` send only the cells that were refreshed; call it before it is shown.
+
+    Leans on: a screen draws through its attribute `_compositor`.
+    """
+    screen._compositor = _CellCompositor()

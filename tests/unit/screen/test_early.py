@@ -12,10 +12,9 @@ from rltop.pages.header import body_height
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
-from rltop.terminal.early import EarlyPicture, paint_early
-from rltop.terminal.early_keys import HARMLESS, QUIT
-from rltop.terminal.guard import TerminalGuard
-from rltop.terminal.modes import LEAVE
+from rltop.screen.early import HARMLESS, QUIT, EarlyPicture, paint_early
+from rltop.screen.guard import TerminalGuard
+from rltop.screen.modes import LEAVE
 
 PALETTE = load_palette("dark", Path("/nonexistent"))
 

@@ -3,6 +3,10 @@
 Importing Textual takes longer than reading the newest rows, so the rows are
 written as plain escape codes into the alternate screen that Textual then takes
 over. Knows rows and palettes; must not import Textual.
+
+Until Textual is there, which takes long where the disk is far away, `q` quits. What is typed is
+only looked at here: all of it is handed on to Textual. A key that may change what `q` means after
+it ends the looking.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ from rltop.rows.cells import clip_middle
 from rltop.rows.rows import Piece, Row
 from rltop.rows.selection import Selection, highlighted, target_text
 from rltop.rows.themes import Palette, sgr
-from rltop.terminal.early_keys import is_quit_typed
-from rltop.terminal.guard import TerminalGuard
+from rltop.screen.guard import TerminalGuard
 
 READING_S = 0.1
 """A read that takes longer is said to be under way."""
@@ -26,6 +29,18 @@ DEADLINE_S = 0.5
 """A read that takes longer is not waited for: Textual, which would slow it down, is imported meanwhile."""
 
 READING = Row((Piece(" reading …", "dim"),))
+
+QUIT = b"q"
+HARMLESS = frozenset({b"j", b"k", b"\x1b[A", b"\x1b[B", b"\x1bOA", b"\x1bOB"})
+"""What terminals send for the keys up and down: impatient people press them, and `q` means the same after them."""
+
+_BINDINGS = frozenset({"quit", "up", "down"})
+"""What these keys do, as a keymap calls it, which may give them other keys."""
+
+_NAMES = frozenset({"q", "j", "k", "up", "down"})
+"""What the keys are called there, where they may be given to something else."""
+
+_ESCAPE = b"\x1b"
 
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
@@ -151,3 +166,34 @@ class EarlyPicture:
 def _has_truecolour(environment: Mapping[str, str]) -> bool:
     """Whether the terminal says that it takes 24-bit colours; Textual asks the same."""
     return environment.get("COLORTERM", "").strip().lower() in {"truecolor", "24bit"}
+
+
+def keeps_early_keys(keymap: Mapping[str, str]) -> bool:
+    """Whether these keys mean under a keymap what they mean here."""
+    given = {key.strip() for keys in keymap.values() for key in keys.split(",")}
+    return not _BINDINGS & keymap.keys() and not _NAMES & given
+
+
+def is_quit_typed(guard: TerminalGuard) -> bool:
+    """Wait for `q`; False when another key has come, or the screen has been handed over."""
+    while (typed := _next_key(guard)) in HARMLESS:
+        pass
+    return typed == QUIT
+
+
+def _next_key(guard: TerminalGuard) -> bytes:
+    """A key whole: half an escape sequence would be another key to whoever reads the rest of it."""
+    first = guard.read_early()
+    return first if first != _ESCAPE else first + _rest_of_escape(guard)
+
+
+def _rest_of_escape(guard: TerminalGuard) -> bytes:
+    """What follows an ESC to the end of the sequence (ECMA-48: parameters, then one final byte)."""
+    rest = guard.read_early(waits=False)
+    if rest not in {b"[", b"O"}:
+        return rest
+    while byte := guard.read_early(waits=False):
+        rest += byte
+        if byte >= b"@":
+            break
+    return rest

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from rltop.terminal.endings import answerable, signal_name
+from rltop.screen.endings import answerable, signal_name
 
 PROGRAM = """
 import os, signal, sys, time
-from rltop.terminal.endings import Warden
+from rltop.screen.endings import Warden
 warden = Warden(lambda word: os.write(1, b"put right: " + word), 1)
 for word in sys.argv[2:]:
     warden.tell(word.encode())
@@ -44,7 +44,7 @@ def test_a_warden_goes_by_the_last_word(arguments: tuple[str, ...], expected: st
 
 
 def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
-    program = "import os; from rltop.terminal.endings import Warden; Warden(print); os.close(1); input()"
+    program = "import os; from rltop.screen.endings import Warden; Warden(print); os.close(1); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdin is not None
         assert select.select([process.stdout], [], [], 10)[0]
@@ -56,7 +56,7 @@ def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
 def test_a_dismissed_warden_is_gone_and_is_dismissed_twice_in_vain() -> None:
     program = """
 from pathlib import Path
-from rltop.terminal.endings import Warden
+from rltop.screen.endings import Warden
 warden = Warden(print)
 process = Path(f"/proc/{warden._pid}")
 assert process.exists()

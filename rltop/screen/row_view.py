@@ -13,18 +13,18 @@ from rich.segment import Segment
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rltop.app.bindings import BINDINGS as KEY_BINDINGS
-from rltop.app.cells import changed_spans
-from rltop.app.messages import Opened, Selected
-from rltop.app.styles import RoleStyles
 from rltop.rows.keys import Where
 from rltop.rows.rows import POINTED, Line, Row, RowLink, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
 from rltop.rows.widths import is_single
+from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
+from rltop.screen.cells import changed_spans
+from rltop.screen.styles import RoleStyles
 
 WHEEL_ROWS = 3
 
@@ -109,6 +109,26 @@ class Draggable(Widget):
         """The end of the stretch."""
         self.release_mouse()
         self._mouse.up(event.x)
+
+
+class Opened(Message):
+    """Enter or a click on a selected cell: open what is behind it."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self.target = target
+
+
+class Selected(Message):
+    """The selection has moved, or what can be seen of the rows; None where nothing can be selected."""
+
+    def __init__(self, target: Target | None) -> None:
+        super().__init__()
+        self.target = target
+
+    def can_replace(self, message: Message) -> bool:
+        """Only the newest selection matters."""
+        return isinstance(message, Selected)
 
 
 class RowView(Draggable, can_focus=True):

@@ -21,7 +21,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
-from rltop.app.textual_shim import KeysInOrder
+from rltop.screen.textual_shim import KeysInOrder
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 

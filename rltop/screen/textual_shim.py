@@ -1,11 +1,9 @@
-"""What leans on Textual beyond its documentation, the driver aside, which is `guarded_driver`.
+"""What leans on Textual beyond its documentation, but for `driver` and the update by cells in `pen`.
 
-Five things: an update that sends the changed cells instead of everything to the left
-of them, an application that parses its style sheets once and hands on what went wrong
-instead of printing it, keys that are taken one after the other however fast they come,
-and a screen with keys of its own that its class does not have.
-Written against Textual 8.2; every entry says what it leans on, so that an update of
-Textual has two files to check.
+An application that parses its style sheets once and hands on what went wrong instead of
+printing it, keys that are taken one after the other however fast they come, and a screen
+with keys of its own that its class does not have.
+Written against Textual 8.2; every entry says what it leans on, to be checked on an update.
 """
 
 from __future__ import annotations
@@ -17,9 +15,7 @@ from collections.abc import Iterable
 from itertools import islice, takewhile
 from typing import Any
 
-from rich.console import Console
 from textual import events
-from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App
 from textual.binding import Binding, BindingsMap
 from textual.message_pump import MessagePump
@@ -28,7 +24,6 @@ from textual.theme import Theme
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
-from rltop.app.pen import Pen
 from rltop.clock import SystemClock
 
 _MOST_TURNS = 8
@@ -47,45 +42,6 @@ _MOST_AT_ONCE = 4096
 
 _RIGHT_OF_WAY_S = 0.25
 """Reading waits for the effect of a key, but not for longer than that."""
-
-
-class _CellUpdate(ChopsUpdate):
-    """Writes the changed cells of a line and nothing else.
-
-    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
-    `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
-    own method begins every line at the start of the strip. Also on `_color_system`
-    of a Rich console, the colours of the terminal.
-    """
-
-    def render_segments(self, console: Console) -> str:
-        """The escape codes and the text that bring the screen up to date."""
-        pen = Pen(console._color_system)
-        for y, start, stop in self.spans:
-            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
-                left, right = max(x, start), min(end, stop)
-                if strip is not None and left < right:
-                    pen.move_to(left, y)
-                    for segment in strip.crop(left - x, right - x):
-                        pen.write(segment)
-        return pen.finish()
-
-
-class _CellCompositor(Compositor):
-    """A compositor whose partial updates are made of cells."""
-
-    def render_partial_update(self) -> ChopsUpdate | None:
-        """Whatever has changed since the last update, if anything has."""
-        update = super().render_partial_update()
-        return None if update is None else _CellUpdate(update.chops, update.spans, update.chop_ends)
-
-
-def update_by_cells(screen: Screen[Any]) -> None:
-    """Have `screen` send only the cells that were refreshed; call it before it is shown.
-
-    Leans on: a screen draws through its attribute `_compositor`.
-    """
-    screen._compositor = _CellCompositor()
 
 
 def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:

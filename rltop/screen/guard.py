@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, Self
 
 from rltop.errors import SourceError
-from rltop.terminal.endings import Warden
-from rltop.terminal.modes import (
+from rltop.screen.endings import Signals, Warden
+from rltop.screen.modes import (
     ENTER,
     WARDEN_PATIENCE_S,
     WRITE_TIMEOUT_S,
@@ -32,7 +32,6 @@ from rltop.terminal.modes import (
     opened_anew,
     take_keys_quietly,
 )
-from rltop.terminal.signals import Signals
 
 GRACE_S = 1.0
 """How long the program may take to leave by itself after a signal."""

@@ -1,1 +1,0 @@
-"""The terminal without Textual: its state guarded, the first frame drawn."""
