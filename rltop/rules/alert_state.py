@@ -265,13 +265,10 @@ class AlertState:
         if level == CRIT and self._has_eased(finding):
             self.level = self.detector.holds = WARN
             return self._event(context, EventState.EASED, WARN, sentence(self, context))
-        if self._better and self._better >= self._lasting.clear_after(level) and standing.is_back:
+        is_over = self._better and self._better >= self._lasting.clear_after(level) and standing.is_back
+        if is_over or (standing.has_level and found < WARN and standing.is_mostly_back):
             return self.recover(context)
-        if not standing.has_level:
-            return None
-        if found < WARN and standing.is_mostly_back:
-            return self.recover(context)
-        return self._settle(context) if standing.is_flat else None
+        return self._settle(context) if standing.has_level and standing.is_flat else None
 
     def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
         if established <= self.worst:

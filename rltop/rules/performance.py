@@ -202,7 +202,9 @@ class StepSlower(Detector):
         if not start.is_final:
             kind.head.append(seen.stages)
         warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
-        paces = [(seconds / work, usual) for work, usual in ((tokens, kind.per_token), (length, kind.per_length)) if work]
+        paces = [
+            (seconds / work, usual) for work, usual in ((tokens, kind.per_token), (length, kind.per_length)) if work
+        ]
         is_longer = any(pace <= self.thresholds["per_token"] * (usual.value or 0.0) for pace, usual in paces)
         if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
             start.push(seconds)
