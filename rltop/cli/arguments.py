@@ -17,6 +17,7 @@ _COMMANDS = """\
 commands (rltop COMMAND --help says more):
   watch FILE ...      no screen: run a command on alerts, exit with the run
   check FILE ...      apply all rules to whole files and print the alerts
+  where PATH ...      in which phase a job is, since when, and whether it is stuck
   report RUN ...      write runs to a file to share: -o report.html, .md, .svg, .csv
   replay FILE, demo   play back a recorded run as if it were live; a bundled one
   config, callback    print the settings in force; a metrics writer for trainers
@@ -204,6 +205,31 @@ def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     return parser
 
 
+_WHERE_NOTES = """\
+Read are the log, what traces beside it tell, and the times of the rows; nothing is contacted.
+exit codes: 0 running, finished or interrupted, 1 stuck or dead, 2 usage error or unreadable file, 3 unknown"""
+
+
+def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    parser = _parser(
+        "rltop where",
+        "Tell in which phase a job is, since when, what that usually takes, and whether it is stuck or dead.",
+        _WHERE_NOTES,
+    )
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="console logs, run directories, metric files or traces"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON document; an array of documents for several paths"
+    )
+    parser.add_argument(
+        "--now", type=_epoch, metavar="EPOCH", help="judge as of this time, in seconds since the epoch (default: now)"
+    )
+    _add_settings(parser, is_whole=is_whole)
+    parser.set_defaults(command=_where)
+    return parser
+
+
 def _replay_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser("rltop replay", "Play back a recorded run as if it were live.")
     parser.add_argument("path", metavar="FILE", help="a metric file")
@@ -266,7 +292,10 @@ def _skill_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         prog="rltop skill",
         description="Print one page for an agent that watches a run: commands, exit codes, what the JSON says.",
     )
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of `rltop check --json` instead")
+    parser.add_argument(
+        "--schema", nargs="?", const="check", choices=("check", "where"),
+        help="print the JSON Schema of `rltop check --json`, or of `rltop where --json`, instead",
+    )  # fmt: skip
     parser.set_defaults(command=_skill)
     return parser
 
@@ -305,6 +334,7 @@ _PARSERS = dict(
             _completions_parser,
             _config_parser,
             _report_parser,
+            _where_parser,
         ),
         strict=True,
     )
@@ -342,6 +372,13 @@ def _seconds(text: str) -> float:
     value = _number(text)
     if not 0 < value <= 1e9:
         raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text}")
+    return value
+
+
+def _epoch(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value <= 1e11:
+        raise argparse.ArgumentTypeError(f"must be seconds since the epoch, not {text}")
     return value
 
 
@@ -418,6 +455,13 @@ def _report(arguments: argparse.Namespace) -> int:
         from rltop.cli.report import report
 
     return report(arguments)
+
+
+def _where(arguments: argparse.Namespace) -> int:
+    with importing():
+        from rltop.cli.where import where
+
+    return where(arguments)
 
 
 def _watch(arguments: argparse.Namespace) -> int:

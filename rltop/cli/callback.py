@@ -46,7 +46,8 @@ def skill(arguments: Namespace) -> int:
     Raises:
         OutputError: standard output cannot be written.
     """
-    name = ("report", "schema.json") if arguments.schema else ("cli", "skill.md")
+    schemas = {"check": "schema.json", "where": "where_schema.json"}
+    name = ("report", schemas[arguments.schema]) if arguments.schema else ("cli", "skill.md")
     say(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
     return 0
 

@@ -84,7 +84,7 @@ class Silent(NamedTuple):
 
 def ending_of(run: Silent) -> Ending | None:
     """What the console log of a run says that it died of; None where none does, or it is that of another run."""
-    for path in [run.log] if run.log else _own_logs(run):
+    for path in [run.log] if run.log else own_logs(run):
         try:
             with open_regular(path) as file:
                 size = file.seek(0, 2)
@@ -98,7 +98,7 @@ def ending_of(run: Silent) -> Ending | None:
     return None
 
 
-def _own_logs(run: Silent) -> list[str]:
+def own_logs(run: Silent) -> list[str]:
     """The logs beside a run that may be its own, the likeliest first; its own file says itself how it ended."""
     own = Path(log_of(run.path)[0])
     stem, names = own.name.split(".")[0], names_in(own.parent)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError, reason_of
 from rltop.files import open_regular
-from rltop.formats.console.failures import read_error
+from rltop.formats.console.failures import MAY_FAIL, read_error
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
 from rltop.run.beside import logs_beside
@@ -53,11 +53,6 @@ _FAILURE = re.compile(
     r"|OutOfMemory|\bNCCL (?:WARN|ERROR)|[Nn]o space left on device|\(core dumped\)|[Dd]isk quota exceeded"
 )
 _STEP_WORDS = ("step", "Step", "STEP", "iter", "Iter", "ITER")
-_FAILURE_WORDS = (
-    "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
-    "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
-)  # fmt: skip
-"""Looked for before the patterns, which take ten times as long."""
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -93,7 +88,7 @@ def read_line(raw: bytes, left_out: int = 0) -> LogLine:
         text = _ESCAPES.sub("", text.expandtabs(4))
     whole, text = len(text), text[:LINE_CHARS]
     found = _STEP.search(text) if any(word in text for word in _STEP_WORDS) else None
-    may_fail = any(word in text for word in _FAILURE_WORDS)
+    may_fail = any(word in text for word in MAY_FAIL)
     is_error = may_fail and (_FAILURE.search(text) is not None or read_error(text) is not None)
     step = None if found is None else int(found[1] or found[2])
     return LogLine(text.rstrip(), step, is_error, _TRACEBACK in text, whole - len(text) + left_out)

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/rltop
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_rltop_subparsers=(callback check watch replay demo skill completions config report)
+_shtab_rltop_subparsers=(callback check watch replay demo skill completions config report where)
 
 _shtab_rltop_callback_option_strings=(-h --help)
 _shtab_rltop_check_option_strings=(-h --help --json --explain --rules --since --fail-on --ever --width --summary --config --theme --ascii --no-ascii --color --mouse --no-mouse --bell --no-bell --title --no-title --refresh --watch --no-watch --poll --poll-network --poll-silent --step-key --group-size --profile --total-steps --rollouts --log --memory --help-all)
@@ -16,6 +16,7 @@ _shtab_rltop_skill_option_strings=(-h --help --schema)
 _shtab_rltop_completions_option_strings=(-h --help)
 _shtab_rltop_config_option_strings=(-h --help --config --theme --ascii --no-ascii --color --mouse --no-mouse --bell --no-bell --title --no-title --refresh --watch --no-watch --poll --poll-network --poll-silent --step-key --group-size --profile --total-steps --rollouts --log --memory --help-all)
 _shtab_rltop_report_option_strings=(-h --help -o --output --align --baseline --curves --live --config --theme --ascii --no-ascii --color --mouse --no-mouse --bell --no-bell --title --no-title --refresh --watch --no-watch --poll --poll-network --poll-silent --step-key --group-size --profile --total-steps --rollouts --log --memory --help-all)
+_shtab_rltop_where_option_strings=(-h --help --json --now --config --theme --ascii --no-ascii --color --mouse --no-mouse --bell --no-bell --title --no-title --refresh --watch --no-watch --poll --poll-network --poll-silent --step-key --group-size --profile --total-steps --rollouts --log --memory --help-all)
 _shtab_rltop_option_strings=(-h --help --baseline --newest --once --json --live --width --version --config --theme --ascii --no-ascii --color --mouse --no-mouse --bell --no-bell --title --no-title --refresh --watch --no-watch --poll --poll-network --poll-silent --step-key --group-size --profile --total-steps --rollouts --log --memory --help-all)
 
 _shtab_rltop_pos_0_COMPGEN=_rltop_files_or_commands
@@ -45,6 +46,10 @@ _shtab_rltop_report___baseline_COMPGEN=_shtab_compgen_files
 _shtab_rltop_report___config_COMPGEN=_shtab_compgen_files
 _shtab_rltop_report___rollouts_COMPGEN=_shtab_compgen_files
 _shtab_rltop_report___log_COMPGEN=_shtab_compgen_files
+_shtab_rltop_where_pos_0_COMPGEN=_shtab_compgen_files
+_shtab_rltop_where___config_COMPGEN=_shtab_compgen_files
+_shtab_rltop_where___rollouts_COMPGEN=_shtab_compgen_files
+_shtab_rltop_where___log_COMPGEN=_shtab_compgen_files
 _shtab_rltop___baseline_COMPGEN=_shtab_compgen_files
 _shtab_rltop___config_COMPGEN=_shtab_compgen_files
 _shtab_rltop___rollouts_COMPGEN=_shtab_compgen_files
@@ -55,11 +60,13 @@ _shtab_rltop_check___color_choices=(auto always never)
 _shtab_rltop_watch___color_choices=(auto always never)
 _shtab_rltop_replay___color_choices=(auto always never)
 _shtab_rltop_demo___color_choices=(auto always never)
+_shtab_rltop_skill___schema_choices=(check where)
 _shtab_rltop_completions_pos_0_choices=(bash zsh fish)
 _shtab_rltop_config___color_choices=(auto always never)
 _shtab_rltop_report___align_choices=(step time tokens samples epoch)
 _shtab_rltop_report___color_choices=(auto always never)
-_shtab_rltop_pos_1_choices=(callback check watch replay demo skill completions config report)
+_shtab_rltop_where___color_choices=(auto always never)
+_shtab_rltop_pos_1_choices=(callback check watch replay demo skill completions config report where)
 _shtab_rltop___color_choices=(auto always never)
 
 _shtab_rltop_pos_0_nargs='*'
@@ -132,7 +139,7 @@ _shtab_rltop_demo___no_watch_nargs=0
 _shtab_rltop_demo___help_all_nargs=0
 _shtab_rltop_skill__h_nargs=0
 _shtab_rltop_skill___help_nargs=0
-_shtab_rltop_skill___schema_nargs=0
+_shtab_rltop_skill___schema_nargs='?'
 _shtab_rltop_completions__h_nargs=0
 _shtab_rltop_completions___help_nargs=0
 _shtab_rltop_config__h_nargs=0
@@ -164,6 +171,21 @@ _shtab_rltop_report___no_title_nargs=0
 _shtab_rltop_report___watch_nargs=0
 _shtab_rltop_report___no_watch_nargs=0
 _shtab_rltop_report___help_all_nargs=0
+_shtab_rltop_where_pos_0_nargs=+
+_shtab_rltop_where__h_nargs=0
+_shtab_rltop_where___help_nargs=0
+_shtab_rltop_where___json_nargs=0
+_shtab_rltop_where___ascii_nargs=0
+_shtab_rltop_where___no_ascii_nargs=0
+_shtab_rltop_where___mouse_nargs=0
+_shtab_rltop_where___no_mouse_nargs=0
+_shtab_rltop_where___bell_nargs=0
+_shtab_rltop_where___no_bell_nargs=0
+_shtab_rltop_where___title_nargs=0
+_shtab_rltop_where___no_title_nargs=0
+_shtab_rltop_where___watch_nargs=0
+_shtab_rltop_where___no_watch_nargs=0
+_shtab_rltop_where___help_all_nargs=0
 _shtab_rltop_pos_1_nargs=A...
 _shtab_rltop__h_nargs=0
 _shtab_rltop___help_nargs=0
@@ -188,7 +210,7 @@ _shtab_rltop___help_all_nargs=0
 # Custom Preamble
 _rltop_files_or_commands() {
   compgen -f -- "$1"
-  (( COMP_CWORD == 1 )) && compgen -W "callback check watch replay demo skill completions config report" -- "$1"
+  (( COMP_CWORD == 1 )) && compgen -W "callback check watch replay demo skill completions config report where" -- "$1"
 }
 # End Custom Preamble
 

@@ -50,8 +50,8 @@ function _shtab_rltop_using
   test "$_shtab_rltop_cmdpath" = "$argv"
 end
 
-set -g _shtab_rltop_commands callback check watch replay demo skill completions config report
-set -g _shtab_rltop_opts_with_value --align --baseline --color --config --explain --fail-on --from --give-up --group-size --log --memory --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --refresh --rollouts --since --speed --step-key --summary --theme --timeout --total-steps --width -o
+set -g _shtab_rltop_commands callback check watch replay demo skill completions config report where
+set -g _shtab_rltop_opts_with_value --align --baseline --color --config --explain --fail-on --from --give-up --group-size --log --memory --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --refresh --rollouts --schema --since --speed --step-key --summary --theme --timeout --total-steps --width -o
 
 complete -c rltop -e
 complete -c rltop -f
@@ -209,7 +209,7 @@ complete -c rltop -n '_shtab_rltop_using demo' -l memory -x -d 'Memory for the n
 complete -c rltop -n '_shtab_rltop_using demo' -l help-all -d 'list the settings too (--theme, --ascii, …), and exit'
 complete -c rltop -n '_shtab_rltop_using; and test $_shtab_rltop_npos -ge 0' -a skill -d 'Print one page for an agent that watches a run: commands, exit codes, what the JSON says.'
 complete -c rltop -n '_shtab_rltop_using skill' -s h -l help -d 'show this help message and exit'
-complete -c rltop -n '_shtab_rltop_using skill' -l schema -d 'print the JSON Schema of `rltop check --json` instead'
+complete -c rltop -n '_shtab_rltop_using skill' -l schema -xka "check where" -d 'print the JSON Schema of `rltop check --json`, or of `rltop where --json`, instead'
 complete -c rltop -n '_shtab_rltop_using; and test $_shtab_rltop_npos -ge 0' -a completions -d 'Print what completes commands, options and files: source <(rltop completions bash)'
 complete -c rltop -n '_shtab_rltop_using completions' -s h -l help -d 'show this help message and exit'
 complete -c rltop -n '_shtab_rltop_using completions; and test $_shtab_rltop_npos -eq 0' -ka "bash zsh fish" -d 'the shell to print it for'
@@ -263,4 +263,29 @@ complete -c rltop -n '_shtab_rltop_using report' -l log -xka "(__fish_complete_p
 complete -c rltop -n '_shtab_rltop_using report' -l memory -x -d 'Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.'
 complete -c rltop -n '_shtab_rltop_using report' -l help-all -d 'list the settings too (--theme, --ascii, …), and exit'
 complete -c rltop -n '_shtab_rltop_using report; and test $_shtab_rltop_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'metric files, run directories or globs; - for standard input'
+complete -c rltop -n '_shtab_rltop_using; and test $_shtab_rltop_npos -ge 0' -a where -d 'Tell in which phase a job is, since when, what that usually takes, and whether it is stuck or dead.'
+complete -c rltop -n '_shtab_rltop_using where' -s h -l help -d 'show this help message and exit'
+complete -c rltop -n '_shtab_rltop_using where' -l json -d 'print a JSON document; an array of documents for several paths'
+complete -c rltop -n '_shtab_rltop_using where' -l now -x -d 'judge as of this time, in seconds since the epoch (default: now)'
+complete -c rltop -n '_shtab_rltop_using where' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'config file (default: ~/.config/rltop/config.toml)'
+complete -c rltop -n '_shtab_rltop_using where' -l theme -x -d 'Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file. Unset, a terminal of 16 colours gets `terminal`.'
+complete -c rltop -n '_shtab_rltop_using where' -l ascii -l no-ascii -d 'Use ASCII characters only. Unset, the Linux console gets them.'
+complete -c rltop -n '_shtab_rltop_using where' -l color -xka "auto always never" -d 'When to use colour. `auto`: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.'
+complete -c rltop -n '_shtab_rltop_using where' -l mouse -l no-mouse -d 'Mouse clicks and scroll wheel; off leaves the mouse to the terminal.'
+complete -c rltop -n '_shtab_rltop_using where' -l bell -l no-bell -d 'Ring the bell and show a desktop notification (OSC 9, 777 or 99) when a CRIT begins, once a minute at most.'
+complete -c rltop -n '_shtab_rltop_using where' -l title -l no-title -d 'Show state and worst alert in the title of the terminal'"'"'s window.'
+complete -c rltop -n '_shtab_rltop_using where' -l refresh -x -d 'Maximum screen updates per second.'
+complete -c rltop -n '_shtab_rltop_using where' -l watch -l no-watch -d 'Use file-change events (inotify) where the file system has them; files are polled either way.'
+complete -c rltop -n '_shtab_rltop_using where' -l poll -x -d 'Seconds between polls of a file on a local file system.'
+complete -c rltop -n '_shtab_rltop_using where' -l poll-network -x -d 'Seconds between polls of a file on a network file system while it grows.'
+complete -c rltop -n '_shtab_rltop_using where' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
+complete -c rltop -n '_shtab_rltop_using where' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
+complete -c rltop -n '_shtab_rltop_using where' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using where' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
+complete -c rltop -n '_shtab_rltop_using where' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
+complete -c rltop -n '_shtab_rltop_using where' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
+complete -c rltop -n '_shtab_rltop_using where' -l log -xka "(__fish_complete_path (commandline -ct))" -d 'The console log to show; empty: search next to the metric file.'
+complete -c rltop -n '_shtab_rltop_using where' -l memory -x -d 'Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.'
+complete -c rltop -n '_shtab_rltop_using where' -l help-all -d 'list the settings too (--theme, --ascii, …), and exit'
+complete -c rltop -n '_shtab_rltop_using where; and test $_shtab_rltop_npos -ge 0' -ka "(__fish_complete_path (commandline -ct))" -d 'console logs, run directories, metric files or traces'
 

@@ -19,6 +19,7 @@ _shtab_rltop_commands() {
     report:'Write one or several runs to a file to keep, print or share.'
     skill:'Print one page for an agent that watches a run: commands, exit codes, what the JSON says.'
     watch:'Watch runs without a screen: log events, run a command on each alert, exit when the run ends.'
+    where:'Tell in which phase a job is, since when, what that usually takes, and whether it is stuck or dead.'
   )
   _describe 'rltop commands' _commands
 }
@@ -238,7 +239,7 @@ _shtab_rltop_report_defaults_added=0
 
 _shtab_rltop_skill_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
-  "--schema[print the JSON Schema of \`rltop check --json\` instead]"
+  "--schema[print the JSON Schema of \`rltop check --json\`, or of \`rltop where --json\`, instead]:schema:(check where)"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -281,6 +282,36 @@ _shtab_rltop_watch_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_rltop_watch_defaults_added=0
 
+_shtab_rltop_where_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--json[print a JSON document\; an array of documents for several paths]"
+  "--now[judge as of this time, in seconds since the epoch (default\: now)]:EPOCH:"
+  "--config[config file (default\: \~\/.config\/rltop\/config.toml)]:FILE:_files"
+  "--theme[Colour theme\: a built-in one, or \`\<name\>.toml\` in \`themes\/\` next to the config file. Unset, a terminal of 16 colours gets \`terminal\`.]:TEXT:"
+  {--ascii,--no-ascii}"[Use ASCII characters only. Unset, the Linux console gets them.]"
+  "--color[When to use colour. \`auto\`\: on a terminal, unless \`NO_COLOR\` is set or \`TERM\` is \`dumb\`.]:auto|always|never:(auto always never)"
+  {--mouse,--no-mouse}"[Mouse clicks and scroll wheel\; off leaves the mouse to the terminal.]"
+  {--bell,--no-bell}"[Ring the bell and show a desktop notification (OSC 9, 777 or 99) when a CRIT begins, once a minute at most.]"
+  {--title,--no-title}"[Show state and worst alert in the title of the terminal\'s window.]"
+  "--refresh[Maximum screen updates per second.]:X:"
+  {--watch,--no-watch}"[Use file-change events (inotify) where the file system has them\; files are polled either way.]"
+  "--poll[Seconds between polls of a file on a local file system.]:X:"
+  "--poll-network[Seconds between polls of a file on a network file system while it grows.]:X:"
+  "--poll-silent[Longest time in seconds between polls of an idle file on a network file system.]:X:"
+  "--step-key[Key that holds the step\; empty\: try the usual names.]:TEXT:"
+  "--group-size[Completions per prompt, if the trainer does not log it\; sets the expected spread of lengths in a group.]:N:"
+  "--profile[Threshold profiles, separated by commas\: \`moe\`, \`gspo\`, \`embodied\`, \`distill\`, \`classic\`. \`auto\`\: detected from the keys and the algorithm\; \`none\`\: no profile.]:TEXT:"
+  "--total-steps[Planned number of steps, if the trainer does not log it\; used for the ETA.]:N:"
+  "--rollouts[File, folder or glob with the dumped completions (docs\/rollouts.md)\; empty\: search next to the metric file.]:TEXT:_files"
+  "--log[The console log to show\; empty\: search next to the metric file.]:TEXT:_files"
+  "--memory[Memory for the newest rows of a run, in MiB\; older rows are kept as minimum, maximum and mean.]:N:"
+  "--help-all[list the settings too (--theme, --ascii, \…), and exit]"
+  "(*):console logs, run directories, metric files or traces:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_rltop_where_defaults_added=0
+
 
 _shtab_rltop() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*:' default='*::: :->rltop'
@@ -309,6 +340,7 @@ _shtab_rltop() {
         report) _arguments -C -s $_shtab_rltop_report_options ;;
         skill) _arguments -C -s $_shtab_rltop_skill_options ;;
         watch) _arguments -C -s $_shtab_rltop_watch_options ;;
+        where) _arguments -C -s $_shtab_rltop_where_options ;;
       esac
   esac
 }
@@ -319,7 +351,7 @@ _shtab_rltop() {
   typeset -A opt_args
   if (( CURRENT == 2 )); then
     _shtab_rltop_commands
-  elif [[ " callback check watch replay demo skill completions config report " == *" ${words[2]} "* ]]; then
+  elif [[ " callback check watch replay demo skill completions config report where " == *" ${words[2]} "* ]]; then
     options="_shtab_rltop_${words[2]}_options"
     shift words
     (( CURRENT-- ))

@@ -11,6 +11,11 @@ from rltop.model import Label
 from rltop.structs import NamedTuple
 
 MAX_TEXT_CHARS = 300
+MAY_FAIL = (
+    "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
+    "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
+)  # fmt: skip
+"""One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
 _PREFIX = re.compile(
     r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?"
     r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"

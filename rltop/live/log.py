@@ -1,0 +1,339 @@
+"""A console log → what the job says of itself (`phases.Event`), with times; whole, or as it grows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.console.failures import MAY_FAIL, ConsoleError, read_error, tells_alone
+from rltop.formats.console.lines import strip_escapes
+from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, Line, key_of
+from rltop.live.phases import Event
+from rltop.live.times import COPIED_S, NO_ZONE_S, Clock, clock_of, dated, zone_shift
+from rltop.model import Label, Record
+from rltop.structs import NamedTuple
+
+LINE_CHARS = 4_000
+TRACE_LINES = 400
+"""Further behind its beginning nothing is the end of a traceback."""
+UNKNOWN_DOUBT_S = 60.0
+"""How far a time may be off that was worked out backwards."""
+_STEP_TIMES = ("timing_s/step", "perf/time_per_step", "perf/step_time", "timing/step", "step_time", "time/total")
+"""What rows call the time of a whole step."""
+_FRONT = re.compile(
+    r"(?:\s*(?:\((?P<ray>[^()]{0,80}pid=[^()]{1,80})\)|\[[^\[\]]{0,24}[Rr]ank ?(?P<rank>\d{1,6})\]:?"
+    r"|(?P<label>\d{1,5}):(?=\s)))+ ?"
+)
+_RANK = re.compile(r"\brank=(\d{1,6})")
+_BAR = re.compile(
+    r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
+    r"\[(?P<elapsed>[\d:]{4,12})<"
+)
+_ENDLESS_BAR = re.compile(
+    r"(?P<title>[^|\[\]]{0,120}|\[[^\[\]]{1,60}\][^|\[\]]{0,60}?):\s*(?P<done>\d{1,12})it \[(?P<elapsed>[\d:]{4,12}),"
+)
+_OF_ALL = re.compile(r"\[(\d+)/(\d+)\]")
+_ENDS = re.compile(rb"[\r\n]")
+_NUMBERS = ("step", "total", "done", "of", "left", "gone", "running")
+
+
+class _Read(NamedTuple):
+    """One line.
+
+    Attributes:
+        text: without prefixes and colours.
+        process: its prefix.
+        rank: that the prefix tells, or None.
+        clock: that it tells, or None.
+        record: the metric row that it is, or None.
+        number: of the line.
+        offset: in the file.
+        is_open: nothing has ended it so far.
+    """
+
+    text: str
+    process: str
+    rank: int | None
+    clock: Clock | None
+    record: Record | None
+    number: int
+    offset: int
+    is_open: bool = False
+
+
+class LogReader:
+    """Reads one log.
+
+    Attributes:
+        last_line: the last one with any text.
+        last_s: when that was printed, or None.
+        shift_s: what is to be added to the clocks in lines, or None while there was none.
+        zone_doubt_s: how far all times may be off because no zone fits.
+    """
+
+    def __init__(self) -> None:
+        self.last_line = ""
+        self.last_s: float | None = None
+        self.shift_s: float | None = None
+        self.zone_doubt_s = 0.0
+        self._decoder = ConsoleDecoder()
+        self._pending = b""
+        self._offset = self._number = 0
+        self._time_s, self._latest_s = 0.0, math.inf
+        self._begun_s: dict[tuple[str, str], float] = {}
+        self._stepped_s: float | None = None
+        self._step_bars: dict[str, tuple[int, int]] = {}
+        self._trace_at = -TRACE_LINES
+
+    def feed(self, data: bytes, seen_s: float, *, is_recorded: bool) -> list[Event]:
+        """What the data tell.
+
+        Args:
+            data: bytes, cut anywhere.
+            seen_s: when they came; for what was written before anybody looked, when the file was last written.
+            is_recorded: the latter, and that the data end with the file.
+        """
+        lines = self._lines(data, is_recorded=is_recorded)
+        clocks = dated([line.clock for line in lines], seen_s, self.shift_s)
+        if is_recorded:
+            self._time_s = next((clock for clock in clocks if clock is not None), 0.0)
+        events: list[tuple[int, Event]] = []
+        anchors: list[float | None] = []
+        next_s = _next_known(clocks)
+        for number, (line, clock_s) in enumerate(zip(lines, clocks, strict=True)):
+            self._latest_s = next_s[number] if is_recorded else math.inf
+            if clock_s is not None:
+                if not is_recorded and abs(seen_s - clock_s - (self.shift_s or 0.0)) > COPIED_S:
+                    self._zone([line], [clock_s], seen_s)
+                self._time_s = clock_s if is_recorded else clock_s + (self.shift_s or 0.0)
+            elif not is_recorded:
+                self._time_s = max(self._time_s, seen_s)
+            anchors.append(None if clock_s is None and is_recorded else self._time_s)
+            events += [(number, event) for event in self._read(line, has_clock=clock_s is not None or not is_recorded)]
+            if line.text.strip():
+                self.last_line, self.last_s = line.text.strip(), self._time_s
+        return self._released(events, lines, clocks, anchors, seen_s) if is_recorded else [each for _, each in events]
+
+    def _released(
+        self,
+        events: list[tuple[int, Event]],
+        lines: list[_Read],
+        clocks: list[float | None],
+        anchors: list[float | None],
+        seen_s: float,
+    ) -> list[Event]:
+        """The events of a recorded log with true times."""
+        has_clock = any(clock is not None for clock in clocks)
+        if has_clock:
+            self._zone(lines, clocks, seen_s, self._time_s)
+        shift_s = self.shift_s if has_clock and self.shift_s is not None else seen_s - self._time_s
+        end_s = self._time_s + shift_s
+        is_whole = not has_clock or not self.zone_doubt_s
+        last = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].text.strip()), -1)
+        after: list[float | None] = [None] * len(lines)
+        known: float | None = seen_s - shift_s if is_whole else None
+        for number in range(len(lines) - 1, -1, -1):
+            after[number] = known
+            known = anchors[number] if anchors[number] is not None else known
+        found = []
+        for number, event in events:
+            time_s, doubt_s = event.time_s + shift_s, 0.0
+            if anchors[number] is None:
+                behind = after[number]
+                doubt_s = UNKNOWN_DOUBT_S if behind is None or not has_clock else max(0.0, behind - event.time_s)
+                if number == last and is_whole and seen_s >= time_s:
+                    time_s, doubt_s = seen_s, 0.0
+            found.append(event._replace(time_s=time_s, doubt_s=max(doubt_s, self.zone_doubt_s)))
+        self._time_s = end_s
+        self._begun_s = {name: time_s + shift_s for name, time_s in self._begun_s.items()}
+        if self._stepped_s is not None:
+            self._stepped_s += shift_s
+        if last >= 0:
+            self.last_s = seen_s if anchors[last] is None and is_whole else end_s
+        return found
+
+    def _zone(
+        self, lines: list[_Read], clocks: list[float | None], seen_s: float, newest_s: float | None = None
+    ) -> None:
+        for line, clock_s in zip(reversed(lines), reversed(clocks), strict=True):
+            if line.clock is None or clock_s is None:
+                continue
+            if line.clock.is_exact:
+                self.shift_s = 0.0
+                return
+            shift_s = zone_shift(newest_s if newest_s is not None else clock_s, seen_s, has_date=line.clock.has_date)
+            self.zone_doubt_s = NO_ZONE_S if shift_s is None else 0.0
+            self.shift_s = shift_s or 0.0
+            return
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def _lines(self, data: bytes, *, is_recorded: bool) -> list[_Read]:
+        records = {record.position.offset: record for record in self._decoder.feed(data, self._offset, 0)}
+        if is_recorded:
+            records |= {record.position.offset: record for record in self._decoder.flush()}
+        start = self._offset - len(self._pending)
+        self._offset += len(data)
+        whole = self._pending + data
+        found: list[_Read] = []
+        at = 0
+        for end in _ENDS.finditer(whole):
+            self._number += whole[end.start()] == 0x0A
+            if end.start() > at:
+                found.append(self._line(whole[at : end.start()], start + at, records))
+            at = end.end()
+        self._pending = whole[at:]
+        if self._pending.strip() and (is_recorded or b"%|" in self._pending or b"it [" in self._pending):
+            found.append(self._line(self._pending, start + at, records)._replace(is_open=True))
+        if records:
+            late = [_Read("", "", None, None, record, self._number, offset) for offset, record in records.items()]
+            found = sorted(late + found, key=lambda one: one.offset)
+        return found
+
+    def _line(self, raw: bytes, offset: int, records: dict[int, Record]) -> _Read:
+        text = raw[:LINE_CHARS].decode("utf-8", "replace")
+        if "\x1b" in text:
+            text = strip_escapes(text)
+        process, rank = "", None
+        front = _FRONT.match(text)
+        if front is not None and front.end():
+            process, text = text[: front.end()].strip(), text[front.end() :]
+            said = front["rank"] or front["label"] or next(iter(_RANK.findall(front["ray"] or "")), None)
+            rank = None if said is None else int(said)
+        return _Read(text, process, rank, clock_of(text), records.pop(offset, None), self._number, offset)
+
+    def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
+        """What one line tells."""
+        text = line.text
+        found = [event for kind in LINES if kind.sign in text and (event := self._of_kind(kind, line, has_clock))]
+        bar = _BAR.match(text) or (_ENDLESS_BAR.match(text) if "it [" in text else None)
+        if bar is not None:
+            found += self._of_bar(bar, line, has_clock)
+        if line.record is not None:
+            found += self._of_row(line, line.record, has_clock)
+        if not found:
+            found += self._of_failure(line)
+        return [event._replace(process=line.process, rank=line.rank) for event in found]
+
+    def _of_kind(self, kind: Line, line: _Read, has_clock: bool) -> Event | None:
+        match = kind.pattern.search(line.text)
+        if match is None:
+            return None
+        said = {name: value for name, value in match.groupdict().items() if value is not None}
+        number = {name: int(said[name]) for name in _NUMBERS if name in said}
+        name = said.get("name") or kind.words or kind.key
+        took_s = float(said["took"]) if "took" in said else None
+        key = kind.key or (key_of(name) if "name" in said else "")
+        engine: tuple[float, ...] = ()
+        if kind.act is Act.ENGINE:
+            name = f"{kind.of} {said['name'].strip(' []')}".strip()
+            cache = float(said["cache"]) / 100.0 if "cache" in said else float(said.get("usage", "nan"))
+            engine = float(said["running"]), float(said["left"]), float(said["rate"]), cache
+        elif "left" in number:
+            number["done"] += number["gone"]
+            number["of"] = number["done"] + number["left"] + number["running"]
+        if kind.act is Act.END:
+            self._advance((line.process, name), took_s, has_clock)
+        elif kind.act is Act.BEGIN:
+            self._begun_s[line.process, name] = self._time_s
+        elif kind.act is Act.STEP:
+            self._advance_step(took_s, has_clock)
+        elif kind.act is Act.NEXT:
+            self._stepped_s = self._time_s
+        return Event(
+            self._time_s, kind.act, name=name, key=key, words=kind.words, took_s=took_s, step=number.get("step"),
+            total=number.get("total"), done=number.get("done"), of=number.get("of"), engine=engine,
+            told="/".join(said.values()) if kind.act is Act.COUNT else "",
+        )  # fmt: skip
+
+    def _of_bar(self, bar: re.Match[str], line: _Read, has_clock: bool) -> Iterable[Event]:
+        title, done = bar["title"].strip(), int(bar["done"])
+        of = int(bar["of"]) if "of" in bar.groupdict() else None
+        took_s = _seconds(bar["elapsed"])
+        if not has_clock:
+            start_s = self._begun_s.setdefault((line.process, title), self._time_s - took_s)
+            if done == 0 or start_s > self._time_s:
+                start_s = self._begun_s[line.process, title] = self._time_s - took_s
+            self._wait_until(start_s + took_s)
+        if of is not None and STEP_BARS.fullmatch(title):
+            return self._of_steps(line.process, title, done, of, took_s)
+        if OUTER_BARS.match(title):
+            ends = _OF_ALL.search(title)
+            is_last = ends is not None and ends[1] == ends[2] and of is not None and done >= of
+            return [Event(self._time_s, Act.FINISH if is_last else Act.PULSE)] if done else []
+        key = key_of(title, BARS)
+        told = f"{done}/{of}"
+        return [
+            Event(self._time_s, Act.COUNT, name=title, key=key, took_s=took_s, done=done, of=of, told=told, is_bar=True)
+        ]
+
+    def _of_steps(self, process: str, title: str, done: int, of: int, took_s: float) -> Iterable[Event]:
+        """A bar that counts steps; one without a title that counts to another number is of a validation."""
+        first = self._step_bars.setdefault(title, (done, of))
+        if first[1] != of:
+            return [
+                Event(
+                    self._time_s, Act.COUNT, name="validation", key="validation", took_s=took_s, done=done, of=of,
+                    told=f"{done}/{of}",
+                )
+            ]  # fmt: skip
+        if done == first[0]:
+            return [Event(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
+        self._step_bars[title] = done, of
+        self._stepped_s = self._time_s
+        return [Event(self._time_s, Act.STEP, step=done, total=of)]
+
+    def _of_row(self, line: _Read, record: Record, has_clock: bool) -> Iterable[Event]:
+        took_s = None
+        for key, value in zip(record.schema.keys, record.values, strict=False):
+            if key in _STEP_TIMES and value == value:
+                took_s = float(value)
+        self._advance_step(took_s, has_clock)
+        # Bars and rows may count differently: one of both tells the step.
+        return [Event(self._time_s, Act.STEP if not self._step_bars else Act.PULSE, took_s=took_s, step=record.step)]
+
+    def _of_failure(self, line: _Read) -> Iterable[Event]:
+        if "Traceback (most recent call last)" in line.text:
+            self._trace_at = line.number
+        if line.is_open or not any(word in line.text for word in MAY_FAIL):
+            return []
+        read = read_error(line.text)
+        if read is None:
+            return []
+        text, is_exception = read
+        if not tells_alone(text) and line.number - self._trace_at > TRACE_LINES:
+            return []
+        error = ConsoleError(line.number, line.offset, Label.of(text), 0, is_exception)
+        return [Event(self._time_s, Act.FAIL, error=error)]
+
+    def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:
+        begun_s = self._begun_s.pop(name, None)
+        if begun_s is not None and took_s is not None and not has_clock:
+            self._wait_until(begun_s + took_s)
+
+    def _advance_step(self, took_s: float | None, has_clock: bool) -> None:
+        if took_s is not None and not has_clock:
+            self._wait_until((self._time_s if self._stepped_s is None else self._stepped_s) + took_s)
+        self._stepped_s = self._time_s
+
+    def _wait_until(self, time_s: float) -> None:
+        """A line without a clock came so late, but before the next one with a clock."""
+        self._time_s = max(self._time_s, min(time_s, self._latest_s))
+
+
+def _next_known(clocks: list[float | None]) -> list[float]:
+    """For each line the clock of the next one that has any."""
+    found, known = [], math.inf
+    for clock_s in reversed(clocks):
+        known = known if clock_s is None else clock_s
+        found.append(known)
+    return found[::-1]
+
+
+def _seconds(elapsed: str) -> float:
+    seconds = 0.0
+    for part in elapsed.split(":"):
+        seconds = 60.0 * seconds + int(part or 0)
+    return seconds

@@ -1,0 +1,383 @@
+"""What a job says of itself, taken together: phases that are open, how long each has taken, steps, how it ended.
+
+Times are seconds since the epoch throughout. Nothing here knows what the time is now: `judge` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rltop.formats.console.failures import ConsoleError
+from rltop.live.lines import WRAPS, Act, words_of
+from rltop.structs import NamedTuple
+
+KEPT = 64
+"""So many of the last times of a phase tell what is usual."""
+_SURE_S, _SURE_SHARE = 3.0, 0.2
+"""A time that may be further off tells nothing of what is usual."""
+_STALE_STEPS = 2
+"""A phase that was still open that many steps ago was never ended."""
+
+
+class Event(NamedTuple):
+    """Something that a job says.
+
+    Attributes:
+        time_s: when.
+        act: what it does to the phases of its process.
+        process: who says it, as far as the line tells.
+        name: of the phase, or of the engine.
+        key: of the phase; empty where the name is of none.
+        words: said of the phase.
+        took_s: how long it had taken, where that was said.
+        step: that it is about.
+        total: steps of the run.
+        done: how much of `of` there is.
+        of: how much there is to be; None where it is not said.
+        told: a count as the line has it: another one is progress.
+        is_bar: a bar, which may stand inside another phase.
+        doubt_s: it may have been so much later.
+        rank: of the process, where it is told.
+        engine: how the engine stands: running, waiting, tokens a second, share of the cache in use.
+        error: the line that tells of a failure.
+    """
+
+    time_s: float
+    act: Act
+    process: str = ""
+    name: str = ""
+    key: str = ""
+    words: str = ""
+    took_s: float | None = None
+    step: int | None = None
+    total: int | None = None
+    done: int | None = None
+    of: int | None = None
+    told: str = ""
+    is_bar: bool = False
+    doubt_s: float = 0.0
+    rank: int | None = None
+    engine: tuple[float, ...] = ()
+    error: ConsoleError | None = None
+
+
+@dataclass(slots=True)
+class Phase:
+    """A phase that has begun.
+
+    Attributes:
+        process: who is in it.
+        name: as its process calls it.
+        key: of the phase, or empty.
+        words: said of it.
+        begun_s: since when.
+        moved_s: when it last went on.
+        doubt_s: it may have begun so much later.
+        is_entered: it ends where the next one is entered.
+        done: how much of `of` there is, or None.
+        of: see `done`.
+        told: the count as it was told last.
+        rank: of its process, or None.
+        at_step: how many steps had ended when it began.
+    """
+
+    process: str
+    name: str
+    key: str
+    words: str
+    begun_s: float
+    moved_s: float
+    doubt_s: float = 0.0
+    is_entered: bool = False
+    done: int | None = None
+    of: int | None = None
+    told: str = ""
+    rank: int | None = None
+    at_step: int = 0
+
+    @property
+    def is_wrap(self) -> bool:
+        """Does it only stand around others?"""
+        return self.name in WRAPS
+
+
+@dataclass(slots=True)
+class Failure:
+    """What a job died of, if nothing goes on after it.
+
+    Attributes:
+        time_s: when it was said.
+        error: the line.
+        rank: of the process that says it, or None.
+        phase: the one that was open.
+    """
+
+    time_s: float
+    error: ConsoleError
+    rank: int | None = None
+    phase: Phase | None = None
+
+
+@dataclass(slots=True)
+class Phases:
+    """The phases of one job; `take` what it says, in order.
+
+    Attributes:
+        open: process and name → the phase.
+        took_s: name of a phase → how long it took, the newest last; `""` is a whole step.
+        engines: name → when it was told last, and how it stood.
+        begun_s: when the first thing was said, or None.
+        moved_s: when something last went on, or None.
+        stepped_s: when the last step ended, or None.
+        step: the newest one that has ended, or None.
+        total: steps of the run, or None.
+        failure: see there; None once something goes on.
+        finished_s: when it said that it was done, or None.
+    """
+
+    open: dict[tuple[str, str], Phase] = field(default_factory=dict)
+    took_s: dict[str, deque[float]] = field(default_factory=dict)
+    engines: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
+    begun_s: float | None = None
+    moved_s: float | None = None
+    stepped_s: float | None = None
+    step: int | None = None
+    total: int | None = None
+    failure: Failure | None = None
+    finished_s: float | None = None
+    _last: int | None = None
+    """Number of the last step, where they are numbered from 0."""
+    _steps: int = 0
+    _next_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Has nothing been said so far?"""
+        return self.begun_s is None
+
+    def shift(self, by_s: float) -> None:
+        """All times were told with a clock that differs by so much."""
+        for phase in self.open.values():
+            phase.begun_s += by_s
+            phase.moved_s += by_s
+        for name in ("begun_s", "moved_s", "stepped_s", "finished_s", "_next_s"):
+            if (value := getattr(self, name)) is not None:
+                setattr(self, name, value + by_s)
+        if self.failure is not None:
+            self.failure.time_s += by_s
+        self.engines = {name: (time_s + by_s, state) for name, (time_s, state) in self.engines.items()}
+
+    def take(self, event: Event) -> None:
+        """Go on by one event."""
+        if self.begun_s is None:
+            self.begun_s = self.moved_s = event.time_s
+        if event.total is not None:
+            self.total = event.total
+        _TAKES[event.act](self, event)
+
+    def innermost(self) -> list[Phase]:
+        """Of each process the phase that began last; one that stands around others only where none is open in it."""
+        found: dict[str, Phase] = {}
+        for phase in self.open.values():
+            other = found.get(phase.process)
+            if other is None or (not phase.is_wrap, phase.begun_s) >= (not other.is_wrap, other.begun_s):
+                found[phase.process] = phase
+        return [phase for phase in found.values() if phase.name != "step"]
+
+    # -- what the acts do --------------------------------------------------------------------------------------------
+
+    def _begin(self, event: Event) -> None:
+        self._open(event, is_entered=False)
+        self._move(event)
+
+    def _end(self, event: Event) -> None:
+        phase = self.open.pop((event.process, event.name), None)
+        took_s = event.took_s
+        if phase is not None and took_s is None:
+            took_s = event.time_s - phase.begun_s
+        if took_s is not None:
+            self._note(event.name, took_s)
+        if event.name == "step":
+            self._step(event)
+        self._move(event)
+
+    def _enter(self, event: Event) -> None:
+        known = self.open.get((event.process, event.name))
+        if known is None or not known.is_entered:
+            self._leave(event)
+            self._open(event, is_entered=True)
+        self._move(event, self.open[event.process, event.name])
+
+    def _leave(self, event: Event) -> None:
+        for phase in [each for each in self.open.values() if each.is_entered and each.process == event.process]:
+            self._close(phase, event)
+        self._move(event)
+
+    def _count(self, event: Event) -> None:
+        phase = self._counted(event)
+        if phase is not None and phase.told == event.told:
+            return
+        is_over = event.done is not None and event.of is not None and event.done >= event.of
+        if phase is None:
+            if is_over:
+                self._move(event)
+                return
+            if event.process and not event.is_bar:
+                self._leave(event)
+            phase = self._open(event, is_entered=True)
+        if event.took_s is not None and phase.name == event.name and event.doubt_s <= phase.doubt_s:
+            phase.begun_s, phase.doubt_s = event.time_s - event.took_s, event.doubt_s
+        phase.done, phase.of, phase.told = event.done, event.of, event.told
+        self._move(event, phase)
+        if is_over and phase.name == event.name:
+            self._close(phase, event)
+
+    def _counted(self, event: Event) -> Phase | None:
+        """The phase that a count is of: its own, or the open one of the same kind in its process."""
+        own = self.open.get((event.process, event.name))
+        if own is not None:
+            return own
+        near = [each for each in self.open.values() if each.process == event.process and not each.is_wrap]
+        if event.is_bar and event.key in ("generate", "setup"):
+            inside = [each for each in near if event.key == "setup" or each.key == "validation"]
+            near = [each for each in near if each.key == event.key] or inside
+        else:
+            near = [each for each in near if each.key == event.key]
+        if near:
+            return max(near, key=lambda each: each.begun_s)
+        for each in [one for one in self.open.values() if one.process == event.process and one.is_entered]:
+            self._close(each, event)
+        return None
+
+    def _pulse(self, event: Event) -> None:
+        near = [each for each in self.open.values() if not event.key or each.key == event.key]
+        self._move(event, max(near, key=lambda each: each.begun_s) if near else None)
+
+    def _engine(self, event: Event) -> None:
+        self.engines[event.name] = event.time_s, event.engine
+        running, _, rate, *_ = event.engine
+        if running and rate:
+            making = [each for each in self.open.values() if each.key in ("generate", "validation")]
+            for each in making:
+                each.moved_s = max(each.moved_s, event.time_s)
+            self._move(event)
+
+    def _step(self, event: Event) -> None:
+        if event.step is not None and event.step == self.step:
+            self._move(event)
+            return
+        if self.finished_s is not None and (self.step is None or (event.step or 0) < self.step):
+            self.finished_s = None
+        since_s = self._next_s if self._next_s is not None else self.stepped_s
+        took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
+        if took_s is not None:
+            self._note("", took_s)
+        self.stepped_s, self._next_s = event.time_s, None
+        self._steps += 1
+        if event.act is not Act.END:
+            self._leave(event)
+        for phase in [each for each in self.open.values() if self._steps - each.at_step >= _STALE_STEPS]:
+            self.open.pop((phase.process, phase.name), None)
+        self.step = event.step if event.step is not None else None if self.step is None else self.step + 1
+        self._move(event)
+        if self.step is not None and (self.step == self._last or (self.total is not None and self.step >= self.total)):
+            self._finish(event)
+
+    def _next(self, event: Event) -> None:
+        if self.finished_s is not None:
+            self.finished_s = None
+        if self._next_s is not None and (self.stepped_s is None or self.stepped_s < self._next_s):
+            self._note("", event.time_s - self._next_s)
+        self._leave(event)
+        if event.step is not None:
+            self.step = event.step - 1
+        self._next_s = event.time_s
+
+    def _total(self, event: Event) -> None:
+        if event.total is not None:
+            self._last, self.total = event.total - 1, None
+
+    def _finish(self, event: Event) -> None:
+        self.finished_s = event.time_s
+        self.failure = None
+
+    def _fail(self, event: Event) -> None:
+        if event.error is None:
+            return
+        error = event.error._replace(rows_before=self._steps)
+        if self.failure is not None and self.failure.error.outweighs(error):
+            return
+        inner = self.innermost()
+        own = [each for each in inner if each.process == event.process] or inner
+        phase = max(own, key=lambda each: each.begun_s) if own else None
+        if self.failure is not None and phase is None:
+            phase = self.failure.phase
+        self.failure = Failure(event.time_s, error, event.rank, phase)
+
+    # -- small things ------------------------------------------------------------------------------------------------
+
+    def _open(self, event: Event, *, is_entered: bool) -> Phase:
+        if event.key != "setup":
+            for each in [one for one in self.open.values() if one.key == "setup" and one.is_entered]:
+                self._close(each, event)
+        words = event.words or words_of(event.key, event.name)
+        phase = Phase(
+            event.process, event.name, event.key, words, event.time_s, event.time_s, event.doubt_s, is_entered,
+            rank=event.rank, at_step=self._steps,
+        )  # fmt: skip
+        self.open[event.process, event.name] = phase
+        return phase
+
+    def _close(self, phase: Phase, event: Event) -> None:
+        self.open.pop((phase.process, phase.name), None)
+        took_s = event.time_s - phase.begun_s
+        if event.took_s is not None and phase.name == event.name:
+            self._note(phase.name, event.took_s)
+        elif max(phase.doubt_s, event.doubt_s) <= max(_SURE_S, _SURE_SHARE * took_s):
+            self._note(phase.name, took_s)
+
+    def _note(self, name: str, took_s: float) -> None:
+        self.took_s.setdefault(name, deque(maxlen=KEPT)).append(max(0.0, took_s))
+
+    def _move(self, event: Event, phase: Phase | None = None) -> None:
+        self.moved_s = max(self.moved_s or event.time_s, event.time_s)
+        around = [each for each in self.open.values() if each.process == event.process] if phase is None else [phase]
+        if phase is not None and phase.told:
+            # Who waits for what somebody else counts goes on with it.
+            around += [each for each in self.open.values() if each.key == phase.key and not each.told]
+        for each in around:
+            each.moved_s = max(each.moved_s, event.time_s)
+        if self.failure is not None and event.time_s > self.failure.time_s + 1.0:
+            self.failure = None
+
+
+_TAKES = {
+    Act.BEGIN: Phases._begin,
+    Act.END: Phases._end,
+    Act.ENTER: Phases._enter,
+    Act.LEAVE: Phases._leave,
+    Act.COUNT: Phases._count,
+    Act.PULSE: Phases._pulse,
+    Act.ENGINE: Phases._engine,
+    Act.STEP: Phases._step,
+    Act.NEXT: Phases._next,
+    Act.TOTAL: Phases._total,
+    Act.FINISH: Phases._finish,
+    Act.FAIL: Phases._fail,
+}
+
+
+def merged(*sources: Sequence[Event]) -> Phases:
+    """The phases of a job told by several files: in the order of their times, and of the lines in each."""
+    phases, found = Phases(), []
+    for events in sources:
+        newest_s = -math.inf
+        for event in events:
+            newest_s = max(newest_s, event.time_s)
+            found.append((newest_s, event))
+    for _, event in sorted(found, key=lambda each: each[0]):
+        phases.take(event)
+    return phases

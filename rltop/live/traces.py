@@ -1,0 +1,87 @@
+"""Files that tell begin and end of phases → `phases.Event`.
+
+Chrome traces as RLinf and tinker write them and miles' dashboard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rltop.files import names_in, open_regular
+from rltop.live.lines import Act, key_of
+from rltop.live.phases import Event
+
+TRACE_NAME = "trace_events.jsonl"
+"""What RLinf and tinker call their traces."""
+PHASE_FOLDERS = ("phases", "dashboard/phases")
+"""Where miles' dashboard writes its phases, a file an hour."""
+END_BYTES = 8 * 1024 * 1024
+_EPOCH_US = 1e14
+"""Smaller times of a trace are not since the epoch: those of tinker are of a clock of the process."""
+_HOURS = 4
+
+
+def events_beside(folder: Path) -> list[Event]:
+    """What traces in a folder tell."""
+    found = events_of(folder / TRACE_NAME) if TRACE_NAME in names_in(folder) else []
+    for name in PHASE_FOLDERS:
+        place = folder / name
+        hours = sorted(each for each in names_in(place) if each.endswith(".jsonl"))[-_HOURS:]
+        found += [event for hour in hours for event in events_of(place / hour)]
+    return found
+
+
+def events_of(path: Path | str) -> list[Event]:
+    """What a file of lines of JSON tells of phases; rows of metrics tell nothing. What cannot be read tells nothing."""
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            written_s = Path(path).stat().st_mtime
+            file.seek(max(0, size - END_BYTES))
+            data = file.read(END_BYTES) or b""
+    except (OSError, ValueError):
+        return []
+    spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
+    newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
+    begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
+    return [event for span in spans for event in _events(span, begin_us)]
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    if not any(sign in line for sign in (b'"ph"', b'"t0"')):
+        return None
+    try:
+        found = json.loads(line.strip().rstrip(b",").lstrip(b"["))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _events(span: dict[str, Any], begin_us: float) -> Iterator[Event]:
+    if span.get("ph") in ("B", "E"):
+        time_s = (_number(span.get("ts")) - begin_us) / 1e6
+        process = f"{span.get('pid', '')}/{span.get('tid', '')}"
+        yield _event(Act.BEGIN if span["ph"] == "B" else Act.END, time_s, str(span.get("name", "")), process, None)
+    elif "t0" in span and "t1" in span:
+        name, rank = str(span.get("name", "")), span.get("rank")
+        process = f"{span.get('role') or span.get('source') or ''} {'' if rank is None else rank}".strip()
+        yield _event(Act.BEGIN, _number(span["t0"]), name, process, rank)
+        if _number(span["t1"]) >= 0.0:
+            yield _event(Act.END, _number(span["t1"]), name, process, rank)
+
+
+def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> Event:
+    told = rank if isinstance(rank, int) and not isinstance(rank, bool) else None
+    return Event(time_s, act, process=process, name=name, key=key_of(name), rank=told)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[Event]:
+    """The steps and times of the rows of a run."""
+    return [Event(time_s, Act.STEP, process="rows", step=step, total=total) for step, time_s in times]

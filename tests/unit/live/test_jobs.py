@@ -1,0 +1,61 @@
+"""Hanging, healthy, dead and finished jobs of many trainers: as their logs lie there, and played live."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_printed import CASES, printed, write
+from jsonschema import Draft202012Validator
+
+from rltop import resources
+from rltop.cli import main
+from rltop.live.job import GrowingLog
+
+SCHEMA = Draft202012Validator(
+    json.loads((resources.folder("fixtures").parent / "rltop" / "report" / "where_schema.json").read_text())
+)
+CODES = {"running": 0, "finished": 0, "interrupted": 0, "stuck": 1, "dead": 1, "unknown": 3}
+
+
+def case_name(case: dict[str, Any]) -> str:
+    return f"{case['of']}: {case['name']}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+@pytest.mark.parametrize("zone_h", [0.0, 8.0, -7.0, 5.75])
+def test_a_log_tells_where_its_job_is(
+    case: dict[str, Any], zone_h: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, now_s = write(case, tmp_path, zone_h)
+    code = main(["where", str(path), "--json", "--now", str(now_s)])
+    found = json.loads(capsys.readouterr().out)
+    SCHEMA.validate(found)
+    assert (found["state"], found["phase_key"]) == (case["state"], case.get("phase"))
+    assert code == CODES[found["state"]]
+    assert case.get("cause", "") in (found["cause"] or "")
+    for key in ("outstanding", "unusual"):
+        if key in case:
+            assert found[key] == case[key]
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+def test_a_job_that_is_followed_is_stuck_when_it_is_and_not_before(case: dict[str, Any]) -> None:
+    log = GrowingLog()
+    pieces = printed(case)
+    times_s = [piece.time_s for piece in pieces[1:]] + [pieces[-1].time_s + case["silent"]]
+    found, stuck_s = set(), None
+    for piece, until_s in zip(pieces, times_s, strict=True):
+        log.feed(piece.data, piece.time_s)
+        now_s = piece.time_s
+        while now_s < until_s:
+            now_s = min(until_s, now_s + 5.0)
+            found.add(where := log.where(now_s).state)
+            stuck_s = now_s if where == "stuck" and stuck_s is None else stuck_s
+    last = log.where(times_s[-1])
+    assert (last.state, last.phase_key) == (case["state"], case.get("phase"))
+    if case["state"] in ("running", "finished"):
+        assert "stuck" not in found or case["silent"] > 1_000
+        assert "dead" not in found

@@ -1,0 +1,86 @@
+"""`rltop where` on what is no console log alone: runs, traces, several paths, nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from jobs_printed import CASES, write
+
+from rltop.cli import main
+
+NOW_S = 1_787_190_000.0
+
+
+def where(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, object]:
+    code = main(["where", "--json", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def rows(path: Path, count: int, last_s: float = NOW_S - 1_000.0, step_s: float = 60.0) -> None:
+    path.write_text(
+        "".join(
+            json.dumps({"step": n, "time": last_s - step_s * (count - n), "loss": 0.5}) + "\n"
+            for n in range(1, count + 1)
+        )
+    )
+    os.utime(path, (last_s, last_s))
+
+
+def test_rows_tell_a_step_that_does_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows(tmp_path / "metrics.jsonl", 9)
+    code, found = where(capsys, str(tmp_path / "metrics.jsonl"), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase_key"], found["usual_s"]) == (1, "stuck", None, 60.0)
+    assert found["since"] == NOW_S - 1_000.0
+
+
+def test_the_log_beside_the_metrics_tells_the_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, now_s = write(CASES[0], tmp_path)
+    rows(tmp_path / "metrics.jsonl", 6, now_s - 950, 90.0)
+    code, found = where(capsys, str(tmp_path), "--now", str(now_s))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase_key"], found["source"]) == (1, "stuck", "generate", str(log))
+
+
+def test_a_trace_tells_an_open_span(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace_events.jsonl"
+    spans = [("B", "rollout", 0), ("E", "rollout", 60), ("B", "update_actor", 60), ("E", "update_actor", 90)]
+    lines = [(ph, name, 100 * n + at) for n in range(4) for ph, name, at in spans] + [("B", "rollout", 400)]
+    path.write_text(
+        "".join(
+            json.dumps({"name": name, "ph": ph, "ts": round(1e6 * (NOW_S - 2_000 + at)), "pid": "w", "tid": "main"})
+            + "\n"
+            for ph, name, at in lines
+        )
+    )
+    code, found = where(capsys, str(path), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase_key"], found["since"]) == (1, "stuck", "generate", NOW_S - 1_600)
+
+
+def test_a_text_that_says_nothing_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("hello\nworld\n")
+    code, found = where(capsys, str(path), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["since"]) == (3, "unknown", None)
+
+
+def test_several_paths_are_an_array(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, now_s = write(CASES[1], tmp_path)
+    code, found = where(capsys, str(log), str(tmp_path / "none"), "--now", str(now_s))
+    assert isinstance(found, list)
+    assert code == 2
+    assert [each.get("state") for each in found] == ["running", None]
+
+
+def test_a_copied_log_is_judged_by_its_clocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, now_s = write(CASES[2], tmp_path, 0.0)
+    os.utime(log, (now_s + 40 * 86_400, now_s + 40 * 86_400))
+    _, found = where(capsys, str(log), "--now", str(now_s))
+    assert isinstance(found, dict)
+    assert (found["state"], found["accuracy_s"]) == ("stuck", 50_400.0)
+    assert abs(found["since"] - (now_s - 1_200)) < 5
