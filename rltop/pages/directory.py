@@ -83,6 +83,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.EVENT: _verdict_of_event,
         TargetKind.STEP: lambda _, __: TimingPage(),
         TargetKind.TIMING: lambda target, _: TimingPage(target),
+        TargetKind.FLOW: lambda _, __: _flow(),
         TargetKind.RANKS: lambda _, __: RanksPage(),
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
         TargetKind.STRAGGLERS: _rollouts,

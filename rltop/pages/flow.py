@@ -35,6 +35,8 @@ WAITS = 0.2
 """A side that is idle for so much of the step waits."""
 _LATELY = 10
 """Records behind a share: one long wait is no state."""
+_HELD = 8 * _LATELY
+"""Rows in which so many records are looked for first."""
 _FULL = 0.95
 """A queue that holds so much of its limit is full."""
 LEAST = (40, 12)
@@ -168,11 +170,12 @@ class Flow(NamedTuple):
     goodput: Goodput | None
 
 
-def build_flow(snapshot: Snapshot) -> Flow | None:
+def build_flow(snapshot: Snapshot, *, has_boxes: bool = True) -> Flow | None:
     """The pipeline of a run; None where the run does not generate beside the training.
 
     Args:
         snapshot: the run at a step.
+        has_boxes: also its numbers, and what becomes of the completions; else who waits for whom alone.
     """
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
@@ -188,7 +191,7 @@ def build_flow(snapshot: Snapshot) -> Flow | None:
     idle_less = "busy" if trained == "busy" else "saturated"
     generated = "" if generation is None else "starved" if generation >= WAITS else idle_less
     return Flow(
-        boxes=tuple(_box(snapshot, part) for part in _PARTS),
+        boxes=tuple(_box(snapshot, part) for part in _PARTS) if has_boxes else (),
         trainer_idle=trainer,
         generation_idle=generation,
         queue=queue,
@@ -200,7 +203,7 @@ def build_flow(snapshot: Snapshot) -> Flow | None:
         age_s=snapshot.part.age_s if snapshot.at_step is None else None,
         step=snapshot.step,
         note=generation_text(snapshot),
-        goodput=build_goodput(snapshot),
+        goodput=build_goodput(snapshot) if has_boxes else None,
     )
 
 
@@ -226,13 +229,20 @@ def _lately(snapshot: Snapshot, name: str) -> list[float]:
     signal = None if snapshot.identity is None else snapshot.identity.primary(name)
     if signal is None:
         return []
-    return [value for _, value in _history(snapshot, signal)][-_LATELY:]
+    found = _history(snapshot, signal, _HELD) or _history(snapshot, signal)
+    return [value for _, value in found][-_LATELY:]
 
 
-def _history(snapshot: Snapshot, signal: Signal) -> list[tuple[int, float]]:
-    """Steps and finite values that are still held, up to the step that is shown."""
+def _history(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
+    """Steps and finite values that are still held, up to the step that is shown.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose.
+        last: as many will do, where the newest step is shown; None: all.
+    """
     at = snapshot.at_step
-    steps, values = snapshot.stream.series(signal.key)
+    steps, values = snapshot.stream.series(signal.key, last if at is None else None)
     pairs = zip(steps, values, strict=True)
     return [(step, signal.read(raw)) for step, raw in pairs if math.isfinite(raw) and (at is None or step <= at)]
 
@@ -387,6 +397,24 @@ def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     if view.advice:
         rows += _wrapped(f"{glyphs.arrow} {view.advice}", width, glyphs, "text", 2)
     return rows
+
+
+def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """Who waits for whom, in one or two rows that lead to the page.
+
+    Args:
+        view: the pipeline.
+        width: cells.
+        height: rows at most.
+        glyphs: the signs to draw with.
+    """
+    target = Target(TargetKind.FLOW)
+    waits = max(view.trainer_idle or 0.0, view.generation_idle or 0.0) >= WAITS
+    head = RowBuilder(width, glyphs).add(" PIPELINE  ", "title").add(view.sentence, "strong" if waits else "text")
+    rows = [head.row(target)]
+    if view.advice:
+        rows.append(RowBuilder(width, glyphs).add(f"   {glyphs.arrow} {view.advice}", "note").row(target))
+    return rows[:height]
 
 
 def _wrapped(text: str, width: int, glyphs: Glyphs, role: str, lines: int) -> list[Row]:

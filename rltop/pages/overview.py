@@ -33,6 +33,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.pages.flow import Flow
     from rltop.pages.streams import StreamsView
     from rltop.stats.ranks import StageSummary
 
@@ -331,6 +332,7 @@ class OverviewView(NamedTuple):
         ranks: who makes the other ranks wait, where ranks say what they do.
         muted: ids of the rules that are muted.
         divergence: where the run diverges from the baseline run; empty without one.
+        flow: who waits for whom, of a run that generates beside the training.
     """
 
     header: HeaderView
@@ -353,6 +355,7 @@ class OverviewView(NamedTuple):
     ranks: StageSummary | None = None
     muted: frozenset[str] = frozenset()
     divergence: str = ""
+    flow: Flow | None = None
 
 
 def build_overview(
@@ -398,7 +401,16 @@ def build_overview(
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
         muted=snapshot.source.muted,
+        flow=_flow(snapshot),
     )
+
+
+def _flow(snapshot: Snapshot) -> Flow | None:
+    if snapshot.identity is None or not snapshot.identity.traits.is_async:
+        return None
+    from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs generate and train in turn
+
+    return build_flow(snapshot, has_boxes=False)
 
 
 def _streams(snapshot: Snapshot) -> StreamsView | None:

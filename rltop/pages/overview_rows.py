@@ -220,7 +220,11 @@ class _Painter:
         if not plan.stragglers:
             return []
         rows = []
-        if self.view.stragglers is not None:
+        if self.view.flow is not None:
+            from rltop.pages.flow import paint_in_overview  # noqa: PLC0415 - most runs generate and train in turn
+
+            rows += paint_in_overview(self.view.flow, self.width, plan.stragglers, self.glyphs)
+        elif self.view.stragglers is not None:
             rows += paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
         if self.view.ranks is not None:
             from rltop.pages.ranks import paint_rank_line  # noqa: PLC0415

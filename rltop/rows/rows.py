@@ -27,6 +27,7 @@ class TargetKind(enum.StrEnum):
     METRIC = "metric"
     VERDICT = "verdict"
     TIMING = "timing"
+    FLOW = "flow"
     STRAGGLERS = "stragglers"
     SECTION = "section"
     STEP = "step"
