@@ -1,4 +1,4 @@
-"""The banner of a collapse: since when, the last good step, and what moved first.
+"""The banner of a collapse: since when, the last good step, and what moved when.
 
 Owns when there is one and what is left out where there is no room; the dates are
 the composite rule's.
@@ -51,19 +51,21 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
         found = story(verdict)
         if found is not None:
             # What is set from outside before what is measured, where both moved at one step.
-            order = sorted(found.movers, key=lambda mover: (mover.step, mover.metric != _SET))
-            movers = tuple((catalogue_title(mover.metric), mover.step) for mover in order)
-            return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, movers)
+            movers = [mover for mover in found.movers if mover.step >= found.onset_step]
+            order = sorted(movers, key=lambda mover: (mover.step, mover.metric != _SET))
+            told = tuple((catalogue_title(mover.metric), mover.step) for mover in order)
+            return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, told)
     return None
 
 
-def _moved(movers: Sequence[tuple[str, int]]) -> str:
-    """What moved first and what then; what moved at the same step has no order."""
+def _moved(movers: Sequence[tuple[str, int]], onset: int) -> str:
+    """What it began with and what moved then; what moved at the same step has no order."""
     by_step: dict[int, list[str]] = {}
     for title, step in movers:
         by_step.setdefault(step, []).append(Label.of(title).display)
-    first, *then = (f"{', '.join(titles)} @{units.step(step)}" for step, titles in by_step.items())
-    return f"first: {first}" + (f", then {', '.join(then)}" if then else "")
+    first, *then = (f"{', '.join(titles)} at {units.step(step)}" for step, titles in by_step.items())
+    began = f"began with: {first}" if by_step and min(by_step) == onset else f"moved: {first}"
+    return began + (f", then {', '.join(then)}" if then else "")
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
@@ -87,7 +89,7 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
     for part in parts:
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")
-    told = (_moved(banner.movers[:count]) for count in range(min(len(banner.movers), _NAMED), 0, -1))
+    told = (_moved(banner.movers[:count], banner.onset_step) for count in range(min(len(banner.movers), _NAMED), 0, -1))
     moved = next((text for text in told if cell_width(text) + 3 <= builder.room), "")
     if moved:
         builder.add(" · ", "crit").add(moved, "strong")

@@ -19,7 +19,7 @@ from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import SparkData, Window, spark_data, sparkline
-from rltop.rules.chains import Fact, Link
+from rltop.rules.chains import CHAINS, Fact, Link, chain_of
 from rltop.rules.diagnosis import links_of, symptom_of
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
@@ -230,6 +230,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
         cells: room for the charts.
     """
     reader = _Reader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
+    reader.knows_decay = chain_of(verdict.said_by, verdict.family) is CHAINS["stuck"]
     subject = _subject(snapshot, verdict, reader)
     links: list[ChainLink] = []
     missing: list[str] = []
@@ -268,7 +269,13 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink
         own = signal_of(snapshot, verdict.key)
     if own is None:
         own = signals[0] if signals else None
-    return None if own is None else reader.link_of(own, _title(own, len(signals)), "")
+    if own is None:
+        return None
+    found = reader.link_of(own, _title(own, len(signals)), "")
+    if found.records is None or found.records <= 0:
+        return found
+    # What an alert speaks of had left its range by its onset, however late that is clear.
+    return replace(found, moved=replace(found.moved, step=verdict.since_step), records=0)
 
 
 class _Reader:
@@ -281,6 +288,7 @@ class _Reader:
         self._around: Stretch = snapshot.stream.around(onset, before, _AFTER_ROWS)
         self._columns: Mapping[str, int] = {key: i for i, key in enumerate(snapshot.stream.keys)}
         self._steps: Sequence[int] = snapshot.stream.steps()
+        self.knows_decay = True
 
     def metric(self, link: Link) -> ChainLink | None:
         """The first metric of a link that the run logs; of its instances the one that moved first."""
@@ -364,6 +372,9 @@ class _Reader:
             steps, values = self.snapshot.stream.series(signal.key)
         marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self._is_near(mark.step)]
         moved = movement(steps, values, self.onset, marks, until=self.snapshot.at_step, whole=whole_of(signal))
+        if signal.metric.name in _SET and not self.knows_decay and moved.after < moved.before:
+            # A schedule that decays explains what learns no more, and nothing else.
+            moved = Movement(None, moved.before)
         return replace(
             moved,
             before=signal.read(moved.before),
@@ -418,7 +429,7 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     if not links:
         return "this run logs none of these metrics"
     if not known:
-        return f"not enough history before step {units.step(verdict.since_step)} to tell what moved first"
+        return f"not enough history before step {units.step(verdict.since_step)} to tell the order"
     has_moved = subject is not None and subject.records is not None
     name = _quoted(subject.title) if subject is not None and has_moved else _ONSET
     origin = subject.records if subject is not None and subject.records is not None else 0
@@ -430,7 +441,7 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     faint = [(-gap, link) for gap, _, link in gaps if not _is_clear(link) and gap < -TOGETHER_RECORDS]
     drifting = [link.title for link in (*((subject,) if subject is not None else ()), *links) if link.moved.is_drift]
     if moved:
-        text = _order(moved, faint, first is not None, name, origin)
+        text = _order(moved, faint, name, origin)
     elif drifting and not gaps:
         text = "no sudden change in any of these metrics"
     else:
@@ -451,7 +462,6 @@ def _faint(links: Sequence[ChainLink]) -> str:
 def _order(
     moved: Sequence[tuple[int, ChainLink]],
     faint: Sequence[tuple[int, ChainLink]],
-    has_first: bool,
     name: str,
     origin: int,
 ) -> str:
@@ -460,24 +470,22 @@ def _order(
     Args:
         moved: the clear moves.
         faint: those before it that may be chance, as records before it.
-        has_first: one moved clearly before all others.
         name: the subject.
         origin: records from the onset to where the subject moved, negative before it.
     """
     # The rows count from the onset: where the subject moved before it, so did what moved with the subject.
-    dated = f", {_records(-origin)} before the onset" if origin < -TOGETHER_RECORDS else ""
+    dated = f", {_records(-origin)} before the alert" if origin < -TOGETHER_RECORDS else ""
     before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
     together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
     after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
     if before:
         gap, leader = before[0]
         verb = "came" if leader.title in _FACTS else "moved"
-        verb += " first," if has_first else ""
         text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {name}"
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed(together)} moved with {name}, within one record{dated}: order inconclusive"
+        what = f"{_listed(together)} moved with {name}, within one record{dated}: no telling which came first"
         if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
             what += "; the learning rate is a setting, so it did not follow"
         if faint:
@@ -486,7 +494,7 @@ def _order(
     if faint:
         return f"{_faint_before(faint, name)}; {_listed(after)} followed"
     if dated:
-        return f"{name} itself moved first{dated}; {_listed(after)} followed"
+        return f"{name} itself moved{dated}; {_listed(after)} followed"
     did = "" if name == _ONSET else " did"
     return f"none of these metrics moved before {name}{did}; {_listed(after)} followed"
 

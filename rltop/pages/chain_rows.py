@@ -30,7 +30,6 @@ class _Row(NamedTuple):
 
     link: ChainLink
     number: str = ""
-    is_first: bool = False
     is_subject: bool = False
 
     @property
@@ -88,7 +87,7 @@ def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None
         glyphs: the signs to draw with.
         frame: what the lines cover; None without lines.
     """
-    links = [_Row(link, str(i + 1), is_first=i == view.first) for i, link in enumerate(view.links)]
+    links = [_Row(link, str(i + 1)) for i, link in enumerate(view.links)]
     subject = [] if view.subject is None else [_Row(view.subject, is_subject=True)]
     return Table(_columns([*subject, *links], width, glyphs, frame), [*subject, *links], target=_target)
 
@@ -181,7 +180,7 @@ def _distance(row: _Row, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def _word(row: _Row) -> tuple[str, str]:
-    text = moved_text(row.link, is_first=row.is_first, is_subject=row.is_subject)
+    text = moved_text(row.link, is_subject=row.is_subject)
     return text, "note" if row.has_moved else "dim"
 
 
@@ -191,12 +190,11 @@ def _level(value: float, row: _Row) -> str:
     return units.measure(value, row.link.signal.metric.unit)
 
 
-def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = False) -> str:
+def moved_text(link: ChainLink, *, is_subject: bool = False) -> str:
     """When it moved against the onset, counted in records; of the symptom itself never that it did not change.
 
     Args:
         link: the metric.
-        is_first: it moved before all others.
         is_subject: it is the symptom itself.
     """
     if link.moved.is_drift:
@@ -207,8 +205,6 @@ def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = Fa
     records = link.records or 0
     sign = units.MINUS if records < 0 else "+"
     gap = f" ({sign}{units.step(abs(records))})" if records else ""
-    if is_first:
-        return f"first{gap}"
     if abs(records) <= 1:
         return f"together{gap}"
     return f"{'before' if records < 0 else 'after'}{gap}"

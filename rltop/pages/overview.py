@@ -21,7 +21,7 @@ from rltop.pages.bands import text_around
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import BROKEN_OFF, HeaderView, build_header, ending_words, freshness, lack_of
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, metric_layout
-from rltop.pages.past_alerts import alert_target, first_mover_words, worse_before, worst_words
+from rltop.pages.past_alerts import alert_target, origin, worse_before, worst_words
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
@@ -147,11 +147,11 @@ def build_sentence(
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:
-        target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
+        target, began = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream), origin(worst)
         parts = [
             worst.headline.rstrip("."),
             _value_then(snapshot, worst),
-            first_mover_words(worst),
+            "" if began is None else began.words,
             # That a run which is over wants reviewing says nothing without the reason.
             "" if worst.advice is None or worst.advice.action is Action.REVIEW else worst.advice.words,
         ]

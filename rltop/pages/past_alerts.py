@@ -13,6 +13,7 @@ from rltop.model import Level, Verdict
 from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.worst import Alert, History
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.rules.rule import RuleSpec
@@ -105,19 +106,31 @@ def worst_words(history: History, level: Level) -> str:
     return f"worst so far: {alert_words(found)}{muted}"
 
 
-def first_mover(verdict: Verdict) -> str:
-    """The title of the alert that began the incident that a verdict belongs to; empty where that is itself."""
+class Origin(NamedTuple):
+    """The alert with which an incident began.
+
+    Attributes:
+        rule, title: which.
+        step: of its onset.
+    """
+
+    rule: str
+    title: str
+    step: int
+
+    @property
+    def words(self) -> str:
+        """`began with: loss blow-up at 101`."""
+        return f"began with: {self.title} at {units.step(self.step)}"
+
+
+def origin(verdict: Verdict) -> Origin | None:
+    """With what the incident of an alert began: whatever says so asks here; None where it is that alert itself."""
     incident = verdict.incident
     if incident is None or incident.rule == verdict.rule:
-        return ""
+        return None
     spec = _spec_of(incident.rule)
-    return incident.rule if spec is None else spec.title
-
-
-def first_mover_words(verdict: Verdict) -> str:
-    """What began the incident, and where: `first: loss blow-up @101`."""
-    title = first_mover(verdict)
-    return f"first: {title} @{units.step(verdict.incident.step)}" if title and verdict.incident is not None else ""
+    return Origin(incident.rule, incident.rule if spec is None else spec.title, incident.step)
 
 
 def incident_count(verdicts: Sequence[Verdict]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rltop import units
 from rltop.model import Label, Level, RunState, Verdict, VerdictState
 from rltop.pages.header import BROKEN_OFF, UNDER_WAY, eta_of, pace_of
-from rltop.pages.past_alerts import alert_name, first_mover, incident_count, worse_before
+from rltop.pages.past_alerts import alert_name, incident_count, origin, worse_before
 from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
@@ -159,8 +159,8 @@ def _with_verdicts_of(before: RunEntry, entry: RunEntry) -> RunEntry:
 def _what(worst: Verdict) -> str:
     """The worst alert, behind the one that began its incident."""
     settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
-    first = first_mover(worst)
-    return Label.of(f"{first}, {worst.title}{settled}" if first else f"{worst.title}{settled}").display
+    began = origin(worst)
+    return Label.of(f"{'' if began is None else f'{began.title}, '}{worst.title}{settled}").display
 
 
 def past_name(alert: Alert) -> str:

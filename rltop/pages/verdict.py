@@ -6,7 +6,6 @@ is `chain`'s.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,7 +17,7 @@ from rltop.pages.chain_rows import line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.past_alerts import alert_group, alert_name, alert_role, alert_target
+from rltop.pages.past_alerts import origin
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
@@ -26,13 +25,10 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rules import registry
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert
 
 LEAST = (40, 12)
 _LABEL = 11
 _COPIED_WIDTH = 100
-_NEAR_RECORDS = 32
-"""An alert that ended no longer ago than this may have led to the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,6 @@ class VerdictView:
         stream: the stream of the run that it is about; "" is the main one.
         is_muted: its verdicts are left out for this run.
         is_acknowledged: it is quiet until it gets worse.
-        earlier: the alert that began before it and had not long ended: where to start; None where it was the first.
     """
 
     verdict: Verdict | None
@@ -61,7 +56,6 @@ class VerdictView:
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
-    earlier: Alert | None = None
 
 
 def rule_titles() -> list[tuple[str, str]]:
@@ -96,23 +90,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     chain = build_chain(snapshot, verdict, line_cells(width))
     records = _records(snapshot, verdict) if snapshot.at_step is None else None
     is_quiet = verdict in snapshot.verdicts.set_aside and not empty.is_muted
-    return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain, earlier=_earlier(snapshot, verdict))
-
-
-def _earlier(snapshot: Snapshot, verdict: Verdict) -> Alert | None:
-    """The first of the alerts of its group that stood at its onset, or had ended a little before."""
-    steps = snapshot.stream.steps()
-    back = steps[max(0, bisect_left(steps, verdict.since_step) - _NEAR_RECORDS)] if steps else verdict.since_step
-    found = [
-        alert
-        for alert in snapshot.verdicts.history.alerts
-        if not (alert.stream or alert.is_earlier or alert.is_muted)
-        and alert.rule != verdict.rule
-        and alert_group(alert) == verdict.group
-        and alert.since_step < verdict.since_step
-        and (alert.recovered_step is None or alert.recovered_step >= back)
-    ]
-    return min(found, key=lambda alert: alert.since_step, default=None)
+    return replace(empty, is_acknowledged=is_quiet, records=records, chain=chain)
 
 
 def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
@@ -152,10 +130,10 @@ def paint_verdict(
             text_row(f"quiet until it gets worse{keys.clause('acknowledge', ' ({} undoes it)')}", width, glyphs, "dim")
         )
     rows.append(rule_row(width, glyphs))
-    if view.earlier is not None:
-        builder = RowBuilder(width, glyphs).add(" ").left("Earlier:", _LABEL, "dim")
-        text = f"{alert_name(view.earlier)} @{units.step(view.earlier.since_step)}: start there"
-        rows.append(builder.add(text, alert_role(view.earlier), alert_target(view.earlier)).row())
+    began = origin(verdict)
+    if began is not None:
+        target = Target(TargetKind.VERDICT, began.rule, stream=view.stream)
+        rows.append(RowBuilder(width, glyphs).add(" ").add(began.words, "text", target).row())
     if verdict.advice is not None:
         rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)

@@ -147,7 +147,7 @@ def _alert(alert: AlertReport) -> str:
     word = level.word.upper() + (" · SETTLED" if verdict.state is VerdictState.SETTLED else "")
     fields = [
         ("do", alert.advice and escaped(alert.advice)),
-        ("earlier", alert.earlier and f"{escaped(alert.earlier)}: start there"),
+        ("incident", alert.began and escaped(alert.began)),
         ("evidence", _evidence(alert)),
         ("why", alert.why and escaped(alert.why)),
         ("causes", _list(alert.causes)),

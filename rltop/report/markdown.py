@@ -147,7 +147,7 @@ def _alert(alert: AlertReport) -> Iterator[str]:
     yield from ("", paragraph(" · ".join(alert.facts)), "", paragraph(verdict.headline), "")
     fields = [
         ("do", plain(alert.advice)),
-        ("earlier", plain(f"{alert.earlier}: start there") if alert.earlier else ""),
+        ("incident", plain(alert.began)),
         ("evidence", f"{code(verdict.key)} {plain(alert.evidence)}".strip()),
         ("why", plain(alert.why)),
         ("causes", plain("; ".join(alert.causes))),

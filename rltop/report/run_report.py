@@ -24,7 +24,7 @@ from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_
 from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import OverviewView, build_overview
-from rltop.pages.past_alerts import alert_words
+from rltop.pages.past_alerts import alert_words, origin
 from rltop.pages.run_entry import RunEntry, read_entry
 from rltop.pages.runs import run_table
 from rltop.pages.stages import TimingView
@@ -146,7 +146,7 @@ class AlertReport:
     Attributes:
         verdict: the alert.
         facts: level, rule, since when, for how long.
-        advice, evidence, why, earlier, conclusion: in words; empty where there is nothing to say.
+        advice, evidence, why, began, conclusion: in words; empty where there is nothing to say.
         causes: likely ones.
         chain: the related metrics, in the order to check, and how each moved.
         missing: titles of related metrics that the run does not log.
@@ -158,7 +158,7 @@ class AlertReport:
     advice: str = ""
     evidence: str = ""
     why: str = ""
-    earlier: str = ""
+    began: str = ""
     conclusion: str = ""
     causes: tuple[str, ...] = ()
     chain: Grid = Grid()
@@ -399,14 +399,14 @@ def _records(snapshot: Snapshot) -> str:
 def _alert(snapshot: Snapshot, verdict: Verdict, *, has_charts: bool) -> AlertReport:
     part = snapshot.within(verdict.stream)
     view = build_verdict(part, verdict.rule)
-    chain, words = view.chain, words_of(verdict.said_by)
+    chain, words, began = view.chain, words_of(verdict.said_by), origin(verdict)
     return AlertReport(
         verdict=verdict,
         facts=tuple(_alert_facts(view, verdict)),
         advice="" if verdict.advice is None else verdict.advice.text,
         evidence=evidence_words(verdict.evidence),
         why=words.why,
-        earlier="" if view.earlier is None else alert_words(view.earlier),
+        began="" if began is None else began.words,
         causes=words.causes,
         conclusion="" if chain is None else chain.conclusion,
         chain=Grid() if chain is None else grid_of(chain_table(chain, _TABLE_CELLS, UNICODE)),

@@ -18,6 +18,7 @@ from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.structs import NamedTuple
 
+FAMILY = "collapse"
 ONSET = "onset step"
 LAST_GOOD = "last good step"
 CHECKPOINT = "last checkpoint step"
@@ -144,12 +145,15 @@ class Collapse(Detector):
         )
         if self.is_firing or began is None:
             return
+        place = next(((record, step) for segment, record, step in self.steps if segment >= began.record), None)
         self.onset, self.last_good = None, None
-        for segment_record, record, step in self.steps:
-            if segment_record < began.record:
-                self.last_good = step
-            elif self.onset is None:
-                self.onset = (record, step)
+        if place is not None:
+            self.date(*place)
+
+    def date(self, record: int, step: int) -> None:
+        """Where it began, and the last step before that."""
+        self.onset = record, step
+        self.last_good = next((good for _, before, good in reversed(self.steps) if before < record), None)
 
     def _in_order(self, context: RuleContext, together: tuple[str, ...]) -> list[tuple[int, str]]:
         """Each family with the record at which it began, the earliest first."""
@@ -182,7 +186,7 @@ class Collapse(Detector):
             text += f"; last good step {self.last_good:,}"
         if self.checkpoint is not None:
             text += f", checkpoint {self.checkpoint:,}"
-        how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} together"
+        how = first[0] if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} together"
         return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
@@ -259,6 +263,8 @@ class SilentFailure(Detector):
 class MismatchDriven(Detector):
     """X3: rollout/train mismatch first, then the gradient rose, then the policy collapsed."""
 
+    onset: tuple[int, int] | None = None
+
     def detect(self, context: RuleContext) -> Finding | None:
         """All three are active, and began in this order."""
         onsets = context.onsets
@@ -271,8 +277,14 @@ class MismatchDriven(Detector):
             return QUIET
         if end.record - source.record > self.thresholds["records"] or source.record == end.record:
             return QUIET
+        if not self.is_firing:
+            self.onset = context.observation.record - context.record + source.record, source.step
         steps = (float(source.step), float(gradient.step), float(end.step))
         return Finding(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
+
+    def began(self) -> tuple[int, int] | None:
+        """Where the mismatch began."""
+        return self.onset
 
     def headline(self, finding: Finding) -> str:
         order = ", then ".join(

@@ -17,7 +17,8 @@ from rltop.catalog.dialect import Identity
 from rltop.model import Beside, Event, EventState, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import AlertState, verdict_of
+from rltop.rules.alert_state import AlertState, sentence, verdict_of
+from rltop.rules.collapse import FAMILY as COLLAPSE
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
 from rltop.rules.incidents import Incidents
@@ -263,11 +264,11 @@ class Engine:
             What is told of it: nothing where its rule stands as before by another part.
         """
         told = self._spoken(event, state, self._context)
-        if event.is_alarm and not state.incident:
+        if event.is_alarm and not state.incident and self.rules.shown_level(event.said_by, event.level) >= Level.WARN:
             others = [] if told else shown(self._beside(state))
-            state.incident = (
-                others[0].incident if others else self._incidents.join(event.rule, state.since_record, state.since_step)
-            )
+            state.incident = others[0].incident if others else self._join(state)
+            if told is not None and told[1] is state and state.spec.family == COLLAPSE:
+                told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
         if told is None:
@@ -282,6 +283,17 @@ class Engine:
         )
         self.events.append(event)
         return [event]
+
+    def _join(self, state: AlertState) -> int:
+        """Put an alarm into an incident; one whose sentence names the onset names that of the incident."""
+        spec, is_dated = state.spec, state.spec.family == COLLAPSE and state.detector.began() is not None
+        incident, record = self._incidents.join(
+            spec.rule, spec.group.value, state.since_record, state.since_step, is_dated=is_dated
+        )
+        if is_dated:
+            state.since_record, state.since_step = record, incident.step
+            state.detector.date(record, incident.step)
+        return incident.number
 
     def _beside(self, state: AlertState) -> list[AlertState]:
         """The other parts of a rule that stand, without those that are muted for themselves."""

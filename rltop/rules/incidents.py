@@ -15,12 +15,16 @@ class _Together(NamedTuple):
 
     Attributes:
         incident: with its first mover so far.
+        group: learning or system: what costs time alone is no cause of what is learned, nor a consequence.
         first, last: records of its earliest and its latest onset.
+        is_dated: a collapse is in it, whose sentence names the onset: nothing moves that any more.
     """
 
     incident: Incident
+    group: str
     first: int
     last: int
+    is_dated: bool = False
 
 
 class Incidents:
@@ -34,32 +38,34 @@ class Incidents:
         self._open: list[_Together] = []
         self._known: dict[int, Incident] = {}
 
-    def join(self, rule: str, record: int, step: int) -> int:
+    def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
         """Put an alarm into the incident that it belongs to, or into a new one.
 
         Args:
             rule: its id.
+            group: its group.
             record: the record of its onset.
             step: the step of its onset.
+            is_dated: its sentence names the onset of the incident.
 
         Returns:
-            The number of the incident, from 1.
+            The incident, and the record of its onset.
         """
         for i, one in enumerate(self._open):
-            if one.first - TOGETHER_RECORDS <= record <= one.last + TOGETHER_RECORDS:
-                incident = one.incident
-                if record < one.first:
-                    incident = Incident(incident.number, rule, step)
-                self._open[i] = one._replace(
-                    incident=incident, first=min(one.first, record), last=max(one.last, record)
-                )
-                self._known[incident.number] = incident
-                return incident.number
+            earliest = one.first - (0 if one.is_dated else TOGETHER_RECORDS)
+            if one.group != group or not earliest <= record <= one.last + TOGETHER_RECORDS:
+                continue
+            incident, first = one.incident, min(one.first, record)
+            if record < one.first:
+                incident = Incident(incident.number, rule, step)
+            self._open[i] = _Together(incident, group, first, max(one.last, record), one.is_dated or is_dated)
+            self._known[incident.number] = incident
+            return incident, first
         self._count += 1
         incident = Incident(self._count, rule, step)
-        self._open = [*self._open[1 - _HELD :], _Together(incident, record, record)]
+        self._open = [*self._open[1 - _HELD :], _Together(incident, group, record, record, is_dated)]
         self._known[self._count] = incident
-        return self._count
+        return incident, record
 
     def get(self, number: int) -> Incident | None:
         """The incident of a number; None for 0."""

@@ -268,6 +268,9 @@ class Detector(State, ABC):
         """(Record, step) at which the verdict began, where the detector dates it better than its findings do."""
         return None
 
+    def date(self, record: int, step: int) -> None:
+        """The onset of the incident that the alert belongs to: for what names it in its own sentence."""
+
     def take_checkpoints(self, steps: Sequence[int]) -> None:
         """Steps of which a checkpoint is known to exist, in any order."""
 

@@ -47,7 +47,8 @@ def test_a_collapse_is_dated() -> None:
     assert banner is not None
     row = paint_banner(banner, 160, UNICODE)
     assert text_of([row]).strip() == (
-        "◆ COLLAPSE since 1,150 · last good step 1,149 · checkpoint 1,100 · first: entropy @1,150, then reward @1,153"
+        "◆ COLLAPSE since 1,150 · last good step 1,149 · checkpoint 1,100 · "
+        "began with: entropy at 1,150, then reward at 1,153"
     )
     assert row.links[0].target == Target(TargetKind.VERDICT, "X1")
 
@@ -58,10 +59,10 @@ def test_what_moved_at_one_step_has_no_order_and_as_much_is_told_as_fits() -> No
     banner = build_banner([COLLAPSE._replace(evidence=evidence)])
     assert banner is not None
     whole = text_of([paint_banner(banner, 200, UNICODE)])
-    assert "first: learning rate, value loss, step KL @1,150, then entropy @1,153, raw score @1,154" in whole
+    assert "began with: learning rate, value loss, step KL at 1,150, then entropy at 1,153, raw score at 1,154" in whole
     part = text_of([paint_banner(banner, 120, UNICODE)])
     assert cell_width(part) <= 120
-    assert "first: learning rate" in part
+    assert "began with: learning rate" in part
     assert "raw score" not in part
 
 

@@ -69,15 +69,14 @@ def test_what_moved_first_is_first_and_by_how_many_records(lead: int) -> None:
     assert records["learning rate"] is None
     assert view.first is not None
     assert view.links[view.first].title == "entropy"
-    assert view.conclusion.startswith("entropy moved first")
+    assert view.conclusion.startswith("entropy moved")
     assert "before reward" in view.conclusion
 
 
 def test_what_moved_on_the_same_record_has_no_order() -> None:
     view = chain(trl_run(reward=ONSET, entropy=ONSET, grad_norm=ONSET))
     assert view.first is None
-    assert "order inconclusive" in view.conclusion
-    assert "first" not in view.conclusion.replace("no order", "")
+    assert "no telling which came first" in view.conclusion
 
 
 def test_what_only_followed_is_no_cause() -> None:
@@ -99,12 +98,28 @@ def test_a_nan_before_is_a_link_of_its_own() -> None:
     assert (first.title, first.records) == ("NaN/Inf", -4)
     assert first.signal is not None
     assert first.signal.key == "loss"
-    assert view.conclusion.startswith("NaN/Inf came first, 4 records before reward")
+    assert view.conclusion.startswith("NaN/Inf came 4 records before reward")
 
 
 def test_a_learning_rate_that_changed_is_found() -> None:
     view = chain(trl_run(reward=ONSET, learning_rate=ONSET - 8))
     assert by_title(view)["learning rate"] == -8
+
+
+def test_a_learning_rate_that_decays_is_no_cause() -> None:
+    rows = [
+        {"step": step, "reward": 0.8 if step < ONSET else 0.1, **FINGERPRINT,
+         "learning_rate": 1e-6 if step < ONSET - 8 else 5e-7}
+        for step in range(1, 241)
+    ]  # fmt: skip
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert by_title(chain(run))["learning rate"] is None
+
+
+def test_a_symptom_does_not_move_after_its_own_onset() -> None:
+    view = chain(trl_run(reward=ONSET + 7, entropy=ONSET - 8))
+    assert view.subject is not None
+    assert (view.subject.moved.step, view.subject.records) == (ONSET, 0)
 
 
 def test_a_young_run_says_that_it_cannot_tell() -> None:
@@ -203,7 +218,7 @@ def test_a_symptom_whose_line_shows_nothing_is_never_said_to_have_moved() -> Non
 
 def test_a_learning_rate_that_changed_with_it_is_no_consequence() -> None:
     view = chain(trl_run(reward=ONSET, learning_rate=ONSET))
-    assert "order inconclusive" in view.conclusion
+    assert "no telling which came first" in view.conclusion
     assert "it did not follow" in view.conclusion
 
 
@@ -223,10 +238,10 @@ def test_a_row_that_says_before_is_never_told_that_nothing_moved_before() -> Non
     view = chain(trl_run(reward=ONSET - 4, entropy=ONSET - 4, mean_length=ONSET + 6))
     assert by_title(view)["entropy"] == pytest.approx(-4, abs=1)
     assert "nothing moved before" not in view.conclusion
-    assert "4 records before the onset" in view.conclusion
+    assert "4 records before the alert" in view.conclusion
     alone = chain(trl_run(reward=ONSET - 9, entropy=ONSET - 5))
     assert "none of these metrics moved before" not in alone.conclusion
-    assert "reward itself moved first, 9 records before the onset" in alone.conclusion
+    assert "reward itself moved, 9 records before the alert" in alone.conclusion
 
 
 def test_a_faint_move_before_is_not_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -451,20 +451,6 @@ def test_the_value_that_was_judged_stands_in_its_row() -> None:
     assert "clip fraction 31.0 %, as of step 100; clip fraction 0 % at 105" in text
 
 
-def test_a_verdict_page_begins_with_the_alert_that_came_before_it() -> None:
-    run = run_of(verl_lines(verl_rows(300)))
-    run.verdicts = (a_verdict("O12", since_step=160, since_record=160),)
-    run.events = [
-        Event(130, 130, "O5", "loss", Level.WARN, EventState.FIRING, "loss 9", since_step=128),
-        Event(150, 150, "O5", "loss", Level.WARN, EventState.RECOVERED, "loss blow-up, since step 128"),
-    ]
-    text = text_of(paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE))
-    assert "Earlier:" in text and "loss blow-up @128: start there" in text
-    # What had ended long before is another matter.
-    run.verdicts = (a_verdict("O12", since_step=260, since_record=260),)
-    assert "start there" not in text_of(paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE))
-
-
 def test_a_settled_alert_and_an_incident_are_said() -> None:
     run = run_of(verl_lines(verl_rows(300)))
     run.warm_up = None
@@ -473,10 +459,11 @@ def test_a_settled_alert_and_an_incident_are_said() -> None:
     jump = a_verdict("O5", title="loss blow-up", family="loss", since_step=101, incident=Incident(1, "O5", 101))
     run.verdicts = (crash, jump)
     view = build_overview(Snapshot(run))
-    assert "first: loss blow-up @101; go back to checkpoint 100" in view.sentence.text.raw
+    assert "began with: loss blow-up at 101; go back to checkpoint 100" in view.sentence.text.raw
     entry = read_entry(Snapshot(run))
     assert (entry.verdict, entry.more) == ("loss blow-up, entropy crash", 0)
     text = text_of(paint_verdict(build_verdict(Snapshot(run), "E1"), 120, None, UNICODE))
+    assert "began with: loss blow-up at 101" in text
     assert "do         go back to checkpoint 100: the weights are poisoned" in text
     flat = a_verdict("E1", title="entropy crash", state=VerdictState.SETTLED, since_step=81)
     firing = a_verdict("O5", title="loss blow-up", since_step=190, since_record=190)

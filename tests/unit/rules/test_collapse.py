@@ -42,7 +42,7 @@ def test_x1_dates_the_collapse_by_its_first_symptom_and_names_the_order() -> Non
     assert [mover.step for mover in told.movers] == sorted(mover.step for mover in told.movers)
     assert verdict(engine, "X1").since_step == BREAKS
     assert f"began at step {BREAKS}; last good step {BREAKS - 1}" in event.message
-    assert "entropy first" in event.message
+    assert ": entropy, then" in event.message
 
 
 def test_x1_names_the_last_checkpoint_before_the_onset() -> None:
@@ -191,5 +191,5 @@ def test_symptoms_that_began_at_once_have_no_first() -> None:
     judge = Collapse({"families": 3, "records": 5, "lead": 60, "holds": 2})
     apart = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
     together = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
-    assert judge.headline(apart).endswith(": KL first, then entropy, reward")
+    assert judge.headline(apart).endswith(": KL, then entropy, reward")
     assert judge.headline(together).endswith(": entropy and length together, then reward")
