@@ -38,6 +38,8 @@ NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+FATAL_S = 30.0
+"""An error behind which nothing has come for so long is what the run died of; `rltop where` waits as long."""
 BEHIND_FROM_BYTES = 512 * 1024
 """Less that has been written and not read yet is a moment's work, and is not spoken of."""
 _SILENT = frozenset({RunState.STALLED, RunState.ENDED})
@@ -493,7 +495,8 @@ class RunStream:
         state = self._state_by_age()
         if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
-        if self.failure.raw:  # the last thing that its own file says; what comes after takes it back
+        if self.failure.raw and self._still_s >= FATAL_S:
+            # The last thing that its own file says; what comes after takes it back.
             return broken_off(failure)
         is_over = state in _SILENT or self.is_finished
         return broken_off(failure) if is_over and failure.raw else state
