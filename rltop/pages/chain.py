@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rltop import units
+from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.markers import Marker, read_markers
 from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, signal_of, whole_of
@@ -275,7 +275,7 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink
     if found.records is None or found.records <= 0:
         return found
     # What an alert speaks of had left its range by its onset, however late that is clear.
-    return replace(found, moved=replace(found.moved, step=verdict.since_step), records=0)
+    return replace(found, moved=structs.replace(found.moved, step=verdict.since_step), records=0)
 
 
 class _Reader:
@@ -375,7 +375,7 @@ class _Reader:
         if signal.metric.name in _SET and not self.knows_decay and moved.after < moved.before:
             # A schedule that decays explains what learns no more, and nothing else.
             moved = Movement(None, moved.before)
-        return replace(
+        return structs.replace(
             moved,
             before=signal.read(moved.before),
             after=signal.read(moved.after),
