@@ -72,7 +72,8 @@ def test_trap_7_losses_of_tiny_batches_spike() -> None:
 
 def test_c2_a_critic_that_stands_still() -> None:
     stuck = {"value_loss": noisy(2.0, 0.05)}
-    engine = play(160, Algorithm.PPO, traits=CRITIC, explained_var=0.02, **stuck)
+    alone = {"C1": {"enabled": False}}
+    engine = play(160, Algorithm.PPO, traits=CRITIC, rules=alone, explained_var=0.02, **stuck)
     assert first(engine, "C2").record >= 100
     assert alarms(play(160, Algorithm.PPO, traits=CRITIC, explained_var=0.8, **stuck)) == []
     assert levels(play(160, Algorithm.PPO, traits=CRITIC, **stuck), "C2") == {Level.INFO}
