@@ -20,8 +20,7 @@ commands (rltop COMMAND --help says more):
   where PATH ...      in which phase a job is, since when, and whether it is stuck
   report RUN ...      write runs to a file to share: -o report.html, .md, .svg, .csv
   replay FILE, demo   play back a recorded run as if it were live; a bundled one
-  config, callback    print the settings in force; a metrics writer for trainers
-  skill, completions  print a page for agents; what completes commands in a shell
+  config, callback, skill, completions  settings; a metrics writer; for agents; for shells
 """
 _CODES = "exit codes: 0 no alerts, 1 alerts or the run died (check), 2 usage error or unreadable file, 3 no metrics"
 

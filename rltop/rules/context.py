@@ -351,7 +351,6 @@ class RuleContext:
             self.reward = RewardTrack()
             self.reward.observe(values)
             self.homes = {}
-            self._begin_baselines()
         if self._unlearnt:
             self._learn(values)
         lr = values.get("lr")
