@@ -617,7 +617,9 @@ def read_stepless(text: str) -> Found | None:
     pairs = _Pairs(found.row)
     if pairs.read(text) == len(text) and pairs.are_of_training:
         return found
-    found.row = {pair["key"]: float(pair["value"]) for pair in _TOLD.finditer(text)}
+    # A part of what is printed over several lines, as settings are, is no row.
+    is_part = text.count("{") != text.count("}")
+    found.row = {} if is_part else {pair["key"]: float(pair["value"]) for pair in _TOLD.finditer(text)}
     return found if found.row and not _names_step(text) else None
 
 
