@@ -618,8 +618,9 @@ def read_stepless(text: str) -> Found | None:
     if pairs.read(text) == len(text) and pairs.are_of_training:
         return found
     # A part of what is printed over several lines, as settings are, is no row.
-    is_part = text.count("{") != text.count("}")
-    found.row = {} if is_part else {pair["key"]: float(pair["value"]) for pair in _TOLD.finditer(text)}
+    is_part = text.endswith(",") or text.count("{") != text.count("}")
+    told = () if is_part else _TOLD.finditer(text)
+    found.row = {pair["key"]: float(pair["value"]) for pair in told if "coef" not in pair["key"]}
     return found if found.row and not _names_step(text) else None
 
 
