@@ -50,7 +50,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "meaning": "no metric is selected: select one to say what it means",
         "live": "the newest step is shown already",
         "change": "no step has been read yet",
-        "back": "this is the first page",
+        "back": "already on the overview; q quits",
         "travel(-1)": "no step has been read yet",
         "travel(1)": "no step has been read yet",
     }

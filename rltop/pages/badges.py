@@ -46,7 +46,7 @@ class BadgeGroup(NamedTuple):
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
         muted: rules that were muted, from the screen or by the settings.
         worst: the worst that the group has had, where it is over and was worse than what stands; kept for good.
-        progress: why there is no verdict yet, for example "warm-up 7/30"; empty when there is.
+        progress: why there is no verdict yet, for example "waiting for records"; empty when there is.
     """
 
     name: str
@@ -128,7 +128,8 @@ def _progress(snapshot: Snapshot) -> str:
     if snapshot.identity is None:
         return "waiting for records"
     if snapshot.part.judging.now.warm_up is not None:
-        return f"warm-up {snapshot.part.judging.now.warm_up[0]}/{snapshot.part.judging.now.warm_up[1]}"
+        seen, wanted = snapshot.part.judging.now.warm_up
+        return f"learning what is normal: {seen} of {wanted} steps"
     return ""
 
 
@@ -197,7 +198,9 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
     if known := sum(badge.aside == _ACKNOWLEDGED for badge in group.badges):
         parts.append(f"{known} acknowledged")
     if group.quiet:
-        parts.append(f"{group.quiet} ok")
+        is_alone = not (parts or group.badges)
+        checks = "" if not is_alone else " check" if group.quiet == 1 else " checks"
+        parts.append(f"{group.quiet}{checks} ok")
     if parts:
         return " · ".join(parts)
     return "" if group.badges else "nothing logged"

@@ -21,7 +21,7 @@ _EVENT_WORDS = {
     EventState.FACT: "info",
 }
 
-PROVISIONAL = "provisional: "
+PROVISIONAL = "not yet confirmed: "
 """Before an event of the newest row, which may still change."""
 _LEAST_STEP = len("999,999")
 _LEAST_WORDS = 30

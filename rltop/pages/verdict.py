@@ -175,7 +175,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         facts += " · muted" if view.is_muted else " · acknowledged"
         role = "dim"
     if verdict.is_provisional:
-        facts += " · provisional: still reading history"
+        facts += " · not yet confirmed: still reading history"
     first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
     first.add("  ").add(Label.of(verdict.title).display, "strong")
     headline = wrap(Label.of(verdict.headline).display, width - 2, 3)

@@ -185,8 +185,7 @@ def _covering(step: StripStep, seconds: float) -> str:
     return step.parts[-1][0] if step.parts else OTHER
 
 
-ASSUMED = "stage order inferred"
-ASSUMED_SHORT = "order inferred"
+ASSUMED = "order guessed"
 MEASURED = "start and end measured"
 MEASURED_SHORT = "measured"
 BESIDE = "‖"
@@ -303,8 +302,7 @@ def _assumptions(view: TimingView) -> list[str]:
         texts = [f"{MEASURED}, some overlap", MEASURED] if view.is_overlapping else [MEASURED]
         texts.append(MEASURED_SHORT)
     elif view.is_assumed:
-        texts = [f"stages overlap, {ASSUMED_SHORT}"] if view.is_overlapping else [ASSUMED]
-        texts.append(ASSUMED_SHORT)
+        texts = [f"stages overlap, {ASSUMED}", ASSUMED] if view.is_overlapping else [ASSUMED]
     elif view.is_overlapping:
         texts = ["stages overlap: shares do not add up", "stages overlap"]
     else:

@@ -203,7 +203,7 @@ def _timing(report: RunReport) -> Iterator[str]:
     if timing is None:
         return
     head = f"step {units.step(timing.step)}: {units.duration(timing.total_s)}"
-    order = " · stage order inferred" if timing.is_assumed else ""
+    order = " · order of stages guessed" if timing.is_assumed else ""
     last = min(STRIP_STEPS, len(timing.strip))
     charts = [(head + order, stages_svg(timing))] if timing.stages else []
     charts.append((f"the last {last} steps", strip_svg(timing)))

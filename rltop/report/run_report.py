@@ -427,7 +427,7 @@ def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
     elif verdict.worst_level > verdict.level:
         yield f"eased, was {verdict.worst_level.word.upper()}"
     if verdict.is_provisional:
-        yield "provisional: still reading history"
+        yield "not yet confirmed: still reading history"
 
 
 def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:

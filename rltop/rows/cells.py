@@ -268,6 +268,7 @@ def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -
         least: cells and rows that it takes.
     """
     wanted = f"{least[0]}x{least[1]}"
-    texts = (f"too small: {width}x{height}, rltop needs {wanted}", f"needs {wanted}", wanted, "")
+    told = f"window too small: {wanted} needed"
+    texts = (f"{told}, {width}x{height} here", told, f"{wanted} needed", wanted, "")
     text = next(text for text in texts if len(text) <= max(0, width))
     return fill([RowBuilder(max(0, width), glyphs).add(text, "warn").row()], max(0, height))

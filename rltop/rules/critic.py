@@ -164,7 +164,7 @@ class ValueLossJump(Detector):
 class NotLearning(Detector):
     """C2: value loss where it was at the start, long after it should have fallen."""
 
-    text = "value loss {value} ({baseline} at run start): critic not learning"
+    text = "value loss {value} (baseline {baseline}): critic not learning"
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
     explained = Window(_MIN_SAMPLES)

@@ -228,7 +228,7 @@ class Staleness(Detector):
                 f"oldest rollouts {number(finding.value)} policy versions old; {percent(finding.extra[0])} "
                 "cancelled as stale"
             )
-        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        start = f" (baseline {number(finding.baseline)})" if finding.baseline is not None else ""
         return f"mean staleness {number(finding.value)} policy versions{start}"
 
 
@@ -251,7 +251,7 @@ class MismatchCreep(Creep):
         if found is None or found is QUIET:
             return found
         if self.untrained is None:
-            return found._replace(words=("since run start",))
+            return found._replace(words=("since the baseline",))
         return found._replace(baseline=self.untrained, words=("since the first update: do new weights arrive?",))
 
     def _learn(self, value: float) -> None:
@@ -274,7 +274,7 @@ class MismatchCreep(Creep):
 class VersionLag(Creep):
     """M11: the trained samples come from a policy that is more steps behind than at run start."""
 
-    text = "samples {value} policy versions behind the trainer ({baseline} at run start)"
+    text = "samples {value} policy versions behind the trainer (baseline {baseline})"
 
     def read(self, context: RuleContext) -> float | None:
         """Trainer steps minus the mean version of the samples, where it counts trainer steps."""
@@ -406,7 +406,7 @@ RULES = (
         thresholds={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
         n_of_m=_FIVE_OF_TEN,
         warm_up=10,
-        evidence=EvidenceNames("policy versions", "baseline (run start)", Unit.COUNT),
+        evidence=EvidenceNames("policy versions", "baseline", Unit.COUNT),
     ),
     _row(
         id="M10",

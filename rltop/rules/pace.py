@@ -339,7 +339,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8)},
         warm_up=13,
         resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
     ),
     _row(
         id="P17",
@@ -362,6 +362,6 @@ RULES = (
         clear_after=10,
         warm_up=16,
         resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
     ),
 )

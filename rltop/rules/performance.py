@@ -245,7 +245,7 @@ class StepSlower(Detector):
         if finding.words:
             return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.level is INFO:
-            by = f"{percent(finding.value / base - 1.0)} above run start ({duration(base)})"
+            by = f"{percent(finding.value / base - 1.0)} above the baseline ({duration(base)})"
             return f"step time slightly up over many steps: now {now}, {by}"
         text = f"step time {duration(base)} → {now}"
         name, after, before = self._blame()
@@ -264,14 +264,14 @@ class StepSlower(Detector):
         return (
             *names.of(finding),
             Evidence(f"{name} now", after, Unit.SECONDS),
-            Evidence(f"{name} at run start", before, Unit.SECONDS),
+            Evidence(f"{name}, baseline", before, Unit.SECONDS),
         )
 
 
 class ThroughputDrop(Detector):
     """P3: throughput against run start, on records without a checkpoint or validation."""
 
-    text = "throughput {baseline} → {value} tok/s since run start"
+    text = "throughput {baseline} → {value} tok/s since the baseline"
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -317,9 +317,9 @@ class Utilisation(Detector):
 
     def headline(self, finding: Finding) -> str:
         if finding.baseline is None:
-            return f"MFU {number(finding.value)}, below {number(finding.threshold or 0)} since run start"
+            return f"MFU {number(finding.value)}, below {number(finding.threshold or 0)} from the start"
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
-        return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since run start{fewer}"
+        return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since the baseline{fewer}"
 
 
 _FIVE_OF_EIGHT = {level: NOfM(5, 8) for level in (INFO, WARN, CRIT)}
@@ -344,7 +344,7 @@ RULES = (
         },
         warm_up=13,
         resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
     ),
     _row(
         id="P3",

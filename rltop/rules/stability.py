@@ -198,7 +198,7 @@ class GradientDrift(Detector):
 class VanishingGradient(Detector):
     """O4: the gradient norm has nearly vanished while there is something left to learn."""
 
-    text = "gradient norm {baseline} → {value} since run start, although the task is not saturated"
+    text = "gradient norm {baseline} → {value} since the baseline, although the task is not saturated"
     start = Frozen()
     newest: deque[float] = deque(maxlen=_SETTLING)
     base = 0.0
@@ -374,7 +374,7 @@ class LossDiverging(Detector):
 class LossGrowth(Creep):
     """C7: the loss is orders of magnitude above run start: values chase their own targets (DQN and its like)."""
 
-    text = "loss {baseline} → {value} since run start: diverging"
+    text = "loss {baseline} → {value} since the start: diverging"
     name = ""
 
     def read(self, context: RuleContext) -> float | None:

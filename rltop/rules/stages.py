@@ -78,7 +78,7 @@ class IdleShare(Detector):
         return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
 
     def headline(self, finding: Finding) -> str:
-        start = f" ({percent(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        start = f" (baseline {percent(finding.baseline)})" if finding.baseline is not None else ""
         return f"{self.who} {percent(finding.value)} of step time{start}: {self.bound}"
 
 
@@ -162,7 +162,7 @@ class AuxiliaryStage(Detector):
 
     def headline(self, finding: Finding) -> str:
         seconds, base = finding.extra
-        start = f" ({duration(base)} at run start)" if base else ""
+        start = f" (baseline {duration(base)})" if base else ""
         return f"{finding.words[0]}: {percent(finding.value)} of step time, {duration(seconds)}{start}"
 
 
@@ -195,7 +195,7 @@ _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
 class ReaderCreep(Creep):
     """P18: waiting for or loading the batch takes a multiple of run start, and much of the step."""
 
-    text = "batch reading {baseline:s} → {value:s} since run start"
+    text = "batch reading {baseline:s} → {value:s} since the start"
     length = Grown("response_len_mean")
     name = ""
 
@@ -243,7 +243,7 @@ RULES = (
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
     ),
     _row(
         id="P10",
@@ -258,7 +258,7 @@ RULES = (
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
     ),
     _row(
         id="P11",
@@ -271,11 +271,11 @@ RULES = (
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
     ),
     _row(
         id="P12",
-        title="non-core stage slow",
+        title="slow stage",
         metrics=_REPORTED,
         measures="share of step time",
         detector=AuxiliaryStage,
@@ -283,7 +283,7 @@ RULES = (
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
     ),
     _row(
         id="P14",
@@ -293,7 +293,7 @@ RULES = (
         detector=Unexplained,
         thresholds={"info": 0.2},
         n_of_m={INFO: NOfM(5, 8)},
-        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
     ),
     _row(
         id="P18",

@@ -71,7 +71,7 @@ class GroupStraggler(Detector):
 
     def headline(self, finding: Finding) -> str:
         size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""
-        start = f"; {number(finding.baseline)} at run start" if finding.baseline is not None else ""
+        start = f"; baseline {number(finding.baseline)}" if finding.baseline is not None else ""
         return (
             f"longest completion {number(finding.value)}× its group's median, mean of groups (threshold "
             f"{number(finding.threshold or 0)}{size}{start})"
@@ -170,7 +170,7 @@ class BatchTail(Detector):
             Evidence("slowest", slowest, Unit.SECONDS),
             Evidence("mean", mean, Unit.SECONDS),
             Evidence("slowest / mean", finding.value),
-            Evidence("baseline (run start)", finding.baseline or 0.0),
+            Evidence("baseline", finding.baseline or 0.0),
             Evidence("threshold", finding.threshold or 0.0),
         )
 
@@ -182,7 +182,7 @@ class LengthTail(Detector):
     run, so this never warns.
     """
 
-    text = "longest completion {value}× the batch mean ({baseline} at run start)"
+    text = "longest completion {value}× the batch mean (baseline {baseline})"
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -325,7 +325,7 @@ RULES = (
         thresholds={"warn": 4.0, "rise": 2.0},
         clear_after=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("longest / median", "baseline (run start)"),
+        evidence=EvidenceNames("longest / median", "baseline"),
     ),
     _row(
         id="P5b",

@@ -121,7 +121,7 @@ class ImportanceRatio(Detector):
         if finding.baseline is None:
             line = number(finding.threshold or 0)
             return f"importance ratio {number(finding.value)}, expected near 1 (threshold {line})"
-        return f"importance ratio {number(finding.value)} ({number(finding.baseline)} at run start)"
+        return f"importance ratio {number(finding.value)} (baseline {number(finding.baseline)})"
 
 
 def _has_update(context: RuleContext) -> bool:

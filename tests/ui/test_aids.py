@@ -188,7 +188,7 @@ async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
         (["r"], "this is the only run"),
         (["X"], "no rule is muted"),
         (["L"], "the newest step is shown already"),
-        (["escape"], "this is the first page"),
+        (["escape"], "already on the overview; q quits"),
         (["m", "x"], "no alert is selected"),
     ],
 )

@@ -168,7 +168,7 @@ def test_no_baseline_is_invented_while_there_is_none() -> None:
     run = run_of(verl_lines(verl_rows(8)))
     row = next(line for line in text_of(run).splitlines() if "actor/entropy" in line)
     assert " — " in row
-    assert "LEARNING  warm-up 8/30" in text_of(run)
+    assert "LEARNING  learning what is normal: 8 of 30 steps" in text_of(run)
 
 
 def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:
