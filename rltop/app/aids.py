@@ -48,6 +48,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
         "meaning": "no metric is selected: select one to say what it means",
+        "show('flow')": "this run generates and trains in turn: its stages are on the timing page",
         "live": "the newest step is shown already",
         "change": "no step has been read yet",
         "back": "already on the overview; q quits",
@@ -121,6 +122,9 @@ class Aids(Arranging):
                 is_allowed = shown is not None and not is_typing
             case "help":
                 is_allowed = not is_typing
+            case "show" if parameters == ("flow",):
+                identity = self.followed.identity
+                is_allowed = identity is not None and identity.traits.is_async
             case "change":
                 is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangePage)
             case "acknowledge" | "mute":

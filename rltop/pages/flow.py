@@ -23,7 +23,7 @@ from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import SignalReading, cadence_of, read_signal
-from rltop.rows.cells import RowBuilder, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
@@ -40,7 +40,8 @@ _HELD = 8 * _LATELY
 _FULL = 0.95
 """A queue that holds so much of its limit is full."""
 LEAST = (40, 12)
-_PICTURE_FROM = 76
+_PICTURE_FROM, _ONE_ROW_FROM = 76, 110
+_GAP = 3
 _SHOWN = 3
 """Facts of a box in the picture; all of them stand below."""
 
@@ -84,6 +85,36 @@ _PARTS = (
         "param_version weight_updates",
     ),
 )
+_BRIEF = {
+    "time_env_step": "a step",
+    "time_env_step_max": "at most",
+    "time_env_reset": "reset",
+    "tool_failures": "failed calls",
+    "inflight_count": "in flight",
+    "engine_running": "running",
+    "engine_waiting": "waiting",
+    "gen_queue_size": "prompts wait",
+    "gen_throughput": "",
+    "time_gen_blocked": "queue full",
+    "score_queue_size": "wait",
+    "time_score_mean": "a score",
+    "time_score_max": "at most",
+    "time_score_wait": "waiting",
+    "queue_size": "wait",
+    "time_in_queue": "in queue",
+    "staleness_queued_mean": "stale",
+    "staleness_queued_max": "stale, max",
+    "dropped_stale": "dropped",
+    "time_wait_data": "waiting",
+    "staleness_mean": "stale",
+    "staleness_max": "stale, max",
+    "time_weight_sync": "a sync",
+    "time_weight_sync_pause": "pause",
+    "time_weight_sync_barrier": "barrier",
+    "time_weight_sync_transfer": "transfer",
+    "param_version": "version",
+}
+"""What a number is called in the picture, under the name of its box; elsewhere it has its whole title."""
 _LIMITS = {"inflight_count": "inflight_limit", "queue_size": "queue_limit", "stale_frac": "staleness_share_limit"}
 """Metrics of a number that has a limit, and the metric of that."""
 
@@ -342,12 +373,12 @@ def _size(reading: SignalReading) -> float:
 
 
 def _hint(dialect: Dialect, part: _Part) -> str:
-    """How the trainer names what would fill the box; the canonical name where it logs none of it."""
+    """How the trainer names what would fill the box; where it has no name for it, how one's own key is told."""
     for name in part.metrics.split():
         key = next((alias.pattern for alias in dialect.aliases if alias.metric == name and not alias.is_borrowed), "")
         if key:
             return f"not logged; {dialect.name} would log it as {key}"
-    return f"not logged; log it as {part.metrics.split()[0]}"
+    return f"not logged; M on a key of your own says that it is: {CATALOG[part.metrics.split()[0]].title}"
 
 
 def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> list[Row]:
@@ -422,28 +453,43 @@ def _wrapped(text: str, width: int, glyphs: Glyphs, role: str, lines: int) -> li
 
 
 def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
-    """The boxes in a row, an arrow from each to the next; what is not logged has a broken border."""
-    count, gap = len(view.boxes), 3
-    cells = (width - 2 - gap * (count - 1)) // count
-    told = [_in_picture(box) for box in view.boxes]
+    """The boxes in a row, or in two, an arrow from each to the next; what is not logged has a broken border."""
+    in_row = len(view.boxes) if width >= _ONE_ROW_FROM else len(view.boxes) // 2
+    rows = []
+    for start in range(0, len(view.boxes), in_row):
+        is_last = start + in_row >= len(view.boxes)
+        rows += _paint_boxes(view.boxes[start : start + in_row], width, glyphs, goes_on=not is_last)
+    back = f"{glyphs.rule * 2} new weights {glyphs.rule * 2}{glyphs.arrow} generation"
+    rows.append(RowBuilder(width, glyphs).add(" ").right(back, width - 3, "dim").row())
+    return rows
+
+
+def _paint_boxes(boxes: Sequence[Box], width: int, glyphs: Glyphs, *, goes_on: bool) -> list[Row]:
+    """Boxes beside each other.
+
+    Args:
+        boxes: as many as there is room for.
+        width: cells.
+        glyphs: the signs to draw with.
+        goes_on: an arrow leads from the last one to the next row.
+    """
+    cells = (width - 2 - _GAP * len(boxes)) // len(boxes)
+    told = [_in_picture(box) for box in boxes]
     lines = max(2, *(len(one) for one in told))
     rows = []
     for number in range(-1, lines + 1):
         builder = RowBuilder(width, glyphs).add(" ")
-        for at, box in enumerate(view.boxes):
-            if at:
-                builder.add(f" {glyphs.arrow if number == 0 else ' '} ", "dim")
-            border = "rule" if box.facts else "nodata"
+        for at, box in enumerate(boxes):
             if number in (-1, lines):
                 edge = glyphs.rule if box.facts else glyphs.baseline
-                title = f"{edge} {box.name} " if number < 0 else ""
-                builder.add((title + edge * cells)[:cells] if cell_width(title) <= cells else title[:cells], border)
-                continue
-            text, role = told[at][number] if number < len(told[at]) else ("", "text")
-            builder.left(f" {text}", cells, role)
+                title = clip(f"{edge} {box.name} ", cells) if number < 0 else ""
+                builder.add(title + edge * (cells - cell_width(title)), "rule" if box.facts else "nodata")
+            else:
+                text, role = told[at][number] if number < len(told[at]) else ("", "text")
+                builder.left(f" {text}", cells, role)
+            has_arrow = number == 0 and (goes_on or at < len(boxes) - 1)
+            builder.add(f" {glyphs.arrow} " if has_arrow else " " * _GAP, "dim")
         rows.append(builder.row())
-    back = f"{glyphs.rule * 2} new weights {glyphs.rule * 2}{glyphs.arrow} generation"
-    rows.append(RowBuilder(width, glyphs).add(" ").right(back, width - 3, "dim").row())
     return rows
 
 
@@ -456,7 +502,12 @@ def _in_picture(box: Box) -> list[tuple[str, str]]:
         lines.append((f"busy {units.share(1.0 - box.idle)}", "warn" if box.idle >= WAITS else "value"))
     for fact in box.facts[: _SHOWN + len(lines)]:
         if not (lines and fact.metric in ("trainer_idle_frac", "rollouter_idle_frac")):
-            lines.append((f"{fact.text} {fact.title}", LEVEL_ROLES[fact.level] if fact.level >= Level.WARN else "text"))
+            lines.append(
+                (
+                    f"{fact.text} {_BRIEF.get(fact.metric, fact.title)}".rstrip(),
+                    LEVEL_ROLES[fact.level] if fact.level >= Level.WARN else "text",
+                )
+            )
     return lines
 
 

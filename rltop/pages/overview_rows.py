@@ -251,7 +251,16 @@ class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
     where = (Where.MARKS, Where.OVERLAY)
-    footer: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "acknowledge", "change", "runs")
+    footer: ClassVar[Sequence[str]] = (
+        "alerts",
+        "flow",
+        "timing",
+        "metrics",
+        "timeline",
+        "acknowledge",
+        "change",
+        "runs",
+    )
     tells_counts = True
     help = (
         "One run, from the top: its trainer, progress, speed and state; a one-line summary; active alerts, learning "

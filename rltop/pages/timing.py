@@ -329,7 +329,7 @@ class TimingPage(Page):
 
     where = (Where.TABLE,)
     search_hint = "a part of a stage's name"
-    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "flow", "find")
     help = (
         "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "
         "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps, {sort} "

@@ -158,7 +158,14 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 action="show('timing')",
                 is_shown=True,
             ),
-            Key("flow", "F", "Flow", "Who waits for whom in an asynchronous run", action="show('flow')"),
+            Key(
+                "flow",
+                "F",
+                "Flow",
+                "Who waits for whom in an asynchronous run",
+                action="show('flow')",
+                is_shown=True,
+            ),
             Key("rollouts", "R", "Rollouts", "Rollouts: the completions of this step, by group"),
             Key(
                 "metrics",
