@@ -14,8 +14,7 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import JSONL, Kind
 from rltop.model import Label
 from rltop.model.table_rows import log_of
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.run import meanings

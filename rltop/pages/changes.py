@@ -15,7 +15,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.model import Label, Signal
 from rltop.model.keys import is_bookkeeping_key
-from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame_around, read_aligned
+from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame_around, read_aligned, sigma_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
@@ -39,7 +39,6 @@ _BEFORE_ROWS = 160
 _MOST_CELLS_READ = 60_000
 _SHOWN = 60
 _ALWAYS_SHOWN = 5
-_MOST_SIGMAS = 99.0
 _SIGN, _NUMBER = 3, 8
 _LEAST_LINE = LEAST_CELLS + 2
 _WITH_REMARKS, _WITH_KEYS = 96, 130
@@ -336,15 +335,6 @@ def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:
 
 def _number(value: float, one: Changed) -> str:
     return units.UNKNOWN if math.isnan(value) else units.measure(value, one.signal.metric.unit)
-
-
-def sigma_text(score: float) -> str:
-    """A distance in sigmas with its sign, for example +8.2; far ones are cut at 99."""
-    if math.isinf(score):
-        return ""
-    size = abs(score)
-    text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
-    return f"{units.MINUS if score < 0 else '+'}{text}"
 
 
 class ChangePage(Page):

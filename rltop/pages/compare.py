@@ -20,8 +20,7 @@ from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.key_metrics import choose_key_metrics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say, ShowStep
-from rltop.pages.run_entry import RunEntry, read_entry
-from rltop.pages.run_numbers import REWARDS, VALIDATIONS, Value, best, newest, speed_text
+from rltop.pages.run_entry import REWARDS, VALIDATIONS, RunEntry, Value, best, newest, read_entry, speed_text
 from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs

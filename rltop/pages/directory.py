@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
 from rltop.pages.ranks import RanksPage
 from rltop.pages.run_settings import SettingsPage

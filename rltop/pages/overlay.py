@@ -17,8 +17,8 @@ from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, Seri
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import choose_key_metrics, value_text
 from rltop.pages.markers import read_markers
-from rltop.pages.metric_numbers import Statistic, read_statistics
-from rltop.pages.metric_tree import index_tree, match_keys
+from rltop.pages.metric import Statistic, read_statistics
+from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of

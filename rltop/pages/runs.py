@@ -16,8 +16,17 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Mark, Open
 from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
-from rltop.pages.run_entry import Entries, RunEntry, past_name, read_entry
-from rltop.pages.run_numbers import REWARDS, AskedRun, Value, first_signal, speed_text
+from rltop.pages.run_entry import (
+    REWARDS,
+    AskedRun,
+    Entries,
+    RunEntry,
+    Value,
+    first_signal,
+    past_name,
+    read_entry,
+    speed_text,
+)
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, clip, fill, text_row, too_small, wrap

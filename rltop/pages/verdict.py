@@ -12,8 +12,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
-from rltop.pages.chain import ChainView, build_chain
-from rltop.pages.chain_rows import line_cells, paint_chain
+from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page

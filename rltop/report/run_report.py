@@ -16,7 +16,7 @@ from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
 from rltop.pages.axes import places
 from rltop.pages.baseline import FirstDivergence, with_baseline
-from rltop.pages.chain_rows import chain_table
+from rltop.pages.chain import chain_table
 from rltop.pages.chart import Axis, Places, PlotData, Zoom
 from rltop.pages.events import event_table
 from rltop.pages.header import HeaderView, age_text, count_words

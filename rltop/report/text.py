@@ -36,8 +36,7 @@ def once_text(
         use_color: write escape codes.
         is_ascii: write ASCII only.
     """
-    from rltop.pages.overview import build_overview  # noqa: PLC0415 - `check` writes rows without it
-    from rltop.pages.overview_rows import paint_overview  # noqa: PLC0415 - `check` writes rows without it
+    from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` writes rows without it
 
     view = build_overview(snapshot, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))

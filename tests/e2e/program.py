@@ -36,7 +36,7 @@ class Textual(MetaPathFinder):
 
 def crash_when_painted() -> None:
     from rltop.pages.moment import Moment
-    from rltop.pages.overview_rows import OverviewPage
+    from rltop.pages.overview import OverviewPage
 
     painted = 0
     rows = OverviewPage.rows

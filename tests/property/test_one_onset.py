@@ -16,7 +16,7 @@ from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import Verdict
-from rltop.pages.banner import build_banner
+from rltop.pages.badges import build_banner
 from rltop.pages.overview import build_overview
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.report.document import incidents

@@ -20,7 +20,7 @@ from rltop.pages.header import body_height
 from rltop.pages.help import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rltop.pages.changes import ChangePage
 from rltop.pages.metric import MetricPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind

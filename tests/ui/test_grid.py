@@ -10,7 +10,7 @@ from screens import RECORDED, app_over, page_text, press, screen_of, status_text
 from rltop.app.app import RltopApp
 from rltop.pages.grid import GridPage
 from rltop.pages.metric import MetricPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.rows.rows import TargetKind
 
 

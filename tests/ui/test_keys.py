@@ -21,7 +21,7 @@ from rltop.pages.help import HelpPage
 from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
 from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage

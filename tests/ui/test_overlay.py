@@ -13,7 +13,7 @@ from rltop.app.app import RltopApp
 from rltop.model import Unit
 from rltop.pages.metric import MetricPage
 from rltop.pages.overlay import OverlayPage, sides_of
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Push
 from rltop.rows.rows import Target, TargetKind
 

@@ -14,7 +14,7 @@ from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
 from rltop.pages.completions import CompletionPage, CompletionsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.resources import folder
 from rltop.rows.rows import Target, TargetKind

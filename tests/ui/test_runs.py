@@ -10,7 +10,7 @@ from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
 from rltop.pages.metric import MetricPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.ranks import RanksPage
 from rltop.pages.runs import RunsPage
 from rltop.rows.rows import Target, TargetKind

@@ -17,7 +17,7 @@ from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage
 from rltop.pages.help import HelpPage
 from rltop.pages.metrics import MetricsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.timing import TimingPage
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind

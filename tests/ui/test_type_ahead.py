@@ -16,7 +16,7 @@ from rltop.app.commands import RltopPalette
 from rltop.app.page_screen import MAX_FILTER_CHARS
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 from rltop.pages.timing import TimingPage
 
 

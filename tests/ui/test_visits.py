@@ -10,7 +10,7 @@ from rltop.model import Level
 from rltop.pages.grid import GridPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
-from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.overview import OverviewPage
 
 SIZE = (160, 40)
 

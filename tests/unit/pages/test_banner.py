@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import Evidence, Level, VerdictState
-from rltop.pages.badges import build_badges, paint_badges
-from rltop.pages.banner import build_banner, paint_banner
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.badges import build_badges, build_banner, paint_badges, paint_banner
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from rltop.model import Verdict
-from rltop.pages.chain import ChainView, build_chain
-from rltop.pages.chain_rows import line_cells, paint_chain
+from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width

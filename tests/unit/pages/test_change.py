@@ -9,7 +9,8 @@ from itertools import count
 import pytest
 
 from rltop.model import NonFinite
-from rltop.pages.changes import build_change, paint_change, sigma_text
+from rltop.pages.chain import sigma_text
+from rltop.pages.changes import build_change, paint_change
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from rltop.model import Label, RunState, Verdict
 from rltop.pages.metric import MetricPage
-from rltop.pages.metric_tree import index_tree
-from rltop.pages.metrics import build_tree, paint_tree
+from rltop.pages.metrics import build_tree, index_tree, paint_tree
 from rltop.pages.moment import Moment
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.report.check_text import check_text

@@ -15,8 +15,7 @@ from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_ro
 
 from rltop.model import Counts, Event, EventState, Label, Level, RunState, VerdictState
 from rltop.pages.header import lack_of
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import ROLES, Row, TargetKind
 from rltop.rows.widths import cell_width

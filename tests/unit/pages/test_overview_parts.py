@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from rltop.clock import FakeClock
-from rltop.pages.metric_tree import index_tree
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.metrics import index_tree
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.signals import names_apart
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs

@@ -9,8 +9,7 @@ import pytest
 
 from rltop.clock import FakeClock
 from rltop.pages.header import HeaderView, build_header
-from rltop.pages.overview import OverviewView, build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import OverviewView, build_overview, paint_overview
 from rltop.pages.run_entry import read_entry
 from rltop.pages.stages import build_timing
 from rltop.report.overview_document import once_document

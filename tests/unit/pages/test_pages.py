@@ -18,8 +18,7 @@ from rltop.pages.badges import build_badges
 from rltop.pages.chart import Zoom, build_plot
 from rltop.pages.metric import MetricPage, build_metric, paint_metric_details
 from rltop.pages.moment import Moment
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.runs import read_entry
 from rltop.pages.signals import beginning_of, read_signal, signal_of
 from rltop.pages.timing import build_timing_page, paint_timing

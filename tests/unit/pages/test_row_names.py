@@ -15,11 +15,9 @@ from rltop.model import Signal
 from rltop.model.keys import split_key
 from rltop.pages.key_metrics import metric_layout
 from rltop.pages.metric import MetricPage
-from rltop.pages.metric_tree import index_tree
-from rltop.pages.metrics import build_tree, paint_tree
+from rltop.pages.metrics import build_tree, index_tree, paint_tree
 from rltop.pages.moment import Moment
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.signals import formula, key_label
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row

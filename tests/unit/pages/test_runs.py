@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltop.model import Label, Level, RunState, Unit
-from rltop.pages.run_entry import Entries, RunEntry, read_entry
-from rltop.pages.run_numbers import REWARDS, Value, best
+from rltop.pages.run_entry import REWARDS, Entries, RunEntry, Value, best, read_entry
 from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind

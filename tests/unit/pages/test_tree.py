@@ -9,8 +9,7 @@ from fake_run import FakeRun, firing_run, run_of, verl_lines
 
 from rltop.model import Level
 from rltop.pages import metrics
-from rltop.pages.metric_tree import TreeKey, index_tree, match_keys
-from rltop.pages.metrics import build_tree, layout_tree, paint_tree
+from rltop.pages.metrics import TreeKey, build_tree, index_tree, layout_tree, match_keys, paint_tree
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot

@@ -12,8 +12,7 @@ import pytest
 from rltop.clock import FakeClock
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import VerdictState
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
 from rltop.run.margins import Margins, side_of

@@ -13,8 +13,7 @@ from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.formats.kinds import CONSOLE
 from rltop.model import Level, RunState
-from rltop.pages.overview import build_overview
-from rltop.pages.overview_rows import paint_overview
+from rltop.pages.overview import build_overview, paint_overview
 from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import glyph_set
 from rltop.run import run_builder
