@@ -49,6 +49,7 @@ class Scene:
 TOOLS = Scene(folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl", "qwen2.5-7b-tools", STEP, 200)
 STRAGGLER = Scene(folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl", "toy-grpo", 130, 240)
 """One answer of every group never ends; the completions lie beside the metrics."""
+ASYNC = Scene(folder("fixtures") / "trl" / "async_grpo" / "metrics.jsonl", "async-grpo", 30, 60)
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ SHOTS = (
     Shot("verdict", "a: the worst verdict", keys=("a",)),
     Shot("rollouts", "R: the groups of a step", STRAGGLER, keys=("R",), size=(100, 24)),
     Shot("completions", "Enter on a group: its completions", STRAGGLER, keys=("R", "enter"), size=(100, 24)),
+    Shot("pipeline", "F: who waits for whom", ASYNC, keys=("F",)),
     Shot("metrics", "/ and a part of a key", keys=("slash", *"length", "enter")),
 )
 

@@ -184,8 +184,8 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines
 
 def _parts(badge: Badge, glyphs: Glyphs) -> str:
     doubt = "?" if badge.is_provisional else ""
-    settled = " settled" if badge.is_settled else ""
-    return f"{glyphs.level(badge.level)} {badge.title}{doubt}{settled} @{units.step(badge.since_step)}{badge.aside}"
+    since = ": new level since " if badge.is_settled else " @"
+    return f"{glyphs.level(badge.level)} {badge.title}{doubt}{since}{units.step(badge.since_step)}{badge.aside}"
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:

@@ -481,9 +481,10 @@ def _paint_boxes(boxes: Sequence[Box], width: int, glyphs: Glyphs, *, goes_on: b
         builder = RowBuilder(width, glyphs).add(" ")
         for at, box in enumerate(boxes):
             if number in (-1, lines):
-                edge = glyphs.rule if box.facts else glyphs.baseline
-                title = clip(f"{edge} {box.name} ", cells) if number < 0 else ""
-                builder.add(title + edge * (cells - cell_width(title)), "rule" if box.facts else "nodata")
+                edge, role = (glyphs.rule, "rule") if box.facts else (glyphs.baseline, "nodata")
+                title = clip(f" {box.name} ", cells - 1) if number < 0 else ""
+                builder.add(edge, role).add(title, "title" if box.facts else "nodata")
+                builder.add(edge * (cells - 1 - cell_width(title)), role)
             else:
                 text, role = told[at][number] if number < len(told[at]) else ("", "text")
                 builder.left(f" {text}", cells, role)

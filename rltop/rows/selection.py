@@ -148,6 +148,7 @@ class Selection:
 
 
 _WHOLE_PAGES = {
+    TargetKind.FLOW: "who waits for whom",
     TargetKind.LOG: "the console log",
     TargetKind.STRAGGLERS: "completions of this step, by group",
     TargetKind.RANKS: "all ranks, by stage",
@@ -175,7 +176,7 @@ def target_text(target: Target | None) -> str:
         case kind if kind in _WHOLE_PAGES:
             text = _WHOLE_PAGES[target.kind]
         case TargetKind.VERDICT:
-            text = f"alert {name}"
+            text = f"alert {name}: Enter opens, x quiets it"
         case TargetKind.HEAD:
             text = f"sorted by {name}"
         case TargetKind.MEANING:

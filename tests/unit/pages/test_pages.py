@@ -469,7 +469,9 @@ def test_a_settled_alert_and_an_incident_are_said() -> None:
     run.verdicts = (firing, flat)
     badges = build_badges(Snapshot(run), run.verdicts)[0].badges
     assert [(one.rule, one.is_settled) for one in badges] == [("O5", False), ("E1", True)]
-    assert "▲ entropy crash settled @81" in text_of(paint_overview(build_overview(Snapshot(run)), 160, 40, UNICODE))
+    assert "▲ entropy crash: new level since 81" in text_of(
+        paint_overview(build_overview(Snapshot(run)), 160, 40, UNICODE)
+    )
     mild = flat._replace(level=Level.INFO)
     run.verdicts = (mild,)
     run.events = [
