@@ -1,4 +1,4 @@
-"""Where the job is that writes a log: the log as it lies there, or followed while it grows."""
+"""Where the job is that writes a log, by the log as it lies there."""
 
 from __future__ import annotations
 
@@ -9,39 +9,11 @@ from pathlib import Path
 from rltop.files import open_regular
 from rltop.live.judge import Where, judge
 from rltop.live.log import LogReader
-from rltop.live.phases import Event, Phases, merged
+from rltop.live.phases import Event, merged
 
 END_BYTES = 16 * 1024 * 1024
 """So much of the end of a log is read: what is usual shows in it."""
 _JOB = re.compile(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
-
-
-class GrowingLog:
-    """A log that is read as it grows.
-
-    Attributes:
-        phases: what it has told so far.
-        reader: reads it.
-    """
-
-    def __init__(self) -> None:
-        self.phases, self.reader = Phases(), LogReader()
-        self._is_begun = False
-
-    def feed(self, data: bytes, seen_s: float, *, is_recorded: bool = False) -> None:
-        """Read on.
-
-        Args:
-            data: what has come.
-            seen_s: when it came; for what lay there before, when the file was last written.
-            is_recorded: the latter.
-        """
-        for event in self.reader.feed(data, seen_s, is_recorded=is_recorded):
-            self.phases.take(event)
-
-    def where(self, now_s: float) -> Where:
-        """Where the job is."""
-        return judge(self.phases, now_s)._replace(last_line=self.reader.last_line)
 
 
 def events_of_log(path: str) -> tuple[list[Event], LogReader]:

@@ -16,13 +16,13 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, Level, Signal, Unit
+from rltop.model import Label, Level, Unit
 from rltop.pages.goodput import Goodput, build_goodput
 from rltop.pages.header import generation_text
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.signals import SignalReading, cadence_of, read_signal
+from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, read_signal
 from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
@@ -35,8 +35,6 @@ WAITS = 0.2
 """A side that is idle for so much of the step waits."""
 _LATELY = 10
 """Records behind a share: one long wait is no state."""
-_HELD = 8 * _LATELY
-"""Rows in which so many records are looked for first."""
 _FULL = 0.95
 """A queue that holds so much of its limit is full."""
 LEAST = (40, 12)
@@ -260,22 +258,7 @@ def _lately(snapshot: Snapshot, name: str) -> list[float]:
     signal = None if snapshot.identity is None else snapshot.identity.primary(name)
     if signal is None:
         return []
-    found = _history(snapshot, signal, _HELD) or _history(snapshot, signal)
-    return [value for _, value in found][-_LATELY:]
-
-
-def _history(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
-    """Steps and finite values that are still held, up to the step that is shown.
-
-    Args:
-        snapshot: the run at a step.
-        signal: whose.
-        last: as many will do, where the newest step is shown; None: all.
-    """
-    at = snapshot.at_step
-    steps, values = snapshot.stream.series(signal.key, last if at is None else None)
-    pairs = zip(steps, values, strict=True)
-    return [(step, signal.read(raw)) for step, raw in pairs if math.isfinite(raw) and (at is None or step <= at)]
+    return lately(snapshot, signal, _LATELY)
 
 
 def _share(snapshot: Snapshot, share: str, seconds: Sequence[str]) -> float | None:
@@ -296,7 +279,7 @@ def _queue(snapshot: Snapshot) -> tuple[str, int | None]:
     missing = _lately(snapshot, "queue_missing")
     if signal is None:
         return ("empty", None) if missing and median(missing) > 0.0 else ("", None)
-    history = _history(snapshot, signal)
+    history = history_of(snapshot, signal)
     if not history:
         return "", None
     limits = _lately(snapshot, "queue_limit")

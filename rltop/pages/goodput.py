@@ -9,10 +9,10 @@ what was trained on is then known as *at most* only.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 
 from rltop import units
+from rltop.pages.signals import lately
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
@@ -164,11 +164,4 @@ def _values(snapshot: Snapshot, metric: str) -> Sequence[float]:
     signal = None if snapshot.identity is None else snapshot.identity.primary(metric)
     if signal is None:
         return ()
-    at = snapshot.at_step
-    steps, values = snapshot.stream.series(signal.key)
-    found = [
-        signal.read(raw)
-        for step, raw in zip(steps, values, strict=True)
-        if math.isfinite(raw) and (at is None or step <= at)
-    ]
-    return found[-_LATELY:]
+    return lately(snapshot, signal, _LATELY)

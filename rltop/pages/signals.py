@@ -375,6 +375,32 @@ def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence
     )
 
 
+def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
+    """Steps and finite values that are still held, up to the step that is shown; in the metric's unit.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose.
+        last: as many of the newest rows will do, where the newest step is shown; None: all.
+    """
+    at = snapshot.at_step
+    steps, values = snapshot.stream.series(signal.key, last if at is None else None)
+    pairs = zip(steps, values, strict=True)
+    return [(step, signal.read(raw)) for step, raw in pairs if math.isfinite(raw) and (at is None or step <= at)]
+
+
+def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:
+    """The last finite values of a signal, oldest first.
+
+    Args:
+        snapshot: the run at a step.
+        signal: whose.
+        count: how many at most.
+    """
+    found = history_of(snapshot, signal, 8 * count) or history_of(snapshot, signal)
+    return [value for _, value in found][-count:]
+
+
 def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
     """The range that was declared for a signal, in its metric's unit; None where none was.
 

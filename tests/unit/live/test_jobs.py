@@ -12,12 +12,28 @@ from jsonschema import Draft202012Validator
 
 from rltop import resources
 from rltop.cli import main
-from rltop.live.job import GrowingLog
+from rltop.live.judge import Where, judge
+from rltop.live.log import LogReader
+from rltop.live.phases import Phases
 
 SCHEMA = Draft202012Validator(
     json.loads((resources.folder("fixtures").parent / "rltop" / "report" / "where_schema.json").read_text())
 )
 CODES = {"running": 0, "finished": 0, "interrupted": 0, "stuck": 1, "dead": 1, "unknown": 3}
+
+
+class GrowingLog:
+    """A log that is read as it grows."""
+
+    def __init__(self) -> None:
+        self.phases, self.reader = Phases(), LogReader()
+
+    def feed(self, data: bytes, seen_s: float) -> None:
+        for event in self.reader.feed(data, seen_s, is_recorded=False):
+            self.phases.take(event)
+
+    def where(self, now_s: float) -> Where:
+        return judge(self.phases, now_s)._replace(last_line=self.reader.last_line)
 
 
 def case_name(case: dict[str, Any]) -> str:
