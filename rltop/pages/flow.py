@@ -356,12 +356,12 @@ def _size(reading: SignalReading) -> float:
 
 
 def _hint(dialect: Dialect, part: _Part) -> str:
-    """How the trainer names what would fill the box; where it has no name for it, how one's own key is told."""
+    """How the trainer names what would fill the box, if it does."""
     for name in part.metrics.split():
         key = next((alias.pattern for alias in dialect.aliases if alias.metric == name and not alias.is_borrowed), "")
         if key:
             return f"not logged; {dialect.name} would log it as {key}"
-    return f"not logged; M on a key of your own says that it is: {CATALOG[part.metrics.split()[0]].title}"
+    return f"not logged; {dialect.name} has no key for it that is known here"
 
 
 def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> list[Row]:
@@ -376,7 +376,7 @@ def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> li
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     if view is None:
-        note = "This run generates and trains in turn: its stages are on the timing page (t)."
+        note = "This run generates and trains in turn: its stages are on the timing page."
         return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *_wrapped(note, width, glyphs, "text", 3)]
     head = RowBuilder(width, glyphs).add(" PIPELINE", "title").add(f"  {view.note}", "note")
     rows = [head.row(), *paint_verdict(view, width, glyphs)]

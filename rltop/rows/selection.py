@@ -176,7 +176,7 @@ def target_text(target: Target | None) -> str:
         case kind if kind in _WHOLE_PAGES:
             text = _WHOLE_PAGES[target.kind]
         case TargetKind.VERDICT:
-            text = f"alert {name}: Enter opens, x quiets it"
+            text = f"alert {name}"
         case TargetKind.HEAD:
             text = f"sorted by {name}"
         case TargetKind.MEANING:
