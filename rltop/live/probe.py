@@ -1,0 +1,312 @@
+"""What tells where a job is, beside its rows: each source is a `Probe`, asked in a thread of its own.
+
+A probe may hang: nobody waits for it and it holds nothing that anybody else needs. What it said last stays, with its
+age. Times are seconds since the epoch throughout.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from rltop.clock import Clock
+from rltop.errors import reason_of
+from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.live.phases import Phases
+
+LOOK_S = 0.05
+"""How often it is looked whether a source has failed to answer in time, while somebody waits."""
+
+
+class Process(NamedTuple):
+    """A process of the job, and what it is in.
+
+    Attributes:
+        source: what tells it: a file, a host, an address.
+        time_s: when it was so.
+        name: what its source calls it, for people: `WorkerDict`, `actor_0`; one of several may share it.
+        phase: what it is in, in its own words, such as a method; empty where it is idle or that is not known.
+        key: one of `lines.PHASES`; empty where `phase` is of none.
+        since_s: when that began.
+        is_seen: `since_s` is when it was seen first: it began then or before.
+        state: running, idle, unknown (it may be in something) or dead.
+        rank: where it is told.
+        pid: likewise.
+        host: likewise.
+        cause: what it died of.
+        done: how much of `of` there is.
+        of: how much there is to be.
+    """
+
+    source: str
+    time_s: float
+    name: str = ""
+    phase: str = ""
+    key: str = ""
+    since_s: float | None = None
+    is_seen: bool = False
+    state: str = "running"
+    rank: int | None = None
+    pid: int | None = None
+    host: str = ""
+    cause: str = ""
+    done: int | None = None
+    of: int | None = None
+
+
+class Engine(NamedTuple):
+    """An inference engine.
+
+    Attributes:
+        source: what tells it.
+        time_s: when it was so.
+        name: `vLLM 000`, or an address.
+        running: requests; NaN where it is not told, here and below.
+        waiting: requests.
+        cache: share of the KV cache in use.
+        tokens_per_s: generated.
+        preemptions: since it began.
+        aborts: since it began.
+        is_asleep: its memory is given to the trainer.
+        is_syncing: weights are being updated.
+        trouble: what is wrong with it, as one says it; empty where nothing is.
+        host: where it is told.
+    """
+
+    source: str
+    time_s: float
+    name: str
+    running: float = math.nan
+    waiting: float = math.nan
+    cache: float = math.nan
+    tokens_per_s: float = math.nan
+    preemptions: float = math.nan
+    aborts: float = math.nan
+    is_asleep: bool = False
+    is_syncing: bool = False
+    trouble: str = ""
+    host: str = ""
+
+
+class Device(NamedTuple):
+    """An accelerator.
+
+    Attributes:
+        source: what tells it.
+        time_s: when it was so.
+        host: where it is.
+        number: on its host.
+        use: share of the time it was busy, 0 to 1; NaN where it is not told, here and below.
+        memory_bytes: in use.
+        memory_total_bytes: that it has.
+        power_w: drawn.
+        temperature_c: degrees Celsius.
+        trouble: such as an Xid, as one says it; empty where nothing is wrong.
+    """
+
+    source: str
+    time_s: float
+    host: str
+    number: str
+    use: float = math.nan
+    memory_bytes: float = math.nan
+    memory_total_bytes: float = math.nan
+    power_w: float = math.nan
+    temperature_c: float = math.nan
+    trouble: str = ""
+
+
+class Job(NamedTuple):
+    """The job as its scheduler has it.
+
+    Attributes:
+        source: what tells it.
+        time_s: when it was so.
+        id: of the job.
+        state: as the scheduler calls it.
+        nodes: names, as the scheduler abbreviates them.
+        begun_s: when it began.
+        ends_s: when its limit ends it.
+        gpus: how many it has.
+        trouble: such as the reason why it waits, or that its limit comes before the end of the run.
+    """
+
+    source: str
+    time_s: float
+    id: str
+    state: str = ""
+    nodes: str = ""
+    begun_s: float | None = None
+    ends_s: float | None = None
+    gpus: int | None = None
+    trouble: str = ""
+
+
+class LogTold(NamedTuple):
+    """What a console log or a trace has told so far.
+
+    Attributes:
+        source: the file.
+        time_s: when its last line was printed.
+        phases: of the job, by this file alone; whoever reads it may keep it.
+        last_line: of it.
+        doubt_s: how far all its times may be off.
+    """
+
+    source: str
+    time_s: float
+    phases: Phases
+    last_line: str = ""
+    doubt_s: float = 0.0
+
+
+Fact: TypeAlias = Process | Engine | Device | Job | LogTold
+
+
+class ProbeError(Exception):
+    """A source answers, but tells nothing; the text says why, in a few words."""
+
+
+class Probe(Protocol):
+    """One source.
+
+    Attributes:
+        source: what it is called on the screen; the `source` of all its facts begins with it.
+        every_s: seconds from one answer to the next question.
+        patience_s: after so many seconds it is said that it does not answer.
+    """
+
+    source: str
+    every_s: float
+    patience_s: float
+
+    def ask(self, now_s: float) -> Sequence[Fact]:
+        """Everything that is known now; called in a thread, never twice at once. It may hang.
+
+        Args:
+            now_s: the time.
+
+        Raises:
+            ProbeError: it tells nothing.
+            OSError: it cannot be asked.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds; called once, from any thread, possibly while `ask` hangs. It must not wait."""
+        ...
+
+
+class Silence(NamedTuple):
+    """A source that tells nothing now.
+
+    Attributes:
+        source: which.
+        since_s: when it was asked for what has not come, or when it said so.
+        reason: as one says it.
+    """
+
+    source: str
+    since_s: float
+    reason: str
+
+
+class _Asked:
+    """A probe, and what came of asking it; only `answer` is set by another thread."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.facts: Sequence[Fact] = ()
+        self.silence: Silence | None = None
+        self.answer: tuple[Sequence[Fact], str] | None = None
+        self.is_open = False
+        self.asked_s = -math.inf  # by the steady clock
+
+    def ask(self, now_s: float, done: Callable[[], None]) -> None:
+        """Put the question; in a thread."""
+        try:
+            self.answer = tuple(self.probe.ask(now_s)), ""
+        except Exception as error:  # a fault of one source must not end the program, nor hide the others
+            self.answer = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
+        done()
+
+
+class Probes:
+    """Asks probes, each in its own time; whatever is asked of it here is answered at once.
+
+    Args:
+        probes: the sources.
+        clock: says what the time is, and when to ask again.
+        notify: called from a thread when there is something new.
+
+    Attributes:
+        version: moves with every answer, and when a source has not answered in time.
+    """
+
+    def __init__(self, probes: Sequence[Probe], clock: Clock, notify: Callable[[], None] = lambda: None) -> None:
+        self.version = 0
+        self._all = [_Asked(probe) for probe in probes]
+        self._clock, self._notify = clock, notify
+        self._news = threading.Event()
+
+    def turn(self) -> None:
+        """Take in what has been answered, and ask every source that is due."""
+        now, now_s = self._clock.monotonic(), self._clock.wall()
+        for each in self._all:
+            if each.answer is not None:
+                self._take(each, now_s)
+            if each.is_open:
+                late_s = now - each.asked_s
+                if each.silence is None and late_s >= each.probe.patience_s:
+                    each.silence = Silence(each.probe.source, now_s - late_s, "does not answer")
+                    self.version += 1
+            elif now - each.asked_s >= each.probe.every_s:
+                each.is_open, each.asked_s = True, now
+                threading.Thread(target=each.ask, args=(now_s, self._answered), name="probe", daemon=True).start()
+
+    def _answered(self) -> None:
+        self._news.set()
+        self._notify()
+
+    def _take(self, each: _Asked, now_s: float) -> None:
+        assert each.answer is not None
+        facts, reason = each.answer
+        each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
+        if reason:
+            each.silence = Silence(each.probe.source, each.silence.since_s if each.silence else now_s, reason)
+        else:
+            each.facts, each.silence = facts, None
+        self.version += 1
+
+    def gather(self, timeout_s: float) -> None:
+        """Ask every source once, and wait until all have answered, or for as long as that or as its patience."""
+        ends_s = self._clock.monotonic() + timeout_s
+        self.turn()
+        while any(each.is_open and each.silence is None for each in self._all) and self._clock.monotonic() < ends_s:
+            self._news.wait(LOOK_S)
+            self._news.clear()
+            self.turn()
+
+    @property
+    def facts(self) -> list[Fact]:
+        """What every source said last, in the order of the sources."""
+        return [fact for each in self._all for fact in each.facts]
+
+    @property
+    def silences(self) -> list[Silence]:
+        """The sources that tell nothing now."""
+        return [each.silence for each in self._all if each.silence is not None]
+
+    @property
+    def sources(self) -> list[str]:
+        """Every source, whether it has answered or not."""
+        return [each.probe.source for each in self._all]
+
+    def close(self) -> None:
+        """Let go of every source; nobody waits for one that hangs."""
+        for each in self._all:
+            each.probe.close()

@@ -1,0 +1,115 @@
+"""Sources that answer, fail and hang, asked beside each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rltop.clock import FakeClock, SystemClock
+from rltop.live.probe import Fact, Job, ProbeError, Probes
+
+
+class Source:
+    """A source that does what it is told."""
+
+    every_s, patience_s = 5.0, 2.0
+
+    def __init__(self, name: str, answer: Callable[[float], Sequence[Fact]]) -> None:
+        self.source, self.answer, self.asked, self.closed = name, answer, 0, 0
+
+    def ask(self, now_s: float) -> Sequence[Fact]:
+        self.asked += 1
+        return self.answer(now_s)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def told(now_s: float) -> Sequence[Fact]:
+    return [Job("slurm", now_s, "17")]
+
+
+def until(what: Callable[[], Any], probes: Probes) -> None:
+    ends = time.monotonic() + 10.0
+    while not what():
+        assert time.monotonic() < ends
+        probes.turn()
+        time.sleep(0.002)
+
+
+def raising(error: Exception) -> Callable[[float], Sequence[Fact]]:
+    def ask(now_s: float) -> Sequence[Fact]:
+        raise error
+
+    return ask
+
+
+def test_a_source_that_hangs_holds_nobody_and_answers_when_it_can() -> None:
+    clock, gate = FakeClock(), threading.Event()
+
+    def hang(now_s: float) -> Sequence[Fact]:
+        assert gate.wait(10.0)
+        return told(now_s)
+
+    hung, well = Source("hung", hang), Source("well", told)
+    probes = Probes([hung, well], clock)
+    until(lambda: probes.facts, probes)
+    assert [each.source for each in probes.silences] == []
+    began_s = clock.wall()
+    clock.advance(6.0)
+    until(lambda: well.asked == 2, probes)
+    assert [(each.source, each.since_s, each.reason) for each in probes.silences] == [
+        ("hung", began_s, "does not answer")
+    ]
+    assert hung.asked == 1
+    gate.set()
+    until(lambda: not probes.silences, probes)
+    assert [fact.time_s for fact in probes.facts] == [began_s, clock.wall()]
+    probes.close()
+    assert (hung.closed, well.closed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ProbeError("401: token missing"), "401: token missing"),
+        (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
+        (ValueError("no number"), "ValueError: no number"),
+    ],
+)
+def test_what_was_said_last_stays_where_a_source_fails(error: Exception, reason: str) -> None:
+    clock = FakeClock()
+    source = Source("slurm", told)
+    probes = Probes([source], clock)
+    until(lambda: probes.facts, probes)
+    first_s = clock.wall()
+    source.answer = raising(error)
+    clock.advance(5.0)
+    until(lambda: probes.silences, probes)
+    assert [(each.since_s, each.reason) for each in probes.silences] == [(first_s + 5.0, reason)]
+    clock.advance(5.0)
+    until(lambda: source.asked == 3, probes)
+    assert [each.since_s for each in probes.silences] == [first_s + 5.0]
+    assert [fact.time_s for fact in probes.facts] == [first_s]
+
+
+def test_whoever_waits_waits_no_longer_than_the_patience_of_the_sources() -> None:
+    gate = threading.Event()
+
+    def hang(now_s: float) -> Sequence[Fact]:
+        gate.wait(30.0)
+        return []
+
+    hung = Source("hung", hang)
+    hung.patience_s = 0.2
+    probes = Probes([hung, Source("well", told)], SystemClock())
+    began = time.monotonic()
+    probes.gather(20.0)
+    assert time.monotonic() - began < 5.0
+    assert len(probes.facts) == 1
+    assert [each.source for each in probes.silences] == ["hung"]
+    gate.set()
