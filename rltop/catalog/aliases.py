@@ -98,7 +98,6 @@ class Spelling:
         been said before it.
 
         Args:
-            keys: every key of the stream.
             algorithm: decides between aliases that hold for some algorithms only.
 
         Returns:

@@ -98,10 +98,6 @@ class PatternSet:
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
     """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly.
 
-    Args:
-        text: a pattern of keys.
-        keys: every key of the stream.
-
     Returns:
         True if at least one key matches.
     """

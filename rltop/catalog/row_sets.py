@@ -170,7 +170,6 @@ class Arrangement(NamedTuple):
         """The same with a pinned key at another place.
 
         Args:
-            key: the trainer's.
             by: places further down, as far as there are any.
         """
         rest = [one for one in self.pinned if one != key]
@@ -188,7 +187,6 @@ class Arrangement(NamedTuple):
         """The same with a key of another name.
 
         Args:
-            key: the trainer's.
             name: what it is called; empty for its title.
         """
         names = tuple(one for one in self.names if one[0] != key)

@@ -191,7 +191,6 @@ def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = l
     """The worst active level at the end, or with `has_ever` at any time.
 
     Args:
-        run: the run, read to its end.
         has_ever: count what has recovered too.
         counts: which past events count.
     """

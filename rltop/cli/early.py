@@ -60,15 +60,7 @@ class _Once:
 
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
-    """The overview of the newest rows; empty if they cannot be read without earlier ones.
-
-    Args:
-        found: the file.
-        config: how it is read.
-        clock: for ages.
-        width: cells.
-        height: rows.
-    """
+    """The overview of the newest rows; empty if they cannot be read without earlier ones."""
     kind = found.kind or JSONL
     last = last_rows(kind, FIRST_ROWS)
     if found.awaits or last is None:
@@ -84,11 +76,7 @@ def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock:
     """The last rows of a file as a run whose history has not been read.
 
     Args:
-        found: the file.
-        kind: its format.
         last: how many rows, and how they are found.
-        config: how it is read.
-        clock: for ages.
     """
     options = config.ingest
     stream = Stream("", options.store)

@@ -23,7 +23,6 @@ def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
     """What happened, where, and what to do about it; with the traceback if it was asked for.
 
     Args:
-        error: the uncaught exception.
         environ: the environment; `RLTOP_DEBUG` set to anything asks for the traceback.
     """
     what = Label.of(f"{type(error).__name__}: {error}"[:_LONGEST]).display
@@ -50,7 +49,6 @@ def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
     """The operating system's error, and what to do; with the traceback if it was asked for.
 
     Args:
-        error: what was raised.
         environ: says whether the traceback is wanted.
 
     Returns:

@@ -288,8 +288,6 @@ def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
 
     Args:
         notice: the alert.
-        run: name of its run.
-        path: of the file that is read.
     """
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),

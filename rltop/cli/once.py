@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     """Read a file, print it and exit; without `--live` silence is not judged.
 
-    Args:
-        found: the run.
-        config: every option.
-        arguments: of the command line.
-
     Returns:
         The exit code.
 
@@ -44,8 +39,6 @@ def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool 
     """A session in which a run has been read to its end.
 
     Args:
-        found: the run.
-        config: every option.
         is_live: judge silence by the present time.
         has_rollouts: judge its completions too, where nobody has named them.
     """
@@ -72,11 +65,6 @@ def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool 
 
 def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
     """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
-
-    Args:
-        found: the runs.
-        config: every option.
-        arguments: of the command line.
 
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
@@ -113,11 +101,6 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
     """Read a pipe to its end, print it and exit.
-
-    Args:
-        pipe: descriptor to read.
-        config: every option.
-        arguments: of the command line.
 
     Returns:
         The exit code.

@@ -35,12 +35,7 @@ _SLICE_MS = 1_000.0
 
 
 def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
-    """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at.
-
-    Args:
-        clock: arrival times.
-        options: how patient a feed is with its file.
-    """
+    """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at."""
 
     def open_feed(path: str, last: LastRows | None) -> DirectFeed:
         return DirectFeed(path, clock=clock, options=options, last=last)
@@ -128,8 +123,6 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
 
     Args:
         run: as found, or the path of its file.
-        config: every option.
-        clock: arrival times.
 
     Raises:
         SourceError: a path that cannot be read.
@@ -192,13 +185,7 @@ def read_rollouts(session: Session) -> None:
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:
-    """A session in which a pipe has been read to its end.
-
-    Args:
-        pipe: descriptor to read.
-        clock: arrival times and slices.
-        options: how it is read and judged.
-    """
+    """A session in which a pipe has been read to its end."""
     from rltop.sources.pipe import PipeFeed
 
     has_data = threading.Event()

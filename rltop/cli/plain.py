@@ -57,7 +57,6 @@ def nearest_of(word: str, known: Iterable[str]) -> str:
     """The one of the `known` words that `word` may have been meant to be, or "".
 
     Args:
-        word: as typed.
         known: what it may stand for.
     """
     from difflib import get_close_matches

@@ -112,7 +112,6 @@ def write_summary(path: str, reports: Sequence[RunReport]) -> None:
 
     Args:
         path: the file; it is replaced.
-        reports: of the runs.
 
     Raises:
         RltopError: it cannot be written.
@@ -130,7 +129,6 @@ def write(path: str, data: bytes) -> None:
 
     Args:
         path: where to; `~` is the home directory.
-        data: all of it.
 
     Raises:
         RltopError: it cannot be written; says why.

@@ -73,7 +73,6 @@ def look(paths: Sequence[str], give_up_s: float | None = None) -> Discovery:
     """Find the runs behind `paths`; report progress if it takes long.
 
     Args:
-        paths: as typed.
         give_up_s: how long a file system may owe an answer, if that is shorter than usual.
 
     Raises:
@@ -100,7 +99,6 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
     It is done in a thread, and waits when no thread but this one has had a processor.
 
     Args:
-        path: that is read, for the message.
         work: reads it; whatever it raises is raised here.
 
     Raises:
@@ -147,7 +145,6 @@ def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tupl
     """The runs behind each path; a path that fails is reported and skipped if there are others.
 
     Args:
-        paths: as typed.
         give_up_s: as `look` takes it.
 
     Raises:
@@ -226,10 +223,6 @@ def one_of_several(found: Sequence[Found]) -> str:
 
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """Which files were rejected, and how to make each trainer write metrics.
-
-    Args:
-        paths: as named on the command line.
-        discovery: what a look at them gave.
 
     Returns:
         Lines of text.

@@ -43,8 +43,6 @@ def watch(
     """Follow files until the user quits.
 
     Args:
-        found: the runs that were found so far.
-        config: settled options.
         paths: directories and globs that are rescanned for new runs.
         left_out: what could not be read, and why.
         first: the scan that found them, if it is not done yet.
@@ -84,10 +82,6 @@ def watch(
 def watch_pipe(pipe: int, config: Config) -> int:
     """Follow a pipe until the user quits.
 
-    Args:
-        pipe: descriptor to read.
-        config: every option.
-
     Returns:
         The exit code.
     """
@@ -108,8 +102,6 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     """Play back a recording until the user quits.
 
     Args:
-        found: the recording.
-        config: every option.
         speed: times as fast as it was recorded.
         warm_start: part of the file that is there at once, 0 to 1.
 

@@ -105,7 +105,6 @@ class Log:
 
         Args:
             notice: the alert or event.
-            run: whose it is.
         """
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
@@ -129,7 +128,6 @@ class Vigil:
         session: the runs.
         hooks: commands to run.
         log: where events are logged.
-        clock: for ages.
         options: when to act and when to end.
     """
 
@@ -390,7 +388,6 @@ def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] 
     """What a rescan has found of the watched runs; of a directory one run is watched, not later ones.
 
     Args:
-        session: what is watched.
         news: what the rescan has found; None where it has not looked.
 
     Returns:

@@ -24,10 +24,6 @@ class Allowance:
     def spend(self, size: int, what: str) -> None:
         """Have `size` more bytes in memory, for `what`.
 
-        Args:
-            size: bytes.
-            what: for the message.
-
         Raises:
             DecodeError: that is more than may be; names what, the size and the limit.
         """

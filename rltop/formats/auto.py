@@ -29,7 +29,6 @@ class AutoDecoder:
 
         Args:
             name: of the file; decides only where bytes do not.
-            options: for lines of JSON.
             layers: how many layers of compression have been taken off what it is given.
         """
         self.kind: Kind | None = None
@@ -88,11 +87,6 @@ class AutoDecoder:
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come, or hold it until its kind is known.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
 
         Returns:
             The rows that are whole now; none while the kind is not known, or where it was refused.

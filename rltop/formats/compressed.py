@@ -171,9 +171,7 @@ class CompressedDecoder:
         """Decompress and decode the first piece of what has come.
 
         Args:
-            data: compressed bytes, cut anywhere.
             offset: where they stand in the file; places are counted in what is unpacked, so it is not needed.
-            generation: how many beginnings the file has had before this one.
 
         Returns:
             The rows of that piece; `go_on` has the rest.

@@ -68,11 +68,6 @@ class Decoder(Protocol):
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come; `offset` is where `data` stands in the file.
 
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
-
         Returns:
             The rows that are whole now.
         """

@@ -106,9 +106,7 @@ class DocumentDecoder:
         """Collect; begin to decode once what has come may be a whole document.
 
         Args:
-            data: bytes, cut anywhere.
             offset: where `data` stands in the file; the first counts, as the place of every row.
-            generation: how many beginnings the file has had before this one.
 
         Returns:
             The first rows of the document where it is whole; `go_on` has the rest.

@@ -258,11 +258,6 @@ class JsonlDecoder:
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every line that `data` completes.
 
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
-
         Returns:
             The rows that are whole now.
         """

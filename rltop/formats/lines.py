@@ -28,12 +28,7 @@ def conflict_line(text: bytes | bytearray) -> int:
 
 
 def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Yield what stands between the holes of `data` with its offset; no part and no line in it begins with NUL.
-
-    Args:
-        data: bytes of a file.
-        offset: where they stand in it.
-    """
+    """Yield what stands between the holes of `data` with its offset; no part and no line in it begins with NUL."""
     begin = 0
     for stop, behind in [*(hole.span() for hole in _HOLE.finditer(data)), (len(data), len(data))]:
         part = data[begin:stop].lstrip(b"\0")
@@ -60,12 +55,7 @@ class LineFramer:
         self._is_skipping = False
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
-        """Yield each line that `data` completes, without its end, and its offset.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where they stand in the file.
-        """
+        """Yield each line that `data` completes, without its end, and its offset."""
         if b"\0" in data:
             for part, start in without_holes(data, offset):
                 self._counts.nul_bytes -= len(part)

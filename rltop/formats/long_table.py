@@ -91,12 +91,7 @@ class LongTable:
         return self._ready is not None
 
     def take(self, row: Row, position: FilePosition) -> bool:
-        """Hold a row, if it is one of a long table that has a step.
-
-        Args:
-            row: as it stands in the file; stays as it is.
-            position: where it stands.
-        """
+        """Hold a row, if it is one of a long table that has a step."""
         wide = widened(row)
         step = self._builder.take_step(wide) if wide is not None else None
         if wide is None or step is None:

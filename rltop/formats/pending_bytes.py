@@ -35,10 +35,6 @@ class Window:
         Bytes before the end of what is held replace it from there on; after a gap
         only the new bytes are held.
 
-        Args:
-            data: the bytes.
-            offset: where they stand in the file.
-
         Returns:
             Whether `data` of the window may be looked at.
         """
@@ -61,7 +57,6 @@ class Window:
         """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then.
 
         Args:
-            count: of bytes at the beginning.
             wanted: how many must be held before `take` looks again.
         """
         self.data = self.data[count:]

@@ -24,11 +24,6 @@ class MalformedMessageError(DecodeError):
 def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
     """The unsigned number at `pos` and the position after it.
 
-    Args:
-        data: where the message is.
-        pos: where the number begins.
-        stop: end of the message.
-
     Raises:
         MalformedMessageError: it does not end before `stop` or within 10 bytes.
     """
@@ -61,11 +56,6 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
     """Every field of the message in `data[pos:stop]`: (number, wire type, a, b).
 
     For VARINT, `a` is the number; for the other types the value is `data[a:b]`.
-
-    Args:
-        data: where the message is.
-        pos: where it begins.
-        stop: where it ends.
 
     Raises:
         MalformedMessageError: the span is no message; the fields before were given.

@@ -133,7 +133,6 @@ def count_other(value: object, counts: Counts) -> None:
 
     Args:
         value: neither a number nor a word for one.
-        counts: where it is counted.
     """
     if isinstance(value, str):
         counts.text_values += 1
@@ -409,7 +408,6 @@ class RecordBuilder:
 
         Args:
             key: one of those that a step may stand under.
-            row: the keys of the row.
         """
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
@@ -428,7 +426,6 @@ class RecordBuilder:
 
         Args:
             row: a whole row; used up.
-            position: where it stands in the file.
         """
         step = self.take_step(row)
         if step is None:
@@ -441,8 +438,6 @@ class RecordBuilder:
 
         Args:
             step: the step, or step and total.
-            row: the rest of the row.
-            position: where it stands in the file.
             total: how many steps the run wants to make.
         """
         if isinstance(step, tuple):
@@ -456,10 +451,8 @@ class RecordBuilder:
         """The record of a row that is nothing but cells: step and time have been taken out.
 
         Args:
-            step: of the row.
             time_s: seconds since the epoch, or None.
             row: numbers; what else is in it is read as a number, flattened, or counted and left out.
-            position: where it stands in the file.
             total: how many steps the run wants to make, or None.
         """
         keys = list(row)
@@ -482,11 +475,8 @@ class RecordBuilder:
         """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked.
 
         Args:
-            step: of the row.
             time_s: seconds since the epoch, or None.
-            schema: the keys.
             numbers: one for each key.
-            position: where it stands in the file.
         """
         values, is_finite = _packed(numbers, len(numbers))
         marks = () if is_finite else _marked(values)
@@ -516,12 +506,7 @@ class Gatherer:
         self._samples: dict[str, list[float]] = {}
 
     def sample(self, key: str, value: float) -> None:
-        """Take in a sample; one that is not finite says nothing.
-
-        Args:
-            key: what it is called in a row.
-            value: as measured.
-        """
+        """Take in a sample; one that is not finite says nothing."""
         if value - value == 0.0:
             sample = self._samples.setdefault(key, [0.0, 0.0])
             sample[0] += value
@@ -538,10 +523,7 @@ class Gatherer:
 
         Args:
             step: of the value; another one than before begins a row, and so does a key that the row has.
-            key: of the value.
-            value: as logged.
             time_s: seconds since the epoch, or None.
-            position: where it stands in the file.
         """
         begun, done = self._begun, None
         if begun is None or begun[0] != step or key in self._cells:

@@ -148,9 +148,6 @@ def read_yaml(text: str) -> object:
     Only what the parser finds is looked at, nothing is constructed of it: tags are passed over, and an alias stays the
     text that it is, so that no file grows by being read.
 
-    Args:
-        text: of the file.
-
     Raises:
         DecodeError: it is no YAML, too long, or nested too deep.
     """

@@ -66,11 +66,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every record that `data` completes; rows whose step is over are given out.
 
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
-
         Returns:
             The rows that are over now; `flush` has the one that is gathered.
         """

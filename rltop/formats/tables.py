@@ -103,9 +103,7 @@ class TableDecoder:
         """Decode every row that `data` completes.
 
         Args:
-            data: bytes, cut anywhere.
             offset: where `data` stands in the stream of lines that the tables are read as.
-            generation: how many beginnings that stream has had before this one.
 
         Returns:
             The rows that are whole now.

@@ -53,12 +53,7 @@ class EventReader:
         self._begin = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
-        """Yield each event that `data` completes, and the offset at which it begins.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where they stand in the file.
-        """
+        """Yield each event that `data` completes, and the offset at which it begins."""
         if self._is_lines is None:
             if not self._held:
                 self._start = offset
@@ -245,11 +240,6 @@ class ChromeTraceDecoder:
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Take in every event that `data` completes; records of the steps that end with them.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-            generation: how many beginnings the file has had before this one.
 
         Returns:
             One row for each of these steps.

@@ -174,7 +174,6 @@ class ExportedRows:
 
         Args:
             row: the next one; used up.
-            position: where it stands in the file.
         """
         number = step_of(row.pop(TRACKER_STEP, None))
         own = number if isinstance(number, int) else None

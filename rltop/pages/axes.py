@@ -20,12 +20,7 @@ _COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
-    """The signal of a metric in a run; None where it does not log it.
-
-    Args:
-        snapshot: the run.
-        metric: name of the catalogue, or key.
-    """
+    """The signal of a metric in a run; None where it does not log it."""
     name, key = metric
     if name:
         return None if snapshot.identity is None else snapshot.identity.primary(name)
@@ -41,7 +36,6 @@ def places(snapshot: Snapshot, axis: Axis) -> Places | None:
     """Where the steps of the run are on the axis; None where the run does not log what it counts.
 
     Args:
-        snapshot: the run.
         axis: what the axis counts; relative time, tokens and samples begin at 0 with the run's first row in memory.
     """
     if axis is Axis.STEP:
@@ -97,8 +91,6 @@ def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -
 
     Args:
         plot: over steps, but for its series: those are on the axis already.
-        found: where its steps are.
-        axis: what is counted there.
         is_log: the x axis is logarithmic; what is not above zero is left out.
     """
     if axis is Axis.STEP and not is_log:
@@ -137,7 +129,6 @@ def step_at(plot: PlotData, share: float) -> int:
     """The step at a share of the width of a chart.
 
     Args:
-        plot: as it was drawn.
         share: 0 is its left end, 1 its right end.
     """
     share = max(0.0, min(1.0, share))
@@ -173,7 +164,6 @@ def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool 
     """Where there is something to point at in a chart that was drawn; None without axes.
 
     Args:
-        chart: its rows.
         top: the row of the page that it begins with.
         left: the cell of the page that it begins with.
         has_right: there is a value axis on the right.

@@ -61,12 +61,7 @@ class BadgeGroup(NamedTuple):
 
 
 def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
-    """Both groups, from the verdicts that stand at the step on the screen.
-
-    Args:
-        snapshot: the run at a step.
-        verdicts: those that stand.
-    """
+    """Both groups, from the verdicts that stand at the step on the screen."""
     past, aside = snapshot.verdicts.history, snapshot.verdicts.set_aside
     return tuple(
         _group(
@@ -161,9 +156,6 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines
 
     Args:
         groups: from `build_badges`.
-        width: cells.
-        glyphs: the signs to draw with.
-        lines: rows at most.
     """
     middle = max(width // 2 - 6, _wanted(groups[0], glyphs) + 4) if groups else 0
     if lines < 2 or (middle + _wanted(groups[-1], glyphs) <= width):
@@ -334,13 +326,7 @@ def _moved(movers: Sequence[tuple[str, int]], onset: int) -> str:
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
-    """One row; what does not fit whole is left out from the end.
-
-    Args:
-        banner: what it says.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """One row; what does not fit whole is left out from the end."""
     builder = RowBuilder(width, glyphs).add(
         f" {glyphs.level(Level.CRIT)} COLLAPSE since {units.step(banner.onset_step)}", "crit"
     )

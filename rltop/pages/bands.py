@@ -48,7 +48,6 @@ def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None
     """The band around `main`, if it stands for the family and something bounds it.
 
     Args:
-        snapshot: the run.
         main: the signal in the middle.
         family: the statistics of one metric.
     """
@@ -76,10 +75,6 @@ def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | N
 
 def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None]:
     """Both edges as of the newest value of the main signal at or before a step; None where not logged then.
-
-    Args:
-        snapshot: the run at a step.
-        band: what is around the signal.
 
     Returns:
         Low and high, in the unit of the main signal.
@@ -111,12 +106,7 @@ def _bounded(value: float, signal: Signal) -> float:
 
 
 def band_text(snapshot: Snapshot, band: Band) -> str:
-    """The band at a step in a few cells: `12…2,048`, `max 2,048` of one edge alone, `±0.31` for a spread.
-
-    Args:
-        snapshot: the run at a step.
-        band: what is around the signal.
-    """
+    """The band at a step in a few cells: `12…2,048`, `max 2,048` of one edge alone, `±0.31` for a spread."""
     unit = band.main.metric.unit
     if band.low is None and band.high is None and band.spread is not None:
         middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
@@ -132,7 +122,6 @@ def text_around(snapshot: Snapshot, main: Signal) -> str:
     """The band around a signal in a few cells; empty where there is none.
 
     Args:
-        snapshot: the run at a step.
         main: the signal in the middle.
     """
     family = families_of(snapshot).get(main.key)
@@ -158,7 +147,6 @@ def edge_points(
     """Points of both edges, one per bucket that holds a value: (step, value).
 
     Args:
-        band: whose edges.
         buckets: equal buckets of the main key and of each key that bounds it.
 
     Returns:

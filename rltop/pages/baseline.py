@@ -31,13 +31,7 @@ class Beside(NamedTuple):
 
 
 def beside(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Beside:
-    """How a metric differs from that of the baseline run at the same step.
-
-    Args:
-        snapshot: the run, and its step.
-        other: the baseline run.
-        signal: of the run.
-    """
+    """How a metric differs from that of the baseline run at the same step."""
     theirs = signal_in(other, name_or_key(signal))
     if theirs is None:
         return Beside(units.UNKNOWN, f"{other.name.display} does not log it")
@@ -67,8 +61,6 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
 
     Args:
         rows: as they were read.
-        snapshot: the run, and its step.
-        other: the baseline run.
     """
     return tuple(
         row if row.reading.stream else row._replace(against=beside(snapshot, other, row.reading.signal).text)
@@ -83,12 +75,7 @@ class FirstDivergence:
         self._known: tuple[Hashable, str] = (None, "")
 
     def text(self, run: Run, other: Run) -> str:
-        """The sentence.
-
-        Args:
-            run: the run.
-            other: the baseline run.
-        """
+        """The sentence."""
         at = (id(run), id(other), run.stream.rows // _RECORDS, other.stream.rows // _RECORDS, run.loading is None)
         if self._known[0] != at:
             self._known = (at, divergence_text(_compared(Snapshot(run), Snapshot(other))))

@@ -79,7 +79,6 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
     after it; less where the run has less. None without room, or without a row.
 
     Args:
-        snapshot: the run at a step.
         step: where the charts are aligned.
         cells: the width of a chart at most.
     """
@@ -99,13 +98,7 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
 
 
 def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
-    """The line of a signal over the frame, in the unit of the signal.
-
-    Args:
-        snapshot: the run at a step.
-        signal: whose line.
-        frame: what the chart covers.
-    """
+    """The line of a signal over the frame, in the unit of the signal."""
     window, stream, at = frame.window, snapshot.stream, snapshot.at_step
     stop = window.stop if at is None else min(window.stop, at + 1)
     return spark_data(
@@ -122,8 +115,6 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
 
     Args:
         data: from `read_aligned`.
-        frame: what the chart covers.
-        glyphs: the signs to draw with.
         role: of the line of the step.
     """
     pieces: list[Piece] = []
@@ -143,8 +134,6 @@ def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
     """The axis above the charts: first step, the step of the line in `role`, last step.
 
     Args:
-        frame: what the charts cover.
-        glyphs: the signs to draw with.
         role: of the step at which they are aligned.
     """
     builder = RowBuilder(frame.cells, glyphs)
@@ -228,8 +217,6 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     """Look at every link of a verdict's chain.
 
     Args:
-        snapshot: the run, and its step.
-        verdict: whose chain.
         at: the step of the time cursor; nothing after it is looked at.
         cells: room for the charts.
     """
@@ -474,7 +461,6 @@ def _order(
     Args:
         moved: the clear moves.
         faint: those before it that may be chance, as records before it.
-        name: the subject.
         origin: records from the onset to where the subject moved, negative before it.
     """
     # The rows count from the onset: where the subject moved before it, so did what moved with the subject.
@@ -553,9 +539,6 @@ def _columns(
     """The columns of a chain: titles and words first, then lines, distances, levels and keys.
 
     Args:
-        rows: the links.
-        width: cells of the screen.
-        glyphs: the signs to draw with.
         frame: what the lines cover; None without lines.
         is_sought: it is sought how many cells there are for the lines; titles then have what they usually need.
     """
@@ -592,9 +575,6 @@ def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None
     """The symptom and the links in rows; each leads to its metric.
 
     Args:
-        view: the chain.
-        width: cells of the screen.
-        glyphs: the signs to draw with.
         frame: what the lines cover; None without lines.
     """
     links = [_Row(link, str(i + 1)) for i, link in enumerate(view.links)]
@@ -603,13 +583,7 @@ def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None
 
 
 def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
-    """The head, the conclusion, then the links, each with its chart.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The head, the conclusion, then the links, each with its chart."""
     table = chain_table(view, width, glyphs, view.frame)
     painter = TablePainter(table, width, glyphs)
     line, cells = painter.place(len(table.columns) - 1)
@@ -704,7 +678,6 @@ def moved_text(link: ChainLink, *, is_subject: bool = False) -> str:
     """When it moved against the onset, counted in records; of the symptom itself never that it did not change.
 
     Args:
-        link: the metric.
         is_subject: it is the symptom itself.
     """
     if link.moved.is_drift:

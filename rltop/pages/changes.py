@@ -98,12 +98,7 @@ class ChangeView:
 
 
 def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
-    """Rank every key by how far it moved at a step.
-
-    Args:
-        snapshot: the run, and its step.
-        width: cells that it will be painted in.
-    """
+    """Rank every key by how far it moved at a step."""
     step = snapshot.step
     keys = snapshot.stream.keys
     if step is None or not keys:
@@ -199,7 +194,6 @@ def change_columns(
 
     Args:
         width: cells of the screen; from so many on, keys stand in place of titles.
-        glyphs: the signs to draw with.
         frame: what the lines cover; None without lines.
         window: first and last step of what is judged, where that is more than the step itself.
         is_sought: it is sought how many cells there are for the lines; names then have what they usually need.
@@ -250,10 +244,7 @@ def paint_change(
     """Paint the page from the top.
 
     Args:
-        view: what changed.
-        width: cells.
         height: rows; what does not fit is cut off below.
-        glyphs: the signs to draw with.
         sorting: the order of the keys; None is the largest change first.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):

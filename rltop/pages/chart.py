@@ -54,7 +54,6 @@ class Zoom:
 
         Args:
             factor: below 1 shows fewer steps.
-            whole: all steps there are.
             anchor: the step that stays where it is.
         """
         length = max(8, min(whole.length, round(self.length * factor)))
@@ -69,8 +68,6 @@ class Zoom:
 
         Args:
             factor: below 1 shows fewer steps.
-            whole: all steps there are.
-            middle: the step.
         """
         length = max(8, min(whole.length, round(self.length * factor)))
         first = middle - length // 2
@@ -81,7 +78,6 @@ class Zoom:
 
         Args:
             share: of its length; negative to earlier steps.
-            whole: all steps there are.
         """
         by = round(self.length * share) or (1 if share > 0 else -1)
         return Zoom(self.first + by, self.last + by).within(whole)
@@ -286,10 +282,7 @@ def build_plot(
         snapshot: the run, and its step; that is marked, and the chart goes on behind it.
         reading: of the signal at the step on the screen.
         verdicts: those whose beginning is marked.
-        columns: columns of the canvas.
-        zoom: the stretch of steps; None is all of it.
         is_log: draw on a logarithmic axis; ignored where no value is above zero.
-        smoothing: weight of the past per record, 0 to below 1.
         band: what lies around the signal, if that is to be drawn.
     """
     stream, signal = snapshot.stream, reading.signal
@@ -344,15 +337,8 @@ def series_of(
     """A signal as one of several curves in a chart of `columns` columns; None without a value in it.
 
     Args:
-        snapshot: the run that logs it.
-        signal: what is drawn.
         place: where the steps of this run are on the axis.
         sign: one character that stands for it.
-        name: what it is called.
-        role: of its colour.
-        columns: columns of the canvas.
-        zoom: the stretch of steps; None is all of it.
-        smoothing: weight of the past per record, 0 to below 1.
     """
     stream = snapshot.stream
     if stream.first_step is None or stream.last_step is None:
@@ -413,9 +399,7 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
 
     Args:
         buckets: of the values as logged, from left to right, with those before the window that it remembers.
-        signal: how they are read.
         zoom: the steps that are shown; what ends before them is averaged, and not shown.
-        smoothing: weight of the past per record, 0 to below 1.
     """
     steps: list[float] = []
     values: list[float] = []

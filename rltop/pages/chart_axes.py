@@ -82,7 +82,6 @@ class Axes:
 
         Args:
             x: in the unit of the axis.
-            cells: width of the chart.
         """
         if not self.first <= x <= self.last:
             return None
@@ -93,11 +92,8 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
     """Fit a chart into a canvas of `columns` × `rows` cells.
 
     Args:
-        plot: what to draw.
         columns: cells, which decide how many steps are written below.
         rows: cells, which decide how many values are written beside.
-        has_smooth: draw the smoothed curve too.
-        has_band: draw the edges around the values too.
 
     Returns:
         None when there is no point that could be drawn.
@@ -199,12 +195,7 @@ class LegendEntry(NamedTuple):
 
 
 def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
-    """What each line is, and what the chart does not show.
-
-    Args:
-        plot: what is drawn.
-        axes: what there is to draw of it.
-    """
+    """What each line is, and what the chart does not show."""
     curve, none = LineKind.CURVE, LineKind.NONE
     has_smooth = bool(axes.smooth.steps)
     entries = [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role == "cursor"]
@@ -260,7 +251,6 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
     Args:
         low: the lower end of the axis.
         high: the upper end.
-        wanted: about how many.
     """
     span = high - low
     if not span > 0 or not math.isfinite(span):
@@ -279,7 +269,6 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
     Args:
         low: the lower end of the axis.
         high: the upper end.
-        rows: height of the chart.
     """
     ticks: tuple[float, ...] = ()
     for wanted in range(max(2, rows // 3), max(3, rows) + 1):
@@ -295,7 +284,6 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
     Args:
         low: the lower end of the axis, above zero.
         high: the upper end.
-        rows: height of the chart.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if high <= 100 * low else (1,)
@@ -310,12 +298,7 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """Labels of the value axis; fractions are written as per cent, as everywhere.
-
-    Args:
-        ticks: where they stand.
-        unit: of the metric.
-    """
+    """Labels of the value axis; fractions are written as per cent, as everywhere."""
     if unit is Unit.FRACTION:
         return [f"{label} %" for label in tick_labels([tick * 100 for tick in ticks])]
     return tick_labels(ticks)

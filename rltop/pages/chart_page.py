@@ -95,13 +95,8 @@ class ChartPage(Page):
         Args:
             plot: over steps, its series on the x axis already.
             snapshot: the stream whose steps they are.
-            moment: what is shown.
-            width: cells.
-            height: rows.
             at: row and cell of the page in which it begins.
             unit: of the values on the left.
-            has_band: draw the edges around the values.
-            markers: what happened meanwhile.
         """
         if moment.draw_chart is None:
             return ()
@@ -236,12 +231,7 @@ class ChartPage(Page):
         return Redraw()
 
     def show(self, zoom: Zoom, whole: Zoom) -> None:
-        """Show a stretch of steps, and go on with the newest one if it ends there.
-
-        Args:
-            zoom: the steps.
-            whole: all there are.
-        """
+        """Show a stretch of steps, and go on with the newest one if it ends there."""
         self.zoom = None if zoom.length >= whole.length else zoom
         self._follows = zoom.last >= whole.last
 

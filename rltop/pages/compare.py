@@ -147,13 +147,9 @@ def build_overlay(
     """One metric of all runs in one chart, smoothed.
 
     Args:
-        runs: those that are compared.
-        metric: name of the catalogue, or key.
         axis: by what they are aligned.
-        columns: columns of the canvas.
         at: the step at the cursor, which is marked where runs are aligned by step; None is live.
         zoom: the steps that are shown, those of the first run that logs the axis; None is all.
-        smoothing: weight of the past per record, 0 to below 1.
 
     Returns:
         The chart and the unit of its values; None where no run has a value to show on this axis.
@@ -201,12 +197,7 @@ def overlays(
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
     Args:
-        runs: those that are compared.
-        metric: name of the catalogue, or key.
         axis: by what they are aligned.
-        columns: columns of the canvas.
-        zoom: the steps that are shown; None is all.
-        smoothing: weight of the past per record, 0 to below 1.
         at: the step of the values that are told; None is the newest of each.
         counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
     """
@@ -246,13 +237,7 @@ class Comparison:
 
 
 def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> Comparison:
-    """Where each metric of two runs diverges, by their common steps.
-
-    Args:
-        ours: the run.
-        theirs: the baseline run.
-        metrics: those to look at.
-    """
+    """Where each metric of two runs diverges, by their common steps."""
     # All keys of a run have the same steps: where they lie in the other run is looked for once.
     own, others = ours.stream.steps(), theirs.stream.steps()
     common = sorted(set(own).intersection(others))

@@ -70,7 +70,6 @@ def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None
     """One group of a step.
 
     Args:
-        rollouts: the step.
         name: the group; where the step has none of that name, its first.
         sorting: the order of its completions; None is the longest first.
     """
@@ -95,10 +94,6 @@ def paint_completions(
     """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions.
 
     Args:
-        view: what to paint.
-        width: cells.
-        height: rows; None: as many as it takes.
-        glyphs: the signs to draw with.
         is_low: the screen is low: most of the lines above the completions are left out.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
@@ -165,9 +160,7 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
     """The columns of the completions of a group; what none of them has is left out.
 
     Args:
-        view: the group.
         width: cells of the screen; bars and reasons grow with it.
-        glyphs: the signs to draw with.
     """
     longest = view.group.lengths[0] if view.group is not None and view.group.lengths else 0.0
     bar, stop = 24 if width >= 160 else 16 if width >= 110 else 10, 18 if width >= 110 else 9
@@ -242,13 +235,7 @@ def _order_words(view: CompletionsView) -> str:
 
 
 def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
-    """The completions of a group under their heads; arguments as in `completion_columns`.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The completions of a group under their heads; arguments as in `completion_columns`."""
     return Table(
         completion_columns(view, width, glyphs),
         _rows(view),
@@ -300,13 +287,7 @@ class CompletionView(NamedTuple):
 
 
 def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What is known of it, then what it says, from the prompt to the end; the screen scrolls.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
         return paint_completions(view.completions, width, None, glyphs)
@@ -414,7 +395,6 @@ class CompletionsPage(RolloutPage):
         """A group of the step on the screen, among the others in an order.
 
         Args:
-            group: its name.
             group_order: of the list that it was chosen from.
         """
         super().__init__()
@@ -476,7 +456,6 @@ class CompletionPage(RolloutPage):
         """One text of a group.
 
         Args:
-            group: its name.
             place: where the dump has the text.
             group_order: the order of the groups of the step.
             order: that of the completions of the group.

@@ -56,11 +56,8 @@ def told(
     """An event as a list shows it.
 
     Args:
-        event: the event.
         number: in the log of the run.
         is_old: a restart went back behind it.
-        at: the step of the time cursor.
-        muted: ids of rules that are muted.
     """
     is_muted = event.is_of(muted)
     is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
@@ -72,7 +69,6 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
     """The columns of every list of events.
 
     Args:
-        lines: rows that the words of an event may take.
         has_family: say of which family its rule is.
     """
     family: Column[Told] = Column(
@@ -114,9 +110,6 @@ def event_table(events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, mute
     """Transitions in rows; each leads to its rule.
 
     Args:
-        events: in the order in which they are shown.
-        glyphs: the signs to draw with.
-        lines: rows that the words of one may take.
         muted: ids of rules that are muted; their events are dim.
     """
     return Table(
@@ -133,10 +126,6 @@ def paint_events(
     """Transitions, one below the other; each leads to its rule.
 
     Args:
-        events: in the order in which they are shown.
-        width: cells.
-        glyphs: the signs to draw with.
-        lines: rows that the words of one may take.
         muted: ids of rules that are muted; their events are dim.
     """
     return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)

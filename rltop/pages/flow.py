@@ -203,7 +203,6 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True) -> Flow | None:
     """The pipeline of a run; None where the run does not generate beside the training.
 
     Args:
-        snapshot: the run at a step.
         has_boxes: also its numbers, and what becomes of the completions; else who waits for whom alone.
     """
     identity = snapshot.identity
@@ -368,10 +367,7 @@ def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> li
     """The sentence, the picture, every number of each box, and what became of the completions.
 
     Args:
-        view: the pipeline; None where the run has none.
-        width: cells.
         height: rows on the screen; more are scrolled.
-        glyphs: the signs to draw with.
     """
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
@@ -390,13 +386,7 @@ def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> li
 
 
 def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence, both idle shares, and what to turn.
-
-    Args:
-        view: the pipeline.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The sentence, both idle shares, and what to turn."""
     waits = max(view.trainer_idle or 0.0, view.generation_idle or 0.0) >= WAITS
     rows = _wrapped(view.sentence, width, glyphs, "strong" if waits else "text", 2)
     if view.generation or view.training:
@@ -414,14 +404,7 @@ def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Who waits for whom, in one or two rows that lead to the page.
-
-    Args:
-        view: the pipeline.
-        width: cells.
-        height: rows at most.
-        glyphs: the signs to draw with.
-    """
+    """Who waits for whom, in one or two rows that lead to the page."""
     target = Target(TargetKind.FLOW)
     waits = max(view.trainer_idle or 0.0, view.generation_idle or 0.0) >= WAITS
     head = RowBuilder(width, glyphs).add(" PIPELINE  ", "title").add(view.sentence, "strong" if waits else "text")
@@ -451,9 +434,6 @@ def _paint_boxes(boxes: Sequence[Box], width: int, glyphs: Glyphs, *, goes_on: b
     """Boxes beside each other.
 
     Args:
-        boxes: as many as there is room for.
-        width: cells.
-        glyphs: the signs to draw with.
         goes_on: an arrow leads from the last one to the next row.
     """
     cells = (width - 2 - _GAP * len(boxes)) // len(boxes)

@@ -68,12 +68,7 @@ class Goodput(NamedTuple):
         return text + (f"; not logged: {', '.join(self.unknown)}" if self.unknown else "")
 
     def paint(self, width: int, glyphs: Glyphs) -> list[Row]:
-        """A bar for each class, and for what was trained on.
-
-        Args:
-            width: cells.
-            glyphs: the signs to draw with.
-        """
+        """A bar for each class, and for what was trained on."""
         head = RowBuilder(width, glyphs).add(" GOODPUT", "title")
         records = "record" if self.records == 1 else "records"
         head.add(f"  of 100 generated completions, over the last {self.records} {records}", "dim")
@@ -95,11 +90,7 @@ def _hundredth(share: float) -> str:
 
 
 def build_goodput(snapshot: Snapshot) -> Goodput | None:
-    """What became of the completions of the last records; None where nothing that tells is logged.
-
-    Args:
-        snapshot: the run at a step.
-    """
+    """What became of the completions of the last records; None where nothing that tells is logged."""
     drops, records = _drops(snapshot)
     shares: dict[str, float] = {}
     rest = 1.0

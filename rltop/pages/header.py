@@ -87,7 +87,6 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
     """Read the header of a run; nothing is guessed that the run does not say.
 
     Args:
-        snapshot: the run at a step.
         timing: its stages; None where none are logged.
     """
     stream, identity = snapshot.stream, snapshot.identity
@@ -170,7 +169,6 @@ def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
     """Seconds from now to the last step, where the run says which that is and is under way.
 
     Args:
-        snapshot: the run.
         step_s: what a step takes now, from `pace_of`.
     """
     last, total = snapshot.stream.last_step, snapshot.stream.total_steps
@@ -189,7 +187,6 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     None where rows carry no time. `only` are the steps to go by, where not all are.
 
     Args:
-        snapshot: the run at a step.
         only: the steps to go by; empty is all.
     """
     last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else PACE_STEPS
@@ -210,8 +207,6 @@ def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
 
     Args:
         view: from `build_header`.
-        width: cells.
-        glyphs: the signs to draw with.
     """
     for level in range(_LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
@@ -387,9 +382,6 @@ def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> 
 
     Args:
         counts: what was read and what was not understood.
-        width: cells.
-        glyphs: the signs to draw with.
-        note: how fresh the rows are.
     """
     words = count_words(counts)
     if note:

@@ -26,7 +26,6 @@ class HelpPage(Page):
 
         Args:
             about: what the page says, with actions in braces.
-            keys: as they are bound there.
             own: the groups of keys that the page has for itself; they come first.
         """
         super().__init__()

@@ -184,7 +184,6 @@ def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choic
     Statistics of one metric get one row: that of the one which stands for them.
 
     Args:
-        snapshot: the run at a step.
         shown: what has a row already.
     """
     for part in snapshot.streams:
@@ -269,10 +268,7 @@ def metric_columns(
     keeps its length, and the columns of keys and remarks grow slower than the table.
 
     Args:
-        width: cells of the table.
-        glyphs: the signs to draw with.
         line: draws the line of a row in so many cells.
-        head: draws what stands above the lines.
     """
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
@@ -303,7 +299,6 @@ def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_N
     """How many cells a table of `width` cells gives to title, key, line and note; 0 where a column has left.
 
     Args:
-        width: cells of the table.
         longest_key: cells of the longest key.
         longest_note: cells of the longest remark.
     """
@@ -352,8 +347,6 @@ def notes_of(
     With `has_name` the row has its `SignalReading.name` in a column of its own.
 
     Args:
-        row: the metric.
-        glyphs: the signs to draw with.
         has_name: `SignalReading.name` has a column of its own.
         has_range: so has the band.
     """
@@ -390,7 +383,6 @@ def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
     """Where a metric was not finite, in at most a dozen cells.
 
     Args:
-        reading: the metric.
         mark: the newest value of it that was not finite.
     """
     if reading.is_nonfinite_now and reading.nonfinite_since is not None and reading.mark_count > 1:
@@ -436,12 +428,7 @@ def change_cell(row: MetricRow) -> tuple[str, str]:
 
 
 def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
-    """What stands in front of a row, with its role: the sign of its level.
-
-    Args:
-        row: the metric.
-        glyphs: the signs to draw with.
-    """
+    """What stands in front of a row, with its role: the sign of its level."""
     level = row.reading.level
     return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
@@ -461,9 +448,6 @@ def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool, has
     """As many remarks as fit whole; one that does not goes without its unit, or not at all.
 
     Args:
-        row: the metric.
-        cells: room.
-        glyphs: the signs to draw with.
         has_name: as in `notes_of`.
         has_range: likewise.
     """
@@ -498,9 +482,6 @@ class MetricTable:
         """Lay the table out.
 
         Args:
-            rows: the key metrics.
-            width: cells.
-            glyphs: the signs to draw with.
             more: further metrics, whose lines are read when they are painted.
             span: what the lines cover, and what their end stands for.
         """
@@ -520,8 +501,6 @@ class MetricTable:
         """The key metrics in at most `height` rows; rows with an alert are never left out.
 
         Args:
-            height: rows.
-            has_head: name the columns.
             is_tall: every metric has a second row, for its line, which `height` does not count.
         """
         if height <= 0 or not self._rows:
@@ -567,12 +546,7 @@ class MetricTable:
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
-    """The first rows in order, but with every row that fires among them while there is room.
-
-    Args:
-        rows: in the order of the page.
-        room: how many may be kept.
-    """
+    """The first rows in order, but with every row that fires among them while there is room."""
     if len(rows) <= room:
         return list(rows)
     loud = [row for row in rows if row.reading.level >= Level.WARN or row.reading.is_nonfinite_now][:room]

@@ -60,16 +60,7 @@ class LogView(NamedTuple):
 
 
 def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
-    """The file, the lines from the `top` one that match on, and the selected one in full where there is room.
-
-    Args:
-        view: what to paint.
-        top: the first line in sight.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
-        keys: names of the keys.
-    """
+    """The file, the lines from the `top` one that match on, and the selected one in full where there is room."""
     room = lines_in_sight(height)
     rows = [_title(view, width, glyphs), _counts(view, width, glyphs)]
     rows += [_line(view, number, width, glyphs) for number in view.numbers[top : top + room]]
@@ -146,11 +137,7 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
     """Why there is none, and how to name one.
 
     Args:
-        state: what is known; None: nothing yet.
         run_path: the run's file.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
     """
     rows = [RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").row(), Row(())]
     if state is None or state.is_looking:

@@ -60,9 +60,6 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
     """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse.
 
     Args:
-        snapshot: the run.
-        first: the first step.
-        last: the last one.
         metric: canonical name, or the key where it has none; the rules about it are marked as its own.
     """
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
@@ -117,12 +114,7 @@ def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, 
 
 
 def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
-    """The sign of a marker and its role.
-
-    Args:
-        marker: what happened.
-        glyphs: the signs to draw with.
-    """
+    """The sign of a marker and its role."""
     match marker.kind:
         case MarkerKind.ONSET:
             return glyphs.level(marker.level), LEVEL_ROLES[marker.level]
@@ -142,11 +134,7 @@ def add_rail(
     """Write the signs into `cells` cells; what happens all the time is left to the legend.
 
     Args:
-        builder: the row, as far as it is written.
-        markers: what happened.
-        cells: of the rail.
         cell_of: the cell of a step; None outside.
-        glyphs: the signs to draw with.
     """
     rail: list[Marker | None] = [None] * cells
     crowded = _crowded(markers, cells)
@@ -175,10 +163,7 @@ def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyp
     """What the signs are, with their steps: rules first, those about the metric of the chart before others.
 
     Args:
-        markers: those in the chart.
         indent: blanks in front, as wide as the axis.
-        width: cells.
-        glyphs: the signs to draw with.
     """
     builder = RowBuilder(width, glyphs).add(" " * indent)
     ruled = [marker for marker in markers if marker.rule]

@@ -26,12 +26,7 @@ _MILLISECONDS = re.compile(r"(?:^|[^a-zA-Z])ms(?:$|[^a-zA-Z])|_?millis", re.IGNO
 
 
 def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
-    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first.
-
-    Args:
-        snapshot: the run.
-        key: the trainer's.
-    """
+    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first."""
     identity = snapshot.identity
     now, guesses = [], []
     if identity is not None:
@@ -98,12 +93,7 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The choices for a trainer's own key.
-
-        Args:
-            key: the trainer's.
-            stream: in which it stands; empty is the main one.
-        """
+        """The choices for a trainer's own key."""
         super().__init__(stream)
         self.key = key
 

@@ -85,12 +85,7 @@ def build_metric(
     """Read one metric for its page.
 
     Args:
-        snapshot: the run, and its step.
-        key: the trainer's key.
-        columns: columns of the chart's canvas.
         zoom: the stretch of steps in the chart, and of its statistics; None is all of it.
-        is_log: draw the chart on a logarithmic axis.
-        smoothing: weight of the past per record in the smoothed curve, 0 to below 1.
     """
     signal = signal_of(snapshot, key)
     metric = signal.metric
@@ -154,13 +149,7 @@ def _bounds(low: float | None, high: float | None) -> str:
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
-    """Title, key, value and level of the metric in one row.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """Title, key, value and level of the metric in one row."""
     reading = view.reading
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
@@ -185,14 +174,7 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Numbers, meaning and relatives, for the space under the chart.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        height: rows; None as many as it takes.
-        glyphs: the signs to draw with.
-    """
+    """Numbers, meaning and relatives, for the space under the chart."""
     if width >= 90:
         return fill(_beside(view, width, glyphs), height)
     return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
@@ -254,9 +236,6 @@ def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: st
     """A related metric: level, title (its own by default), value, and a short line.
 
     Args:
-        reading: the metric.
-        width: cells.
-        glyphs: the signs to draw with.
         title: the one to show; empty is its own.
     """
     role = LEVEL_ROLES[reading.level]
@@ -294,12 +273,7 @@ class MetricPage(ChartPage):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The page of a trainer's own key.
-
-        Args:
-            key: the trainer's.
-            stream: in which it stands; empty is the main one.
-        """
+        """The page of a trainer's own key."""
         super().__init__(stream)
         self.key = key
         self._has_band = True

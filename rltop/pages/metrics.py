@@ -95,8 +95,6 @@ def layout_tree(
     While there is a filter nothing is folded: what was searched for is shown.
 
     Args:
-        index: every key of the run.
-        query: words; empty matches all.
         folded: names of folded sections.
     """
     matched = match_keys(index, query)
@@ -137,13 +135,8 @@ def build_tree(
     """Read the lines in view.
 
     Args:
-        snapshot: the run, and its step.
         index: `index_tree(snapshot)`, kept by the caller while `index.is_for(snapshot)`.
-        query: the filter as typed.
         folded: names of folded sections.
-        top: number of the first line in view.
-        height: how many lines are in view.
-        width: cells that it will be painted in.
     """
     lines, matched = layout_tree(index, query, folded)
     top = max(0, min(top, len(lines) - 1))
@@ -216,15 +209,7 @@ def section_names(index: TreeIndex) -> Sequence[str]:
 
 
 def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
-    """A title row, then the lines in view; every line can be selected.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        height: rows; None as many as it takes.
-        glyphs: the signs to draw with.
-        keys: names of the keys.
-    """
+    """A title row, then the lines in view; every line can be selected."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]
@@ -313,8 +298,6 @@ def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequenc
 
     Args:
         leaves: the metrics in view.
-        width: cells of the screen.
-        glyphs: the signs to draw with.
     """
     name = name_cells(width)
 
@@ -583,12 +566,7 @@ def _names(path: KeyPath, keys: Sequence[str]) -> str:
 
 
 def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
-    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case.
-
-    Args:
-        index: every key of the run.
-        query: words; empty matches all.
-    """
+    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case."""
     wanted = query.casefold().split()
     if not wanted:
         return list(index.keys)

@@ -77,7 +77,6 @@ def travelled(run: Run, at_step: int | None, by: int) -> int | None:
     has every record, it goes along the step numbers.
 
     Args:
-        run: what is on the screen.
         at_step: where one is; None is the newest.
         by: records; negative to earlier ones.
 

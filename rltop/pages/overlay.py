@@ -78,12 +78,7 @@ def sign_of(number: int) -> tuple[str, str]:
 
 
 def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
-    """Rows of a page in which every marked metric has its letter in the first cell of its row.
-
-    Args:
-        rows: as painted.
-        marked: the metrics, in the order in which they were marked.
-    """
+    """Rows of a page in which every marked metric has its letter in the first cell of its row."""
     letters = {target: sign_of(number) for number, target in enumerate(marked)}
     return [_lettered(row, letters) if row.links else row for row in rows]
 
@@ -130,7 +125,6 @@ def read_asked(text: str, snapshot: Snapshot) -> Asked:
 
     Args:
         text: titles, names or keys with commas between them, or words with blanks.
-        snapshot: the run.
 
     Raises:
         ValueError: a name fits no metric, or the axis is none; the message says what would do.
@@ -193,7 +187,6 @@ def sides_of(units_of: Sequence[Unit], sizes: Sequence[float]) -> list[bool | No
     Metrics of one unit share an axis. Plain numbers, which have no unit, share one unless they are of another size.
 
     Args:
-        units_of: the unit of each.
         sizes: the greatest absolute value of each.
     """
     if len(set(units_of)) == 1 and units_of[0] is Unit.NONE:
@@ -221,7 +214,6 @@ class OverlayPage(ChartPage):
         """The chart of some metrics.
 
         Args:
-            targets: the metrics.
             axis: what the x axis counts; None: steps.
         """
         super().__init__()

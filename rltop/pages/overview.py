@@ -154,8 +154,6 @@ def build_sentence(
     """Compose the sentence.
 
     Args:
-        snapshot: the run, and its step.
-        verdicts: those that stand at the step on the screen.
         timing: of that step, or None.
         goal: what the run is for: validation, else reward, else loss.
     """
@@ -255,12 +253,7 @@ def _cost(timing: TimingView | None) -> str:
 
 
 def longer_words(stage: Stage, timing: TimingView) -> str:
-    """That a stage cannot have run within the step that is logged.
-
-    Args:
-        stage: the one that is too long.
-        timing: of the step.
-    """
+    """That a stage cannot have run within the step that is logged."""
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
     return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
 
@@ -291,14 +284,7 @@ def _movement(goal: SignalReading | None) -> str:
 
 
 def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence in at most `lines` rows; never an empty list.
-
-    Args:
-        sentence: what to say.
-        width: cells.
-        lines: rows at most.
-        glyphs: the signs to draw with.
-    """
+    """The sentence in at most `lines` rows; never an empty list."""
     role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
     sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
     rows = []
@@ -312,13 +298,7 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
 
 
 def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
-    """The text of each row that the sentence takes.
-
-    Args:
-        sentence: what to say.
-        width: cells.
-        lines: rows at most.
-    """
+    """The text of each row that the sentence takes."""
     indent = 4 if sentence.level >= Level.WARN else 2
     indent += 0 if sentence.share is None else _BAR_CELLS + 1
     return wrap(sentence.text.display, max(1, width - indent), lines)
@@ -392,7 +372,6 @@ def build_overview(
     """Read a run for the overview.
 
     Args:
-        snapshot: the run, and its step.
         width: cells that it will be painted in; lines are read no finer than that.
         height: rows that it will be painted in; no more metrics are read than fit.
         row: the row at the cursor, where memory has downsampled it and the caller has
@@ -549,10 +528,6 @@ def paint_overview(
     """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes).
 
     Args:
-        view: what to paint.
-        width: cells.
-        height: rows; None: as many as it takes.
-        glyphs: the signs to draw with.
         has_counts: say what was not understood; off where that is shown elsewhere.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):

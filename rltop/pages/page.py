@@ -132,8 +132,6 @@ class Page(ABC):
 
         Args:
             moment: what is shown, in the stream that the page is about.
-            width: cells.
-            height: rows on the screen.
         """
 
     def face(self, moment: Moment) -> Hashable:
@@ -151,21 +149,12 @@ class Page(ABC):
 
         Args:
             key: its id in the key table.
-            moment: what is shown.
         """
         del key, moment
         return None
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """What was selected is to be opened; a page may keep some targets to itself.
-
-        Args:
-            target: what was selected.
-            moment: what the page was painted with.
-
-        Returns:
-            What is to be done; None for nothing.
-        """
+        """What was selected is to be opened; a page may keep some targets to itself."""
         del moment
         return Open(target)
 
@@ -178,9 +167,7 @@ class Page(ABC):
         """Go to another match of a search; None has it looked for in the rows.
 
         Args:
-            text: what is searched for.
             by: 1 for the next, -1 for the one before, 0 for the first.
-            moment: what is shown.
         """
         del text, by, moment
         return None
@@ -197,7 +184,6 @@ class Page(ABC):
             x: cell from the left.
             y: row from the first one of the page.
             turn: 0 for a click, 1 for the wheel turned up, -1 for down.
-            moment: what is shown.
         """
         del x, y, turn, moment
         return None
@@ -215,7 +201,6 @@ class Page(ABC):
             y: row from the first one of the page where it did.
             to: cell under the pointer now.
             is_done: the button has been let go.
-            moment: what is shown.
         """
         del x, y, to, is_done, moment
         return None
@@ -226,18 +211,12 @@ class Page(ABC):
         Args:
             first: of the stream of the page.
             last: likewise.
-            moment: what is shown.
         """
         del first, last, moment
         return None
 
     def answer(self, text: str, moment: Moment) -> Effect | None:
-        """What was asked for has been typed.
-
-        Args:
-            text: as typed.
-            moment: what is shown.
-        """
+        """What was asked for has been typed."""
         del text, moment
         return None
 
@@ -300,10 +279,6 @@ class ListPage(Page, Generic[T]):
 
     def settle(self, lines: Sequence[T], room: int) -> Sequence[T]:
         """Find the selected line among new ones, and show it.
-
-        Args:
-            lines: all that match the filter.
-            room: how many of them fit.
 
         Returns:
             Those in sight.

@@ -41,7 +41,6 @@ def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
     """The symptom, and the stream where it is not the main one.
 
     Args:
-        alert: one that was.
         is_loud: a CRIT is in capitals; not so where a sign beside the name says its level.
     """
     title = alert_title(alert)
@@ -73,7 +72,6 @@ def worse_before(history: History, level: Level) -> Alert | None:
     """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None.
 
     Args:
-        history: every alert that was.
         level: the worst that stands.
     """
     worst = history.worst
@@ -94,7 +92,6 @@ def worst_words(history: History, level: Level) -> str:
     """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`.
 
     Args:
-        history: every alert that was.
         level: the worst that stands.
     """
     found = worse_before(history, level)

@@ -114,12 +114,7 @@ class Query(NamedTuple):
 
 
 def unknown_names(query: Query, runs: Sequence[Wanted]) -> list[str]:
-    """The names in a query that no run has as metric, column or setting.
-
-    Args:
-        query: as understood.
-        runs: all of them.
-    """
+    """The names in a query that no run has as metric, column or setting."""
     names = dict.fromkeys(term.name for term in query.terms if term.name and term.name not in TEXTS)
     return [name for name in names if not any(run.number(name) is not None or run.settings(name) for run in runs)]
 

@@ -71,8 +71,6 @@ def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
 
     Args:
         stage: the one in which a rank is furthest behind.
-        width: cells.
-        glyphs: the signs to draw with.
     """
     builder = RowBuilder(width, glyphs).add(" RANKS", "title").add("  ")
     ranks = units.count(len(stage.ranks))
@@ -101,10 +99,7 @@ def paint_ranks(
     """The stages, then every rank of the one that is furthest behind.
 
     Args:
-        view: what to show.
-        width: cells.
         height: rows; what does not fit is cut off below.
-        glyphs: the signs to draw with.
         sorting: the order of the stages; None is by how far their slowest rank is behind.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):

@@ -106,13 +106,7 @@ def places_text(places: Sequence[str], run_path: str) -> str:
 
 
 def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is nothing to see, and how to get them.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """Why there is nothing to see, and how to get them."""
     state = view.state
     if state is None or state.is_looking:
         return _paragraph("looking for rollouts ...", width, glyphs, "dim")
@@ -216,7 +210,6 @@ def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> Rollou
     """Read the rollouts at a step; what is not held yet is asked for, and comes later.
 
     Args:
-        snapshot: the run, and its step.
         sorting: the order of the groups; None is by ratio.
     """
     order = sorting or BY_RATIO
@@ -251,10 +244,6 @@ def paint_rollouts(
     """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups.
 
     Args:
-        view: what to paint.
-        width: cells.
-        height: rows; None: as many as it takes.
-        glyphs: the signs to draw with.
         is_low: the screen is low: most of the lines above the groups are left out.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
@@ -272,10 +261,7 @@ def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Gl
     """Where one is: the step, then what is inside it.
 
     Args:
-        view: what the page shows.
         parts: names, from the outside in.
-        width: cells.
-        glyphs: the signs to draw with.
     """
     builder = RowBuilder(width, glyphs).add(" ROLLOUTS", "title")
     if view.step is not None:
@@ -346,13 +332,7 @@ def reasons(found: Sequence[tuple[str, int]]) -> str:
 
 
 def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) -> list[Row]:
-    """Names with their values, one after the other, broken only between them.
-
-    Args:
-        parts: name and value of each.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """Names with their values, one after the other, broken only between them."""
     rows: list[Row] = []
     builder = RowBuilder(width, glyphs).add(" ")
     for name, value in parts:
@@ -395,9 +375,7 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
     """The columns of the groups of a step.
 
     Args:
-        view: the step.
         width: cells of the screen; names of groups and what was discarded grow with it.
-        glyphs: the signs to draw with.
     """
     prompts, has_cut = view.prompts, any(group.cut is not None for group in view.groups)
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
@@ -461,13 +439,7 @@ def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[s
 
 
 def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSummary]:
-    """The groups of a step under their heads; arguments as in `group_columns`.
-
-    Args:
-        view: what the page shows.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The groups of a step under their heads; arguments as in `group_columns`."""
     return Table(
         group_columns(view, width, glyphs),
         view.groups,
@@ -505,15 +477,7 @@ class RolloutPage(Page):
 
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Show the next one of what the page is about.
-
-        Args:
-            by: 1 for the next, -1 for the one before.
-            moment: what the page is painted with.
-
-        Returns:
-            What is to be done; None for nothing.
-        """
+        """Show the next one of what the page is about."""
 
 
 class RolloutsPage(RolloutPage):

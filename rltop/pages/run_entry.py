@@ -181,7 +181,6 @@ class Entries:
         """What the list says of a run; of one that has not changed only its age is read again.
 
         Args:
-            run: one of them.
             is_crowd: there are so many that none is judged for the list: what is not known yet stays as it was.
         """
         state, age_s = run.state, run.main.age_s
@@ -226,7 +225,6 @@ def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     """The newest value of the first of the metrics that the run logs.
 
     Args:
-        snapshot: the run, and its step.
         names: of the catalogue, the best one first.
     """
     signal = first_signal(snapshot, names)
@@ -247,7 +245,6 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     """The best value so far of the first of the metrics that the run logs, and where it was.
 
     Args:
-        snapshot: the run, and its step.
         names: of the catalogue, the best one first.
 
     Returns:
@@ -281,7 +278,6 @@ def first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
     """The first of the metrics that the run logs.
 
     Args:
-        snapshot: the run.
         names: of the catalogue, the best one first.
     """
     identity = snapshot.identity

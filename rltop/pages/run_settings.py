@@ -126,11 +126,7 @@ def _rank(name: str) -> int:
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """As much of the end of each dotted name as no other of them has; the whole where it takes that.
-
-    Args:
-        names: in full.
-    """
+    """As much of the end of each dotted name as no other of them has; the whole where it takes that."""
     taken: dict[str, int] = {}
     ends = {name: [".".join(name.split(".")[at:]) for at in range(name.count("."), -1, -1)] for name in names}
     for each in ends.values():
@@ -148,7 +144,6 @@ def setting_columns(
     """The first settings that differ as columns of a table of runs, for as many as there is room for.
 
     Args:
-        found: in order.
         place_of: row → number of its run among those that were compared; None for one that was not.
         priority: of the first column; each leaves before the one in front of it.
     """
@@ -185,11 +180,8 @@ def paint_differences(
     """A table of the settings that differ: one row each, one column for each run.
 
     Args:
-        found: in order.
         signs: of each run, with its role.
         baseline: number of the run from which the others are told apart.
-        width: cells.
-        glyphs: the signs to draw with.
     """
 
     def value_of(number: int) -> Column[Difference]:

@@ -63,7 +63,6 @@ def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
     """The runs for which the query holds; what needs attention first.
 
     Args:
-        snapshots: of all runs.
         query: words and comparisons, see `query`.
     """
     wanted = read_query(query)
@@ -75,7 +74,6 @@ def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]
     """The entries by level, state, and age.
 
     Args:
-        entries: of all runs.
         query: words that a row must have; numbers are not known of entries alone.
     """
     wanted = read_query(query)
@@ -102,7 +100,6 @@ def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunE
 
     Args:
         entries: those that need attention first.
-        sorting: the column, and which way.
     """
     return sort_items(entries, run_columns((), UNICODE), sorting)
 
@@ -155,13 +152,7 @@ NOTHING = Beside()
 
 
 def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NOTHING) -> Sequence[Column[RunEntry]]:
-    """The columns of the list; those behind the alerts leave first, then best value, curve, age, reward, step, alerts.
-
-    Args:
-        entries: all of them.
-        glyphs: signs.
-        beside: what else is known of them.
-    """
+    """Those behind the alerts leave first, then best value, curve, age, reward, step, alerts."""
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
@@ -311,16 +302,7 @@ def paint_runs(
     """The list from the entry `top` on, under a title and a head.
 
     Args:
-        entries: those that match, in order.
-        width: cells.
-        height: rows; None is as many as there are entries.
-        glyphs: signs.
-        top: number of the first entry in view.
-        total: how many runs there are; None is as many as entries.
         sorting: the order that the heads show; the entries are in it already.
-        beside: what else is known of them.
-        trouble: what of the filter was not understood.
-        keys: names of the keys.
         painter: the entries laid out for this width, where they are already.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
@@ -344,14 +326,7 @@ def run_table(
     sorting: Sorting | None = None,
     beside: Beside = NOTHING,
 ) -> Table[RunEntry]:
-    """The runs in rows; each leads to its overview.
-
-    Args:
-        entries: in order.
-        glyphs: the signs to draw with.
-        sorting: the order that the heads show.
-        beside: what else is known of them.
-    """
+    """The runs in rows; each leads to its overview."""
     return Table(
         run_columns(entries, glyphs, beside),
         entries,

@@ -11,12 +11,7 @@ from rltop.trainers import SETUP_HINTS
 
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
-    """A title, and a row for each trainer whose files are followed.
-
-    Args:
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """A title, and a row for each trainer whose files are followed."""
     followed = [each for each in SETUP_HINTS if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 3
     rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]
@@ -38,10 +33,7 @@ def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list
     """How a file without a number was read, what its rows lack, and what would work.
 
     Args:
-        counts: of what was read.
         title: of the format; empty where none was recognised.
-        width: cells.
-        glyphs: the signs to draw with.
     """
     what = lack_of(counts) or "no row of metrics in it"
     lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)

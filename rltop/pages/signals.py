@@ -122,7 +122,6 @@ def formula(signal: Signal, of: str) -> str:
 
     Args:
         signal: with its scale and shift.
-        of: what the logged value is called.
     """
     text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
     if signal.shift:
@@ -174,10 +173,6 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     What a standing alert on the signal calls its baseline is the baseline. Otherwise it is found as the rules
     find it (`RuleContext.baselines`): the median of the thirty values after the first three, from ten on. For a
     metric that is logged on less than every second row, such as a validation score, the first value stands for it.
-
-    Args:
-        snapshot: the run at a step.
-        signal: whose start.
     """
     at = _head_step(snapshot)
     if at is None:
@@ -228,9 +223,7 @@ def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict
     """The worst firing verdict of this stream that speaks of a metric or of its key.
 
     Args:
-        verdicts: those that stand.
         metric: canonical name; empty where the catalogue has none.
-        key: the trainer's.
     """
     firing = [
         verdict
@@ -263,11 +256,7 @@ def read_signal(
     """Read one signal at a step.
 
     Args:
-        snapshot: the run, and its step.
-        signal: which of its signals.
         columns: columns of the line, two to a cell; 0 leaves the line out.
-        verdicts: those that stand at that step.
-        others: further signals of the same metric.
         cadence: `cadence_of(snapshot.stream)`, if the caller has it already.
     """
     stream, at = snapshot.stream, snapshot.at_step
@@ -356,7 +345,6 @@ def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence
     """The line that was left out of a reading of `snapshot`.
 
     Args:
-        snapshot: the run at a step.
         reading: made without its line.
         columns: of the line, two to a cell.
         cadence: steps from one record to the next.
@@ -379,8 +367,6 @@ def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> l
     """Steps and finite values that are still held, up to the step that is shown; in the metric's unit.
 
     Args:
-        snapshot: the run at a step.
-        signal: whose.
         last: as many of the newest rows will do, where the newest step is shown; None: all.
     """
     at = snapshot.at_step
@@ -390,24 +376,13 @@ def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> l
 
 
 def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:
-    """The last finite values of a signal, oldest first.
-
-    Args:
-        snapshot: the run at a step.
-        signal: whose.
-        count: how many at most.
-    """
+    """The last finite values of a signal, oldest first."""
     found = history_of(snapshot, signal, 8 * count) or history_of(snapshot, signal)
     return [value for _, value in found][-count:]
 
 
 def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
-    """The range that was declared for a signal, in its metric's unit; None where none was.
-
-    Args:
-        snapshot: the run.
-        signal: whose range.
-    """
+    """The range that was declared for a signal, in its metric's unit; None where none was."""
     declared = snapshot.part.ranges.of(signal.key) if snapshot.part.ranges else None
     if declared is None:
         return None
@@ -438,8 +413,6 @@ def read_spark(
     """The line of a signal over the whole run, up to the cursor if there is one.
 
     Args:
-        snapshot: the run at a step.
-        signal: whose line.
         columns: points of the line; 0: none.
         reference: a value to draw as a level, in the unit of the metric.
         is_threshold: that value is a threshold, not a baseline.
@@ -498,12 +471,7 @@ def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def signal_of(snapshot: Snapshot, key: str) -> Signal:
-    """The signal that a key belongs to, known to the catalogue or not.
-
-    Args:
-        snapshot: the run.
-        key: the trainer's.
-    """
+    """The signal that a key belongs to, known to the catalogue or not."""
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
@@ -511,11 +479,6 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
 
 
 def guess_of(identity: Identity, key: str) -> Signal | None:
-    """The guess that was made about a key, as it is shown; None where its words suggest nothing.
-
-    Args:
-        identity: what is known of the run's keys.
-        key: the trainer's.
-    """
+    """The guess that was made about a key, as it is shown; None where its words suggest nothing."""
     found = next((one for guesses in identity.guesses.values() for one in guesses if one.key == key), None)
     return None if found is None else guessed(found)

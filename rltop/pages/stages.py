@@ -176,7 +176,6 @@ def build_timing(
     """The timing of a step, compared with the steps before it.
 
     Args:
-        snapshot: the run, and its step.
         row: the row of that step, where memory has downsampled it and the caller has
             read it again.
         count: how many steps to compare with.

@@ -79,10 +79,6 @@ def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Straggl
 
     Where the trainer logs no more than the longest completion of the whole batch, and no
     rule fires on that, the completions themselves say more, if there are any.
-
-    Args:
-        snapshot: the run at a step.
-        verdicts: those that stand.
     """
     logged = _logged(snapshot, verdicts)
     shelf = snapshot.rollouts
@@ -256,9 +252,6 @@ def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyph
 
     Args:
         view: from `build_stragglers`.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
     """
     if height <= 0:
         return []

@@ -42,13 +42,7 @@ def build_streams(snapshot: Snapshot) -> StreamsView | None:
 
 
 def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
-    """All streams in one row; what does not fit is counted.
-
-    Args:
-        view: the streams of the run.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """All streams in one row; what does not fit is counted."""
     builder = RowBuilder(width, glyphs).add(" STREAMS", "title")
     left = len(view.entries)
     for entry in view.entries:

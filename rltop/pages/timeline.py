@@ -128,12 +128,7 @@ class Timeline(NamedTuple):
     stream: Stream
 
     def step_of(self, number: int, event: Event) -> int | None:
-        """The step of the run at which an event stands; None where there is none, or its row is another now.
-
-        Args:
-            number: of the event in the log.
-            event: the event.
-        """
+        """The step of the run at which an event stands; None where there is none, or its row is another now."""
         if number in self.old:
             return None
         return self.steps[number] if event.stream else event.step
@@ -142,8 +137,6 @@ class Timeline(NamedTuple):
         """Does it still fit the run, the filter and the order?
 
         Args:
-            snapshot: the run at a step.
-            wanted: the filter.
             sorting: the order of the list; None: newest first.
         """
         now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
@@ -154,8 +147,6 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
     """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked.
 
     Args:
-        snapshot: the run.
-        wanted: which events are shown.
         sorting: the order of the list; None: newest first.
     """
     events = snapshot.events
@@ -218,22 +209,12 @@ def _place(
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
-    """How many lanes are painted in a page of `height` rows: a third of it at most.
-
-    Args:
-        timeline: the events.
-        height: rows.
-    """
+    """How many lanes are painted in a page of `height` rows: a third of it at most."""
     return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
 
 
 def list_rows(timeline: Timeline, height: int) -> int:
-    """How many events are painted in a page of `height` rows.
-
-    Args:
-        timeline: the events.
-        height: rows.
-    """
+    """How many events are painted in a page of `height` rows."""
     return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
 
 
@@ -241,17 +222,7 @@ def paint_timeline(
     snapshot: Snapshot, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs,
     keys: KeyNames = NO_KEYS,
 ) -> list[Row]:  # fmt: skip
-    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on.
-
-    Args:
-        snapshot: the run at a step.
-        timeline: its events.
-        top: number in the list of the first event that is painted.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
-        keys: as they are bound now.
-    """
+    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]

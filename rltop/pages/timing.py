@@ -88,7 +88,6 @@ def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = N
     """Read the timing of a step and of the steps before it; `row` as in `build_timing`.
 
     Args:
-        snapshot: the run at a step.
         row: as in `build_timing`.
     """
     timing, measured = build_timing(snapshot, row), snapshot.measured.role
@@ -204,10 +203,7 @@ def paint_timing(
     """Waterfall, strip, sentence and table, from the top.
 
     Args:
-        view: the page.
-        width: cells.
         height: rows; what does not fit is cut off below.
-        glyphs: the signs to draw with.
         sorting: the order of the stages in the table; None is that of the step.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
@@ -243,9 +239,7 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
     """The columns of the stages of a step.
 
     Args:
-        view: the page.
         width: cells of the screen; names of stages grow with it.
-        glyphs: the signs to draw with.
     """
     name = 18 if width >= 70 else 13 if width >= 44 else 10
     steps = f"{view.steps} steps"

@@ -63,13 +63,7 @@ def rule_titles() -> list[tuple[str, str]]:
 
 
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
-    """Read the verdict of a rule at a step, and what the links of its chain show around the onset.
-
-    Args:
-        snapshot: the run, and its step.
-        rule: its id.
-        width: cells that it will be painted in.
-    """
+    """Read the verdict of a rule at a step, and what the links of its chain show around the onset."""
     verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.NAMED.get(rule)
@@ -102,15 +96,7 @@ def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
 def paint_verdict(
     view: VerdictView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS
 ) -> list[Row]:
-    """Paint the page from the top; what does not fit is cut off below.
-
-    Args:
-        view: what to paint.
-        width: cells.
-        height: rows; None: as many as it takes.
-        glyphs: the signs to draw with.
-        keys: as they are bound now, for what the page says of them.
-    """
+    """Paint the page from the top; what does not fit is cut off below."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     verdict = view.verdict

@@ -28,14 +28,7 @@ _HIGHEST = 3.0
 
 
 def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The last steps side by side: one row of heights, or stacked stages in several rows.
-
-    Args:
-        view: the timing of a step and of those before it.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
-    """
+    """The last steps side by side: one row of heights, or stacked stages in several rows."""
     if height <= 0 or len(view.strip) < 2:
         return []
     if len(view.top) < 2:
@@ -72,13 +65,7 @@ def _bars(steps: Sequence[StripStep]) -> Iterator[RowLink]:
 
 
 def strip_height(view: TimingView, width: int, height: int) -> int:
-    """How many rows `paint_strip` makes.
-
-    Args:
-        view: the timing of a step and of those before it.
-        width: cells.
-        height: rows there are.
-    """
+    """How many rows `paint_strip` makes."""
     if height <= 0 or len(view.strip) < 2:
         return 0
     if height == 1 or len(view.top) < 2:
@@ -200,22 +187,12 @@ NAMED = 3
 
 
 def full_height(view: TimingView, width: int) -> int:
-    """Rows that every stage of the step needs with its title; 0 if there is no room for bars.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-    """
+    """Rows that every stage of the step needs with its title; 0 if there is no room for bars."""
     return 0 if width < _LEAST_WIDTH else 1 + len(view.stages)
 
 
 def least_full_height(view: TimingView, width: int) -> int:
-    """Rows below which the stages are better shown as one stacked bar.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-    """
+    """Rows below which the stages are better shown as one stacked bar."""
     return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
 
 
@@ -223,9 +200,6 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     """The step, its time, how that compares, and the names of the columns on the right.
 
     Args:
-        view: the timing of a step.
-        width: cells.
-        glyphs: the signs to draw with.
         columns: cell and name of each.
     """
     builder = RowBuilder(width, glyphs)
@@ -311,14 +285,7 @@ def _assumptions(view: TimingView) -> list[str]:
 
 
 def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Title and one row per stage on a common time axis, at most `height` rows.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-        height: rows.
-        glyphs: the signs to draw with.
-    """
+    """Title and one row per stage on a common time axis, at most `height` rows."""
     if height <= 0:
         return []
     stages, left_out = _chosen(view, height - 1)
@@ -449,13 +416,7 @@ def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyph
 
 
 def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Title, one stacked bar, and the largest stages by name: three rows.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """Title, one stacked bar, and the largest stages by name: three rows."""
     fills = stage_fills(view, glyphs)
     bar = RowBuilder(width, glyphs).add(" ")
     room = width - 2
@@ -474,10 +435,6 @@ def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
     """A fill for each stage, the same wherever it is drawn, so that stages differ without colour too.
 
     The stages that took most of the last steps have one of their own; the others share one.
-
-    Args:
-        view: the timing of a step and of those before it.
-        glyphs: the signs to draw with.
     """
     sums: dict[str, float] = {}
     for step in view.strip[-STRIP_STEPS:]:
@@ -494,13 +451,7 @@ def _name(stage: Stage) -> str:
 
 
 def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The three largest stages by name, with their fill, time and share.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The three largest stages by name, with their fill, time and share."""
     ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
     fills = stage_fills(view, glyphs)
     builder = RowBuilder(width, glyphs).add(" ")
@@ -527,13 +478,7 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The step in one row: its time and its largest stage.
-
-    Args:
-        view: the timing of a step.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The step in one row: its time and its largest stage."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:

@@ -40,9 +40,6 @@ def check_text(
 
     Args:
         snapshot: the run, read to its end.
-        use_color: write escape codes.
-        is_ascii: write ASCII only.
-        width: cells of a line.
         since: leave out events before this step; active alerts are always printed.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
@@ -107,7 +104,6 @@ def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
 
     Args:
         events: in file order.
-        since: the first step; None is all of them.
     """
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
@@ -116,7 +112,6 @@ def explains(event: Event, since: int | None) -> bool:
     """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?
 
     Args:
-        event: the event.
         since: the first step that matters; None is the run's.
     """
     if event.state is not EventState.FACT or event.rule in _ROUTINE:

@@ -37,10 +37,6 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     transitions before the step `since` are left out. In a run with several streams, a
     verdict or event of a secondary stream names it and uses its steps; `streams` has the
     progress of each, `ranks` the slowest ranks.
-
-    Args:
-        snapshot: the run.
-        since: the first step; None is the run's.
     """
     identity = snapshot.identity
     transitions = [
@@ -68,11 +64,7 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
 
 
 def pipeline_document(snapshot: Snapshot) -> Document | None:
-    """Who waits for whom, and what is thrown away; None where the run generates and trains in turn.
-
-    Args:
-        snapshot: the run at a step.
-    """
+    """Who waits for whom, and what is thrown away; None where the run generates and trains in turn."""
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
@@ -123,7 +115,6 @@ def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Docu
     """The other streams and the ranks, if a run has any.
 
     Args:
-        snapshot: the run.
         describe: what to say of a stream.
     """
     _, *others = snapshot.streams

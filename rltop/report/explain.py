@@ -69,13 +69,7 @@ def lasting(spec: RuleSpec) -> str:
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
-    """Thresholds under `profiles`, each with its default if that differs.
-
-    Args:
-        spec: the rule.
-        options: the configured thresholds.
-        profiles: the active ones.
-    """
+    """Thresholds under `profiles`, each with its default if that differs."""
     limits = options.thresholds(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
@@ -87,7 +81,6 @@ def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[s
     """The active profiles: those of the run, else the configured ones.
 
     Args:
-        options: the configuration.
         snapshot: the run; None without one.
     """
     return (options.profiles or ()) if snapshot is None else snapshot.part.judging.now.profiles
@@ -117,10 +110,6 @@ def rule_rows(
     """Everything about a rule apart from a run; thresholds under `profiles`.
 
     Args:
-        spec: the rule.
-        options: what the user says about rules.
-        width: cells.
-        glyphs: the signs to draw with.
         profiles: names of the profiles whose thresholds hold.
     """
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
@@ -161,14 +150,7 @@ def _step(spec: RuleSpec, name: str) -> str:
 
 
 def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> list[Row]:
-    """A field: its name in the margin, its texts wrapped beside it.
-
-    Args:
-        name: of the field.
-        texts: one below the other.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """A field: its name in the margin, its texts wrapped beside it."""
     rows: list[Row] = []
     for text in texts:
         for i, piece in enumerate(wrap(Label.of(text).display, width - _MARGIN - 3, _MOST_LINES)):
@@ -178,14 +160,7 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
 
 
 def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
-    """The data that a rule had in a run, and its alerts.
-
-    Args:
-        snapshot: the run.
-        spec: the rule.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """The data that a rule had in a run, and its alerts."""
     rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
     identity = snapshot.identity
     if identity is None:
@@ -242,9 +217,6 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Sna
     """All rules, below each its parts: id, name, family, metrics, configured thresholds, what they apply to.
 
     Args:
-        options: the configured thresholds.
-        width: cells.
-        glyphs: the signs to draw with.
         snapshot: the run whose profiles hold; None without one.
     """
     specs, profiles = registry.DOCUMENTED, profiles_of(options, snapshot)
@@ -300,12 +272,7 @@ def explain_text(
     """A rule explained, and with a run what it found there; lines of text without a last newline.
 
     Args:
-        spec: the rule.
-        options: what the user says about rules.
         snapshot: the run at a step; None: the rule alone.
-        use_color: write escape codes.
-        is_ascii: write ASCII only.
-        width: cells of a line.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
@@ -325,24 +292,14 @@ def rules_text(
     """The table of all rules, and with a run which were evaluated; text without a last newline.
 
     Args:
-        options: what the user says about rules.
         snapshot: the run at its end; None: the rules alone.
-        use_color: write escape codes.
-        is_ascii: write ASCII only.
-        width: cells of a line.
     """
     rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:
-    """A rule as JSON; thresholds under `profiles`.
-
-    Args:
-        spec: the rule.
-        options: the configured thresholds.
-        profiles: the active ones.
-    """
+    """A rule as JSON; thresholds under `profiles`."""
     words = words_of(spec.id)
     return {
         "rule": spec.id,

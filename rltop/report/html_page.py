@@ -35,12 +35,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def html_page(reports: Sequence[RunReport], made: Made) -> str:
-    """The page of one or several runs.
-
-    Args:
-        reports: of the runs, in the order in which they are shown.
-        made: how the report was made.
-    """
+    """The page of one or several runs."""
     names = run_names(reports)
     title = names[0] if len(names) == 1 else f"{len(names)} runs"
     body = [f"<h1>{escaped(title)}</h1>"]

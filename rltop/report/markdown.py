@@ -35,12 +35,7 @@ _WORD_JOINER = "&#8288;"
 
 
 def markdown(reports: Sequence[RunReport], made: Made) -> str:
-    """The whole report: runs, alerts, metrics, step time and events; lines instead of charts.
-
-    Args:
-        reports: of the runs, in order.
-        made: how the report was made.
-    """
+    """The whole report: runs, alerts, metrics, step time and events; lines instead of charts."""
     names = run_names(reports)
     lines = [f"# {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:
@@ -55,12 +50,7 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
 
 
 def job_summary(reports: Sequence[RunReport], made: Made) -> str:
-    """What `check` found, short: a table of the runs, and their alerts.
-
-    Args:
-        reports: of the runs, in order.
-        made: how it was made.
-    """
+    """What `check` found, short: a table of the runs, and their alerts."""
     names = run_names(reports)
     lines = [f"# rltop check: {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:

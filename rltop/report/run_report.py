@@ -81,7 +81,6 @@ class Made(NamedTuple):
         """Made by this rltop.
 
         Args:
-            command: the command line.
             wall_s: the time, in seconds since the epoch.
         """
         return cls(command, __version__, datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M UTC"))
@@ -228,12 +227,10 @@ def build_report(
     """Read everything that a report says of a run.
 
     Args:
-        snapshot: the run.
         has_charts: read the charts too, which are most of the work.
         has_document: have the JSON document of the overview too.
         window: the steps, both inside, of the curves of the key metrics; None is all.
         axis: what this run and others are aligned by in one chart.
-        baseline: the run that it is compared with; None is none.
     """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     divergence = ""
@@ -274,7 +271,6 @@ def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
     """A table cell by cell; columns that say nothing, and those that draw lines, are left out.
 
     Args:
-        table: as a page has it.
         cells: room for what is drawn.
     """
     items, columns = table.items, [one for one in table.columns if isinstance(one.head, str)]
@@ -315,11 +311,7 @@ def text_of(line: Line) -> str:
 
 
 def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
-    """The table of the runs, and their key metrics beside each other, a run in each column.
-
-    Args:
-        reports: of the runs, in order.
-    """
+    """The table of the runs, and their key metrics beside each other, a run in each column."""
     names = run_names(reports)
     titles: dict[str, None] = {}
     for report in reports:
@@ -465,7 +457,6 @@ def figure_of(
 
     Args:
         part: the stream of the run that logs it.
-        key: the trainer's.
         title: what it is called; by default as the catalogue calls it.
         spark: a short line of characters.
         window: the steps of the chart, both inside; None is all.

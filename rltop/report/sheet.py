@@ -54,12 +54,7 @@ class _Sheet:
 
 
 def sheet(reports: Sequence[RunReport], made: Made) -> str:
-    """The picture of one or several runs.
-
-    Args:
-        reports: of the runs, in order.
-        made: how the report was made.
-    """
+    """The picture of one or several runs."""
     found = _Sheet()
     names = run_names(reports)
     if len(reports) > 1:

@@ -61,11 +61,7 @@ def spans(line: Line) -> str:
 
 
 def figure_svg(figure: Figure) -> str:
-    """The chart of a metric; where there is no value to draw, a sentence that says so.
-
-    Args:
-        figure: the metric.
-    """
+    """The chart of a metric; where there is no value to draw, a sentence that says so."""
     axes = _axes(figure.plot)
     if axes is None:
         return _nothing("no values yet" if not figure.plot.raw.steps else "values too large to draw")
@@ -135,11 +131,7 @@ def _placed(figure: Figure) -> Curve:
 
 
 def stages_svg(timing: TimingView) -> str:
-    """The stages of a step on one time axis, each with its duration and its part of the step.
-
-    Args:
-        timing: of the step.
-    """
+    """The stages of a step on one time axis, each with its duration and its part of the step."""
     stages = [stage for stage in timing.stages if stage.depth <= 1][:_MOST_STAGES]
     end_s = max([timing.total_s, *(stage.start_s + stage.duration_s for stage in stages if not stage.is_outside)])
     room = WIDTH - _STAGE_LEFT - _STAGE_RIGHT

@@ -30,11 +30,8 @@ def once_text(
     """The overview of a run as lines of text, each ended by a newline.
 
     Args:
-        snapshot: the run, and its step.
         width: cells of a line; at least 40.
         height: number of lines; None: as many as needed.
-        use_color: write escape codes.
-        is_ascii: write ASCII only.
     """
     from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` writes rows without it
 
@@ -44,14 +41,7 @@ def once_text(
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
-    """Several runs as lines of text, one each, under a title and column heads.
-
-    Args:
-        entries: in the order in which they are shown.
-        width: cells.
-        use_color: write escape codes.
-        is_ascii: draw with ASCII alone.
-    """
+    """Several runs as lines of text, one each, under a title and column heads."""
     from rltop.pages.runs import paint_runs  # noqa: PLC0415 - `check` writes rows without it
 
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
@@ -59,12 +49,7 @@ def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = Fals
 
 
 def rows_text(rows: Sequence[Row], *, use_color: bool = False) -> str:
-    """Rows as lines, each ended by a newline, without blanks at their ends.
-
-    Args:
-        rows: as painted.
-        use_color: write escape codes.
-    """
+    """Rows as lines, each ended by a newline, without blanks at their ends."""
     palette = load_palette(PALETTE) if use_color else None
     lines = [_coloured(row, palette) if palette is not None else _plain(row) for row in rows]
     return "".join(f"{line}\n" for line in lines)

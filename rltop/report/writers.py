@@ -58,7 +58,6 @@ def file_name(name: str, step: int | None, suffix: str = ".html") -> str:
     """What a report of a run is called, whatever the run is called.
 
     Args:
-        name: of the run.
         step: that it is about.
         suffix: of `FORMATS`.
     """
@@ -71,8 +70,6 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
 
     Args:
         suffix: of `FORMATS`.
-        reports: of the runs, in order.
-        made: how the report was made.
         has_curves: in CSV, the points of the charts instead of the table of metrics.
     """
     match suffix:
@@ -100,8 +97,6 @@ def series_csv(part: Snapshot, key: str, window: tuple[int, int] | None) -> byte
 
     Args:
         part: the stream that logs it.
-        key: the trainer's.
-        window: the steps, both inside; None is all.
     """
     series, metric = part.stream.series(key), signal_of(part, key).metric
     head = (

@@ -27,7 +27,6 @@ def clip(text: str, width: int) -> str:
 
     Args:
         text: without control characters.
-        width: cells.
     """
     text = plain(text)
     if cell_width(text) <= width:
@@ -56,7 +55,6 @@ def clip_middle(text: str, width: int) -> str:
 
     Args:
         text: without control characters.
-        width: cells.
     """
     text = plain(text)
     if cell_width(text) <= width or width < 8:
@@ -76,8 +74,6 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
 
     Args:
         text: without control characters.
-        width: cells.
-        lines: how many at most; the last one is cut off.
     """
     out: list[str] = []
     rest = plain(text).strip()
@@ -108,7 +104,6 @@ class RowBuilder:
     """Puts one row together from left to right; what does not fit is cut off.
 
     Args:
-        width: cells.
         glyphs: in ASCII the finished row is ASCII alone.
     """
 
@@ -136,8 +131,6 @@ class RowBuilder:
 
         Args:
             text: what does not fit is cut off.
-            role: of the text.
-            target: what a selection of it opens.
         """
         start = self._cells
         cells = len(text)
@@ -160,10 +153,7 @@ class RowBuilder:
         """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free.
 
         Args:
-            column: counted from 0.
             text: without control characters.
-            role: of the text.
-            cells: how wide it is.
         """
         pieces = self._pieces
         missing = column - self._cells
@@ -195,9 +185,6 @@ class RowBuilder:
 
         Args:
             text: what does not fit is cut off.
-            width: cells.
-            role: of the text.
-            target: what a selection of it opens.
         """
         stop = self._cells + width
         return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
@@ -207,8 +194,6 @@ class RowBuilder:
 
         Args:
             text: what does not fit is cut off.
-            width: cells.
-            role: of the text.
         """
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
@@ -225,12 +210,7 @@ class RowBuilder:
 
 
 def rule_row(width: int, glyphs: Glyphs) -> Row:
-    """A line across the screen.
-
-    Args:
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """A line across the screen."""
     return Row((Piece(glyphs.rule * width, "rule"),))
 
 
@@ -239,9 +219,6 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
 
     Args:
         text: what does not fit is cut off.
-        width: cells.
-        glyphs: the signs to draw with.
-        role: of the text.
     """
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
 
@@ -250,7 +227,6 @@ def fill(rows: list[Row], height: int | None) -> list[Row]:
     """Exactly `height` rows: cut off or filled with empty ones; None leaves them.
 
     Args:
-        rows: as painted.
         height: how many there shall be.
     """
     if height is None:
@@ -262,9 +238,6 @@ def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -
     """What is painted where nothing can be shown truthfully.
 
     Args:
-        width: cells there are.
-        height: rows there are.
-        glyphs: the signs to draw with.
         least: cells and rows that it takes.
     """
     wanted = f"{least[0]}x{least[1]}"

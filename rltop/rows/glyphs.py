@@ -79,7 +79,6 @@ class Glyphs(Struct):
 
         Args:
             share: from 0 to 1.
-            cells: of the whole bar.
         """
         full = round(min(1.0, max(0.0, share)) * cells)
         return self.bar * full + self.bar_rest * (cells - full)

@@ -390,12 +390,7 @@ class KeyNames(Struct):
         return self.names.get(action, ())
 
     def clause(self, action: str, text: str) -> str:
-        """`text` with the key for its "{}"; empty where there is no key to speak of.
-
-        Args:
-            action: its name.
-            text: with one "{}".
-        """
+        """`text` with the key for its "{}"; empty where there is no key to speak of."""
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
     def none_matches(self, what: str) -> str:

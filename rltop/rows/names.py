@@ -21,8 +21,6 @@ def told_apart(names: Sequence[str], width: int, cut: Callable[[str, int], str] 
     difference itself.
 
     Args:
-        names: the names of a column.
-        width: cells for each.
         cut: shortens a name that looks like no other one.
 
     Returns:

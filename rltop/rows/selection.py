@@ -190,7 +190,6 @@ def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
     """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text.
 
     Args:
-        line: the pieces of a row.
         link: from which cell to which one.
     """
     x = 0
@@ -227,8 +226,6 @@ def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str])
     """Numbers of the rows that have a text; of one that goes on in the next row, the first. Heads of tables have none.
 
     Args:
-        rows: as painted.
-        text: what is searched for.
         more: what the target of a row is found by beside what is painted of it.
     """
     pattern = _pattern(text)
@@ -248,8 +245,6 @@ def with_matches(rows: Sequence[Row], text: str, at: int | None) -> Sequence[Row
     """The rows with every match made visible, and those in row `at` more than the others.
 
     Args:
-        rows: as painted.
-        text: what is searched for.
         at: the row that was gone to last.
     """
     pattern = _pattern(text)

@@ -61,10 +61,7 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
     in, and downsampled history divides evenly.
 
     Args:
-        first: the oldest step.
-        last: the newest step.
         cadence: steps between two records.
-        columns: how many there are; at least 2.
     """
     cadence, columns = max(1, cadence), max(2, columns)
     for factor in _strides():
@@ -133,7 +130,6 @@ def spark_data(
 
     Args:
         buckets: from `Stream.buckets(key, window.stride, window.start, window.stop)`.
-        window: the columns to fill.
         signal: how raw values are read; None takes them as they are.
         marks: steps on which the value was not finite.
         restarts: first steps of later segments.
@@ -391,7 +387,6 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
 
     Args:
         data: a line.
-        glyphs: the signs to draw with.
 
     Returns:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
@@ -456,7 +451,6 @@ def tall_sparkline(data: SparkData, glyphs: Glyphs) -> tuple[Line, Line]:
 
     Args:
         data: a line.
-        glyphs: the signs to draw with.
 
     Returns:
         The upper and the lower row, in the roles and of the width of `sparkline`.
@@ -532,7 +526,6 @@ def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None
 
     Args:
         values: NaN is a gap.
-        glyphs: the signs to draw with.
         top: the value of a full block; None is the largest.
     """
     finite = [value for value in values if not math.isnan(value)]

@@ -98,7 +98,6 @@ def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sortin
     """The rows in the order that was asked for.
 
     Args:
-        items: the rows.
         columns: the columns, of which one has the head that `sorting` names.
         sorting: the order; None leaves it, and so does a head that no column has.
 
@@ -132,7 +131,6 @@ def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting |
     """The order after this one: by each head from left to right, then as the rows come (None).
 
     Args:
-        heads: those on the screen, see `heads_of`.
         sorting: the order now; one by a head that is not on the screen is followed by None.
     """
     names = [one.head for one in heads]
@@ -163,7 +161,6 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
 
     Args:
         wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
-        columns: the columns.
         width: cells for all of them, without a gap in front of the first.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
@@ -335,9 +332,7 @@ class TablePainter(Generic[T]):
         """Lay out a table.
 
         Args:
-            table: what to paint.
             width: cells; no row is wider.
-            glyphs: the signs to draw with.
         """
         self._table, self._width, self._glyphs = table, width, glyphs
         self.items = table.items
@@ -449,10 +444,7 @@ def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool =
     """The head and the rows of each item.
 
     Args:
-        table: what to paint.
         width: cells; no row is wider.
-        glyphs: the signs to draw with.
-        has_head: paint the heads too.
 
     Returns:
         One row, then those of each item: one, or as many as its wrapped column takes.

@@ -124,7 +124,6 @@ def load_palette(name: str, extra: Path | None = None) -> Palette:
     """The theme called `name`.
 
     Args:
-        name: of the theme.
         extra: folder with themes of one's own; None is the user's.
 
     Raises:
@@ -225,8 +224,6 @@ def sgr(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> str:
     """The escape code that switches from any state to `style`.
 
     Args:
-        style: what it should look like.
-        palette: whose ground it stands on.
         has_truecolour: 24-bit colours may be sent; otherwise the 256-colour cube.
     """
     codes = ["0"]

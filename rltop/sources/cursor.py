@@ -175,7 +175,6 @@ class Cursor:
         file that was rewritten a moment ago are never given out.
 
         Args:
-            handle: open file.
             size: what it is said to hold; only guides how much is asked for.
             verify_end: compare the fingerprint even if nothing new was read.
             is_ending: nothing will be appended any more, so nothing is held back.
@@ -327,8 +326,6 @@ class Sight(NamedTuple):
         """How a turn of reading ended; a remark about the path counts once all is read.
 
         Args:
-            outcome: how the turn of reading ended.
-            size: bytes in the file.
             note: what there is to say about the path.
         """
         if outcome in UNREAD:
@@ -397,12 +394,7 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 
 def unreachable(error: OSError, size: int) -> Sight:
-    """The file cannot be read at the moment.
-
-    Args:
-        error: that a look ended with.
-        size: bytes when last seen.
-    """
+    """The file cannot be read at the moment."""
     return Sight(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
 
 

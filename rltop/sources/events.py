@@ -109,10 +109,6 @@ def is_binary(head: bytes = b"", name: str = "") -> bool:
 
     By the magic bytes of the formats that trainers and trackers write, by the
     64-bit length that a TensorBoard file begins with, or by the file's name.
-
-    Args:
-        head: the first bytes, as far as they are known.
-        name: of the file.
     """
     is_event_file = len(head) >= 8 and head[0] != 0 and head[1:8] == bytes(7)
     return is_event_file or head.startswith(_BINARY_MAGIC) or any(part in name for part in _BINARY_NAMES)

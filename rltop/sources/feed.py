@@ -68,10 +68,7 @@ class DirectFeed:
         """Looks at the file only if `last` is given.
 
         Args:
-            path: the file.
             fs: the local file system if None.
-            clock: the system's if None.
-            options: see `TailOptions`.
             start: offset to begin at, the beginning of a line.
             last: begin with these rows before the end instead.
         """
@@ -228,7 +225,6 @@ class SequenceFeed:
 
         Args:
             paths: at least one, oldest first.
-            open_feed: follows a path from its beginning.
         """
         self._paths = list(paths)
         self._open_feed = open_feed

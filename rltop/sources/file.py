@@ -87,22 +87,11 @@ class FileSystem(Protocol):
         ...
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end.
-
-        Args:
-            handle: of an open file.
-            size: most bytes.
-            offset: where they stand in the file.
-        """
+        """Up to `size` bytes at `offset`; empty at the end."""
         ...
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none.
-
-        Args:
-            handle: of an open file.
-            offset: where to look from.
-        """
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
         ...
 
     def close(self, handle: int) -> None:
@@ -135,22 +124,11 @@ class LocalFileSystem:
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end.
-
-        Args:
-            handle: of an open file.
-            size: bytes.
-            offset: where they begin.
-        """
+        """Up to `size` bytes at `offset`; empty at the end."""
         return os.pread(handle, size, offset)
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none.
-
-        Args:
-            handle: of an open file.
-            offset: where to look from.
-        """
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
         try:
             # It moves the handle's own position, which `read_at` does not use.
             return os.lseek(handle, offset, os.SEEK_DATA)
@@ -181,9 +159,6 @@ def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
 
     Args:
         fs: the file system.
-        handle: of an open file.
-        size: bytes wanted.
-        offset: where they stand in the file.
 
     Returns:
         Fewer bytes only where the file ends.
@@ -237,7 +212,6 @@ class MountRules(NamedTuple):
         """Decide for `path`, which lies on the mount `point` of the given kind.
 
         Args:
-            path: of the file, links resolved.
             point: where its file system is mounted.
             kind: of the file system, as the mount table names it.
         """
@@ -269,7 +243,6 @@ def mount_of(path: str, mountinfo: str | None = None, rules: MountRules = DEFAUL
     Args:
         path: absolute path without symlinks.
         mountinfo: text of `/proc/self/mountinfo`, read if None.
-        rules: corrections.
 
     Returns:
         The mount; of several on one point the last, which covers the others.
@@ -348,7 +321,6 @@ class Fingerprint:
 
         Args:
             fs: the file system.
-            handle: of an open file.
             offset: up to where the file has been read.
 
         Returns:
@@ -370,7 +342,6 @@ class Fingerprint:
 
         Args:
             fs: the file system.
-            handle: of an open file.
             offset: up to where the file has been read.
 
         Returns:

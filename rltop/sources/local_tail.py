@@ -47,7 +47,6 @@ class HeldFile:
     """Follows one path; every file that was seen there is read to its end, in order.
 
     Args:
-        path: the file.
         fs: the file system.
         clock: for how long a file has stood still.
         cursor: reads on in it, and holds the place.

@@ -41,7 +41,6 @@ class ReopenedFile:
     """Follows one path without holding anything open between two polls.
 
     Args:
-        path: the file.
         fs: the file system.
         clock: for how long a file has stood still.
         cursor: reads on in it, and holds the place.
@@ -67,12 +66,7 @@ class ReopenedFile:
         self._was_seen = False
 
     def go_on(self, identity: tuple[int, int], real_path: str) -> None:
-        """Take over a file that has been read by its handle so far.
-
-        Args:
-            identity: its device and inode.
-            real_path: where it lies, links resolved.
-        """
+        """Take over a file that has been read by its handle so far."""
         self._identity, self._real_path = identity, real_path
         self._was_seen = self._may_owe_bytes = True
 

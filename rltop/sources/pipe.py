@@ -26,7 +26,6 @@ class PipeFeed:
 
         Args:
             descriptor: open for reading; it belongs to the feed from now on.
-            on_data: called from the reading thread after something can be taken.
         """
         self._descriptor = descriptor
         self._on_data = on_data

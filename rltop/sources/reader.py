@@ -113,7 +113,6 @@ def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> 
     """Resolve the links of a file's path and note the mount that they lead to.
 
     Args:
-        follow: the file.
         fs: the file system.
         mount_of: path → mount.
     """
@@ -364,7 +363,6 @@ class ThreadedFeed:
     """What a thread reads of one file; every method returns at once.
 
     Args:
-        follow: the file.
         clock: for how long an answer has been owed.
         stuck_after_s: so long without one is reported.
         moved_at: see `Follow.silent_s`.
@@ -462,7 +460,6 @@ class Reader:
         """Starts nothing yet.
 
         Args:
-            options: see `ReaderOptions`.
             fs: the local file system if None.
             clock: the system's if None; it must move by itself.
             on_data: called from a reading thread after something can be taken or a
@@ -527,7 +524,6 @@ class Reader:
         """Give a file to the thread of the mount its links lead to.
 
         Args:
-            follow: the file.
             mount: where it lies.
         """
         thread = self._thread_for(mount)

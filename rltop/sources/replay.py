@@ -102,10 +102,7 @@ class ReplayFeed:
         """Open the recording.
 
         Args:
-            path: the file.
             speed: recorded seconds for each second; infinite gives out all at once.
-            clock: the system's if None.
-            options: see `ReplayOptions`.
             fs: the local file system if None.
 
         Raises:

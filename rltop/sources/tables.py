@@ -44,12 +44,7 @@ class _Lines:
         self._latest: dict[str, str] = {}
 
     def add(self, name: str, lines: Sequence[Line]) -> None:
-        """Further lines of one of them.
-
-        Args:
-            name: of the table or file.
-            lines: in their order.
-        """
+        """Further lines of one of them."""
         held = self.waiting.setdefault(name, deque())
         for time, line in lines:
             latest = self._latest[name] = max(self._latest.get(name, ""), time)
@@ -116,7 +111,6 @@ class DatabaseTail:
         """Touches nothing yet.
 
         Args:
-            path: the database.
             member: the run in it, by its identifier or name.
             fs: where it is, asked whether it has changed.
         """
@@ -289,9 +283,7 @@ class MetricFolderTail:
         """Touches nothing yet.
 
         Args:
-            path: the folder of the run.
             fs: where it is.
-            clock: for the time between two looks.
         """
         self.path = path
         self._fs = fs
@@ -449,7 +441,6 @@ def is_metric_folder(path: str, fs: FileSystem) -> bool:
     """Is it the folder of a run in MLflow's file store?
 
     Args:
-        path: a folder.
         fs: the file system.
     """
     try:

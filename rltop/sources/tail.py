@@ -65,7 +65,6 @@ def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = 
 
     Args:
         fs: where the file lives.
-        path: the file.
         last: the rows that are wanted.
         max_bytes: past this distance from the end the earliest line start seen so far is taken.
 
@@ -188,8 +187,6 @@ class Tail:
         Args:
             path: the file, which need not exist.
             fs: the local file system if None.
-            clock: for waits between attempts; the system's if None.
-            options: see `TailOptions`.
             start: offset to begin at, the beginning of a line; it holds for the first generation only.
         """
         self._path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
@@ -317,7 +314,6 @@ class FolderTail:
         Args:
             path: the folder, absolute.
             fs: where it is.
-            clock: for the time between two looks.
         """
         self.path = path
         self._fs = fs
@@ -432,7 +428,6 @@ def archives_in(
     """The archives one folder below `folder`.
 
     Args:
-        folder: where the folders of archives are.
         fs: the file system.
         leave_out: told of a folder below it that cannot be looked into, and why.
 
@@ -466,9 +461,6 @@ def open_tail(
     Args:
         path: absolute.
         fs: where it is.
-        clock: for waits between attempts.
-        options: see `TailOptions`.
-        start: offset to begin at in a file.
     """
     path, _ = log_of(path)
     found = split_member(path)
@@ -479,9 +471,7 @@ def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | MetricFol
     """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any.
 
     Args:
-        path: as given.
         fs: the file system.
-        clock: for the time between two scans.
     """
     if is_metric_folder(path, fs):
         return MetricFolderTail(path, fs, clock)

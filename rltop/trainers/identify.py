@@ -56,7 +56,6 @@ def identify(
     """Say what a stream is from the keys of its first rows.
 
     Args:
-        keys: every key of the first rows, in order of first appearance.
         samples: the first values of each key; NaN where a row did not log it. May lack keys.
         envelope: `NESTED`, `FLAT`, or the name of the step key.
         meant: key → canonical name, as a person has said; empty: it is none.
@@ -130,7 +129,6 @@ def _with_values_first(
     Args:
         signals: of each metric, most trusted first.
         others: keys that may be a reward; one with values takes the place of a reward that was logged once.
-        samples: the first values of each key.
     """
     rewards = signals.get(_REWARD, ())
     counts = {key: len(_finite(samples.get(key, ()))) for key in (*others, *(signal.key for signal in rewards))}

@@ -107,12 +107,7 @@ class LineScanner:
         self._more_lines = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
-        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where `data` stands in the file.
-        """
+        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
         if b"\0" in data:
             self._counts.nul_bytes += data.count(b"\0")
             for part, start in without_holes(data, offset):
@@ -378,11 +373,6 @@ def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
     """A row `step:N - key:value - …` that a terminal has wrapped, put together where that is certain.
 
     A line that goes on with pairs does: behind a separator, or behind a line as wide as the first one.
-
-    Args:
-        body: lines.
-        begin: where the row begins.
-        line: its first line.
 
     Returns:
         The row, where its last line ends (0 where it has only one), and whether more may follow.

@@ -59,7 +59,6 @@ class PanelReader:
 
         Args:
             text: a line without escape sequences.
-            offset: where the line begins.
         """
         line = _PANEL_LINE.match(text)
         if line is None:
@@ -108,7 +107,6 @@ class TableReader:
         Args:
             text: a line without escape sequences.
             number: of the line in the file.
-            offset: where the line begins.
         """
         found = self._panel.take(text, offset)
         if found is not None:
@@ -202,7 +200,6 @@ class TreeReader:
 
         Args:
             text: a line without escape sequences: a title, a line of a tree, or a blank one.
-            offset: where the line begins.
         """
         line = _TREE_LINE.match(text)
         if line is not None:

@@ -23,9 +23,7 @@ def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
     """`count` values one after the other; `size` is the length of each where it is fixed.
 
     Args:
-        data: where they begin.
         kind: physical type: see `BOOLEAN` and the following.
-        count: of values.
         size: bytes of a value of fixed length.
 
     Returns:
@@ -69,9 +67,7 @@ def hybrid(data: bytes, bits: int, count: int) -> list[int]:
     """`count` numbers of `bits` bits each, as runs and packed groups of eight.
 
     Args:
-        data: where the runs begin.
         bits: width of a number.
-        count: of numbers wanted.
 
     Raises:
         ValueError: the data ends early, or numbers that wide are not read.
@@ -258,7 +254,6 @@ def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     """The bytes that were compressed.
 
     Args:
-        data: the whole stream.
         most: bytes that it may give.
 
     Raises:

@@ -39,8 +39,6 @@ class StepFiles:
         """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet.
 
         Args:
-            folder: where the files are.
-            kind: their ending, without the dot.
             prefix: of their names, before the number of the step.
         """
         self.path = folder
@@ -142,7 +140,6 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
     completions without a column for the step is taken by its name.
 
     Args:
-        folder: a folder of files.
         names: step → name of its file, as the number in it says.
         kind: jsonl or parquet.
     """

@@ -267,9 +267,6 @@ def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step
     """The rows of a stretch of a file; where `step` is given, only those that name it.
 
     Args:
-        file: a dump, opened.
-        path: of the dump.
-        start: first byte of the stretch.
         stop: the byte behind it; None: the end of the file.
         step: only rows that name this step; None: all.
     """

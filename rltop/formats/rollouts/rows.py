@@ -150,12 +150,7 @@ def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> 
 
 
 def placed(row: Row, place: TextPlace) -> PlacedRow:
-    """Read one row, whichever trainer wrote it.
-
-    Args:
-        row: one line or row of a dump.
-        place: where it stands.
-    """
+    """Read one row, whichever trainer wrote it."""
     eid = row.get("eid")
     if isinstance(eid, Mapping):
         return _trinity(row, eid, place)

@@ -73,7 +73,6 @@ def rows_of(table: ParquetTable, *names: str) -> Iterable[Row]:
     """Rows of some columns; a column that the table does not have holds None.
 
     Args:
-        table: the file.
         *names: the columns, in the order in which a row shall have them.
     """
     columns = table.read(names)

@@ -91,7 +91,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         """An event, from the framer, that no template has read.
 
         Args:
-            payload: of the record.
             at: its offset in the file.
         """
         if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
@@ -108,8 +107,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits.
 
         Args:
-            data: what the framer holds.
-            pos: where the next record begins in it.
             at: the same as an offset in the file.
         """
         is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)

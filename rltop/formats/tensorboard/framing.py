@@ -75,10 +75,6 @@ def row_starts(data: bytes, offset: int) -> Sequence[int]:
     The first record is found by the checksum of its length; from there on records follow
     each other, as they do for whoever decodes them.
 
-    Args:
-        data: a piece of a file, cut anywhere.
-        offset: where it stands in the file.
-
     Returns:
         Offsets in the file of the first events of a step, in order; the first step in `data` may have begun before.
     """
@@ -135,7 +131,6 @@ class Reader(Protocol):
         """The record at offset `at` of the file; `Counts.lines` is its number.
 
         Args:
-            payload: of the record.
             at: its offset in the file.
         """
         ...
@@ -144,8 +139,6 @@ class Reader(Protocol):
         """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0.
 
         Args:
-            data: what the framer holds.
-            pos: where the next record begins in it.
             at: the same as an offset in the file.
         """
         ...
@@ -209,10 +202,6 @@ class TfRecordFramer:
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
         """Every payload that `data` completes, with the offset of its record.
 
-        Args:
-            data: bytes, cut anywhere.
-            offset: where they stand in the file.
-
         Returns:
             Payloads with their offsets in the file.
         """
@@ -221,13 +210,7 @@ class TfRecordFramer:
         return gathered.found
 
     def feed_to(self, reader: Reader, data: bytes, offset: int) -> None:
-        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself.
-
-        Args:
-            reader: takes the records.
-            data: bytes, cut anywhere.
-            offset: where they stand in the file.
-        """
+        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself."""
         if self._has_begun and offset < self.resume_offset:
             data, offset = data[self.resume_offset - offset :], self.resume_offset
         if not data:

@@ -97,7 +97,6 @@ class Template:
 
         Args:
             data: what the framer holds, at least `size` bytes behind `pos`.
-            pos: where a record begins in it.
         """
         found = self._layout.unpack_from(data, pos)
         if self._parts(found) != self._fixed:
@@ -222,9 +221,7 @@ class Templates:
         """An event of `values` numbers was read with care, `before` others of its row before it.
 
         Args:
-            payload: of the event.
             before: values of its row before it.
-            values: in it.
         """
         if len(payload) > MAX_EVENT_BYTES:
             self.close()
@@ -262,8 +259,6 @@ class Templates:
         """Read what stands at `pos` behind `before` values of its row, if a template for it fits.
 
         Args:
-            data: what the framer holds.
-            pos: where a record begins in it.
             before: values of the row before it.
         """
         key = before, data[pos : pos + HEADER_BYTES]

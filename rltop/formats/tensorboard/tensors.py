@@ -26,11 +26,6 @@ _STRINGS = 8
 def scalar_of(data: bytes, start: int, stop: int) -> tuple[float | None, str]:
     """The number of the tensor in `data[start:stop]`, or None and what it is instead.
 
-    Args:
-        data: the event.
-        start: where the tensor begins in it.
-        stop: where it ends.
-
     Returns:
         (number, "") for one element; (None, "text") for strings; (None, "tensor")
         for several elements, none, or a type that is no number.

@@ -51,9 +51,6 @@ class ItemReader:
         Several parts of a key are joined with `/`.
 
         Args:
-            payload: a record of the file.
-            pos: where the message begins in it.
-            stop: where it ends.
             number: of the field that holds an item.
 
         Raises:

@@ -36,10 +36,6 @@ def row_starts(data: bytes, offset: int) -> Sequence[int]:
 
     Checksums are left to whoever decodes: only the heads of chunks are looked at.
 
-    Args:
-        data: a piece of a file, cut anywhere.
-        offset: where it stands in the file.
-
     Returns:
         Offsets in the file, in order; of the rows in `data` all but the first, before which more may belong to it.
     """
@@ -137,10 +133,6 @@ class BlockLogFramer:
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
         """Every record that `data` completes, with the offset of its first chunk.
-
-        Args:
-            data: bytes, cut anywhere.
-            offset: where they stand in the file.
 
         Returns:
             Records with their offsets in the file.

@@ -61,11 +61,6 @@ class RunInfo:
     def with_run(self, data: bytes, start: int, stop: int) -> RunInfo:
         """What a run record adds.
 
-        Args:
-            data: a record of the file.
-            start: where the message begins in it.
-            stop: where it ends.
-
         Raises:
             MalformedMessageError: the span is no message.
         """
@@ -118,12 +113,6 @@ def settings_in(payload: bytes) -> dict[str, object]:
 
 def read_config(data: bytes, start: int, stop: int, names: Collection[str] | None = _NAMES) -> dict[str, object]:
     """The settings of a config record, by name.
-
-    Args:
-        data: a record of the file.
-        start: where the message begins in it.
-        stop: where it ends.
-        names: those that are wanted; None for all.
 
     Raises:
         MalformedMessageError: the span is no message.
