@@ -7,6 +7,8 @@ text comes from outside. Knows nothing of what the text says.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Self
 
 from rltop.rows.glyphs import Glyphs
@@ -221,6 +223,22 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
         text: what does not fit is cut off.
     """
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
+
+
+def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list[Row]:
+    """Two blocks of rows next to each other; what can be selected stays where its text is.
+
+    Args:
+        left: no row of it is `column` cells wide or more.
+        right: what stands beside it.
+        column: where the right block begins.
+    """
+    rows = []
+    for one, other in zip_longest(left, right, fillvalue=Row(())):
+        gap = column - sum(cell_width(piece.text) for piece in one.line)
+        links = tuple(link._replace(start=link.start + column, stop=link.stop + column) for link in other.links)
+        rows.append(Row((*one.line, Piece(" " * gap), *other.line) if other.line else one.line, one.links + links))
+    return rows
 
 
 def fill(rows: list[Row], height: int | None) -> list[Row]:

@@ -111,11 +111,10 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
             Key(
                 "pause",
-                "space,ctrl+s",
+                "ctrl+s",
                 "Pause",
                 "Pause the display (reading continues)",
                 is_shown=True,
-                shown_as="Spc",
             ),
             Key(
                 "find",
@@ -336,13 +335,13 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("baseline", "b", "Baseline", "Compare the others with the next run", is_shown=True),
         ),
         Where.ROLLOUTS: (
-            Key("previous", "left,h,p", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
-            Key("next", "right,l,n", "Next", "Next step, group or completion", is_shown=True, group="Next"),
+            Key("previous", "left,h", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
+            Key("next", "right,l", "Next", "Next step, group or completion", is_shown=True, group="Next"),
             Key("order", "s", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
         ),
         Where.LOG: (
-            Key("error-after", "n", "Error", "Go to the next error", is_shown=True, group="Error"),
-            Key("error-before", "N", "Error", "Go to the previous error", is_shown=True, group="Error"),
+            Key("error-after", "right_square_bracket", "Error", "Go to the next error", is_shown=True, group="Error"),
+            Key("error-before", "left_square_bracket", "Error", "Go to the previous error", is_shown=True, group="Error"),
             Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
             Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
         ),

@@ -29,6 +29,7 @@ from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
+from rltop.screen.bindings import key_names
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
@@ -124,3 +125,19 @@ def test_what_is_chosen_is_held_on_to_while_other_lines_come_and_go() -> None:
     assert page.chosen == page.target(lines[4])
     page.settle(lines[:4] + lines[5:], 4)
     assert page.chosen == page.target(lines[5]), "it is gone: the one in its place"
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("height", [1, 12, 24, 60, 200])
+def test_the_help_in_columns_has_every_line_of_the_help_in_one(moment: Moment, columns: int, height: int) -> None:
+    page = HelpPage("It.", key_names({}), (Where.CHART,))
+
+    def lines(width: int) -> list[str]:
+        rows = page.rows(moment, width, height)[2:]
+        return ["".join(piece.text for piece in row.line).ljust(width) for row in rows]
+
+    one = [line.rstrip() for line in lines(55) if line.strip()]
+    several = [line[at * 56 : at * 56 + 56].rstrip() for line in lines(columns * 56) for at in range(columns)]
+    assert sorted(one) == sorted(line for line in several if line)
+    if height > 3:
+        assert several[columns] == one[0], "the page's own keys come first"
