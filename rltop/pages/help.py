@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
@@ -55,7 +54,10 @@ class HelpPage(Page):
             each = len(left) if columns == 1 else min(-(-len(left) // columns), max(1, height - len(rows) % height))
             block, left = left[: each * columns], left[each * columns :]
             parts = [block[at : at + each] for at in range(0, len(block), each)]
-            rows += reduce(lambda right, part: side_by_side(part, right, cells), reversed(parts))
+            joined = parts.pop()
+            for part in reversed(parts):
+                joined = side_by_side(part, joined, cells)
+            rows += joined
         return rows
 
     def _keys(self, width: int, glyphs: Glyphs) -> list[Row]:

@@ -65,7 +65,14 @@ class Key(NamedTuple):
 KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
     {
         Where.EVERYWHERE: (
-            Key("back", "escape", "Back", "Go back to the previous page", is_shown=True, shown_as="Esc"),
+            Key(
+                "back",
+                "escape,q",
+                "Back",
+                "Go back to the previous page; from the first one q quits",
+                is_shown=True,
+                shown_as="Esc",
+            ),
             Key("help", "question_mark,f1", "Help", "What this page shows, and every key", is_shown=True, shown_as="?"),
             Key("quit", "q", "Quit", "Quit", is_shown=True),
             Key("live", "L", "Live", "Return to live from a past step or a pause", is_shown=True),
@@ -341,7 +348,9 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
         ),
         Where.LOG: (
             Key("error-after", "right_square_bracket", "Error", "Go to the next error", is_shown=True, group="Error"),
-            Key("error-before", "left_square_bracket", "Error", "Go to the previous error", is_shown=True, group="Error"),
+            Key(
+                "error-before", "left_square_bracket", "Error", "Go to the previous error", is_shown=True, group="Error"
+            ),
             Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
             Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
         ),

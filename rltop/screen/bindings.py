@@ -5,7 +5,7 @@ Every text that names a key asks `key_names`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from textual.binding import Binding, BindingsMap
@@ -97,7 +97,7 @@ def _spell(key: str) -> str:
 _TEXTUALS = tuple(one for one in Screen.BINDINGS if isinstance(one, Binding))
 """What every page has from Textual, Tab for one; it has no ids."""
 
-_YIELDING = frozenset({"live-end", "left", "right", "match-after", "match-before"})
+_YIELDING = frozenset({"back", "live-end", "left", "right", "match-after", "match-before"})
 """Bindings that leave their key to the next one whenever they have nothing to do."""
 
 
@@ -177,18 +177,21 @@ def _goes_before(given: str, id: str, where: Where) -> bool:
 def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str, tuple[str, ...]]:
     """Id → keys that come through to it where the bindings before have had their choice."""
     found: dict[str, list[str]] = {}
-    maps = []
+    maps: list[Mapping[str, Sequence[Binding]]] = []
     for bindings in chain:
         bound = BindingsMap(bindings)
         found.update((one.id or "", []) for _, one in bound)
         bound.apply_keymap(dict(keymap))
-        # Of several under one key, the first.
-        maps.append({key: several[0] for key, several in bound.key_to_bindings.items()})
+        maps.append(bound.key_to_bindings)
     taken: set[str] = set()
     for is_urgent in (True, False):
         for each in maps:
-            own = {key: one for key, one in each.items() if one.priority is is_urgent and key not in taken}
-            for key, one in own.items():
-                found[one.id or ""].append(key)
-            taken |= {key for key, one in own.items() if one.id not in _YIELDING}
+            own = [(key, one) for key, several in each.items() if key not in taken for one in several]
+            kept: set[str] = set()
+            for key, one in own:
+                if one.priority is is_urgent and key not in kept:
+                    found[one.id or ""].append(key)
+                    if one.id not in _YIELDING:
+                        kept.add(key)
+            taken |= kept
     return {id: tuple(keys) for id, keys in found.items()}

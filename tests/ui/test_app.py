@@ -188,11 +188,22 @@ async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> N
         assert app.is_live
 
 
+async def test_q_closes_what_escape_closes_and_quits_on_the_first_page() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "m", "question_mark", "q")
+        assert isinstance(app.page, MetricsPage)
+        await press(pilot, "q")
+        assert isinstance(app.page, OverviewPage) and app.return_code is None
+        await press(pilot, "q")
+    assert app.return_code == 0
+
+
 async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "metrics.jsonl", rows(30))
     app = app_over(path)
     async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "space")
+        await press(pilot, "ctrl+s")
         before = page_text(app)
         assert "paused" in status_text(app)
         write_rows(path, rows(20, 31), mode="a")
@@ -203,7 +214,7 @@ async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -
         assert app.followed.stream.last_step == 50
         await press(pilot, "m")
         assert "0.0333" in page_text(app), "a page that is opened during a pause shows the frozen step"
-        await press(pilot, "escape", "space")
+        await press(pilot, "escape", "ctrl+s")
         assert app.is_live and page_text(app) != before
 
 
@@ -554,7 +565,7 @@ async def test_an_empty_file_is_waited_for(tmp_path: Path) -> None:
     app = app_over(path)
     async with app.run_test(size=(80, 24)) as pilot:
         assert page_text(app).strip()
-        for key in ("comma", "t", "m", "escape", "a", "space", "space", "enter", "L"):
+        for key in ("comma", "t", "m", "escape", "a", "ctrl+s", "ctrl+s", "enter", "L"):
             await press(pilot, key)
         assert app.is_running
         write_rows(path, rows(3))
@@ -693,7 +704,7 @@ async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> N
         app.refresh_bindings()
         await pilot.pause()
         assert drawn == 0
-        await press(pilot, "space")
+        await press(pilot, "ctrl+s")
         await pilot.pause()
         assert drawn == 1 and "Live" in line.render_line(0).text
         assert list(app.screen.walk_children()) == before

@@ -74,17 +74,17 @@ async def test_errors_are_gone_through_and_the_way_leads_to_a_step_and_back(run:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, app, "RuntimeError: NCCL")
-        await press(pilot, "N", "N")
+        await press(pilot, "[", "[")
         assert "[ERROR] reward worker did not answer" in page_text(app)
-        await press(pilot, "N")
+        await press(pilot, "[")
         assert "no error above this line" in status_text(app)
         await press(pilot, "enter")
         assert app.at_step == 40
         await press(pilot, "comma", "s")
         assert "\u25b8 step:39 - actor/loss:0.1" in page_text(app)
-        await press(pilot, "n", "n")
+        await press(pilot, "]", "]")
         assert "no error" not in status_text(app)
-        await press(pilot, "n")
+        await press(pilot, "]")
         assert "no error below this line" in status_text(app)
 
 
@@ -120,7 +120,7 @@ async def test_no_log_says_what_to_type_and_every_key_answers(tmp_path: Path) ->
     app = app_over(tmp_path / "metrics.jsonl")
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, app, "rltop --log FILE")
-        for key in "nNsf":
+        for key in "[]sf":
             await press(pilot, key)
             assert "--log FILE" in status_text(app)
             await press(pilot, "up")
