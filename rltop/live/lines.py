@@ -274,9 +274,17 @@ NAMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """Phase of a timer, of a span of a trace or of one's own phase, by its name; the first that fits."""
 
 
+_ROLES = re.compile(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|rollout_|ref_|critic_|rm_)(?=.)")
+
+
 def key_of(name: str, table: tuple[tuple[re.Pattern[str], str], ...] = NAMES) -> str:
     """The key of a phase by its name; empty where the name is of none."""
     return next((key for pattern, key in table if pattern.search(name)), "")
+
+
+def key_of_method(name: str) -> str:
+    """The key of a phase by the method that a worker is in; veRL's begin with the roles of the worker."""
+    return key_of(_ROLES.sub("", name))
 
 
 def words_of(key: str, name: str) -> str:

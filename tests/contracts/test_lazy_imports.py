@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("textual", "rich", "plotext", "watchdog", "numpy", "pandas", "pytest")
+HEAVY = ("textual", "rich", "plotext", "watchdog", "numpy", "pandas", "prometheus_client", "pytest")
 RUN = ROOT / "fixtures" / "trl" / "grpo_restart" / "metrics.jsonl"
 
 PROBE = """

@@ -1,0 +1,326 @@
+"""Samples of metrics → inference engines, devices, and what a trainer or Ray says of its phases.
+
+Names are those of vLLM (v0 and v1) and SGLang, also as Ray hands them on, of their routers, of DCGM, of Ray, of the
+trainers of prime-rl and SkyRL, and of miles: each from its code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from rltop import units
+from rltop.live.exposition import Sample
+from rltop.live.lines import key_of, key_of_method
+from rltop.live.probe import Device, Engine, Fact, Process
+
+HUNG_S = 30.0
+"""An engine with requests that has made no token for so long hangs; so does one whose answers stand still."""
+FULL = 0.98
+"""Share of the KV cache from which on it is full."""
+WINDOW_S = 60.0
+"""What is counted as a storm is counted over so long."""
+LEAST_STORM = 32
+"""Fewer preemptions or aborts in that time are none."""
+STORM_SAMPLES = 4
+"""Nor are those of fewer answers: a trainer that takes weights in may abort all requests, once a step."""
+FAR_BELOW, LEAST_ENGINES = 0.25, 3
+"""One of so many makes less than this share of what the others make."""
+KEPT_S = 600.0
+"""So long an engine is told of that is no longer there."""
+
+_ENGINES: dict[str, tuple[str, str]] = {
+    f"{engine.lower()}_{name}": (engine, told)
+    for engine, table in {
+        "vLLM": {
+            "num_requests_running": "running",
+            "num_requests_waiting": "waiting",
+            "kv_cache_usage_perc": "cache",
+            "gpu_cache_usage_perc": "cache",
+            "generation_tokens_total": "made",
+            "prompt_tokens_total": "read",
+            "avg_generation_throughput_toks_per_s": "rate",
+            "num_preemptions_total": "preemptions",
+            "request_success_total": "finished",
+            "engine_sleep_state": "asleep",
+            "sleep_mode_operations_in_flight": "syncing",
+            "rl_weight_update_operations_in_flight": "syncing",
+        },
+        "SGLang": {
+            "num_running_reqs": "running",
+            "num_queue_reqs": "waiting",
+            "num_paused_reqs": "paused",
+            "token_usage": "cache",
+            "gen_throughput": "rate",
+            "generation_tokens_total": "made",
+            "realtime_tokens_total": "live",
+            "prompt_tokens_total": "read",
+            "num_used_tokens": "used",
+            "kv_used_tokens": "used",
+            "num_retracted_requests_total": "preemptions",
+            "num_aborted_requests_total": "aborts",
+            "num_requests_total": "finished",
+        },
+    }.items()
+    for name, told in table.items()
+} | {
+    "vllm_router_running_requests": ("router", "running"),
+    "sgl_router_running_requests": ("router", "running"),
+    "sgl_router_worker_health": ("router", "health"),
+    "smg_worker_requests_active": ("router", "running"),
+    "smg_worker_health": ("router", "health"),
+    "miles_rollout_cell_alive": ("miles cell", "health"),
+}
+_DEVICES = {
+    "DCGM_FI_DEV_GPU_UTIL": ("use", 0.01),
+    "DCGM_FI_DEV_FB_USED": ("memory_bytes", 2.0**20),
+    "DCGM_FI_DEV_FB_FREE": ("free", 2.0**20),
+    "DCGM_FI_DEV_POWER_USAGE": ("power_w", 1.0),
+    "DCGM_FI_DEV_GPU_TEMP": ("temperature_c", 1.0),
+    "DCGM_FI_DEV_XID_ERRORS": ("xid", 1.0),
+    "ray_node_gpus_utilization": ("use", 0.01),
+    "ray_node_gram_used": ("memory_bytes", 1e6),
+    "ray_node_gram_available": ("free", 1e6),
+    "ray_node_gpu_power_milliwatts": ("power_w", 1e-3),
+    "ray_node_gpu_temperature_celsius": ("temperature_c", 1.0),
+}
+_OTHERS = ("ray_tasks", "skyrl_training_phase", "trainer_step", "trainer_last_step_timestamp_seconds")
+NAMES = frozenset({*_ENGINES, *_DEVICES, *_OTHERS})
+PREFIXES = (
+    b"vllm", b"sglang", b"ray_vllm", b"ray_sglang", b"sgl_router_", b"smg_worker_", b"miles_rollout_cell_", b"DCGM_FI_",
+    b"ray_node_g", b"ray_tasks{", b"ray_skyrl_training_phase", b"skyrl_training_phase", b"trainer_step",
+    b"trainer_last_step_",
+)  # fmt: skip
+"""Of the lines that may hold one of them."""
+_WHICH = ("engine", "dp_rank", "worker_addr", "worker", "cell_id", "ReplicaId", "replica", "WorkerId")
+"""Labels that tell engines of one address apart."""
+_SUMMED = frozenset({"running", "waiting", "paused", "made", "read", "live", "preemptions", "aborts", "finished"})
+_MOVES = ("made", "read", "live", "finished", "rate", "used", "cache")
+"""What changes while an engine works; SGLang counts tokens where a request ends, but tells its rate all the time."""
+_RUNNING = ("RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT")
+
+
+@dataclass(slots=True)
+class _Past:
+    """What an engine has said.
+
+    Attributes:
+        engine: as it stood last.
+        moved: what has changed when it last went on.
+        moved_s: when that was.
+        full_s: since when its cache has been full and requests wait, or None.
+        counted: times, with the counts of that time; the newest last.
+    """
+
+    engine: Engine
+    moved: tuple[float, ...] = ()
+    moved_s: float = -math.inf
+    full_s: float | None = None
+    counted: deque[tuple[float, dict[str, float]]] = field(default_factory=lambda: deque(maxlen=64))
+
+
+class MetricsReader:
+    """Reads the samples of one source, and remembers what tells whether engines go on.
+
+    Args:
+        source: named in every fact.
+        place: host and port, where labels name no other.
+    """
+
+    def __init__(self, source: str, place: str) -> None:
+        self._source, self._place = source, place
+        self._past: dict[tuple[str, ...], _Past] = {}
+        self._others: dict[tuple[str, ...], Fact] = {}
+        self._seen_s: dict[str, float] = {}
+
+    def take(self, samples: Iterable[Sample], time_s: float) -> None:
+        """Go on by the samples of one time."""
+        engines: dict[tuple[str, ...], dict[str, float]] = {}
+        devices: dict[tuple[str, str], dict[str, float]] = {}
+        everywhere: dict[str, set[str]] = {}
+        tasks: dict[str, float] | None = None
+        for sample in samples:
+            if sample.value != sample.value:
+                continue
+            labels = sample.labels
+            place = labels.get("instance", self._place)
+            if sample.name in _ENGINES:
+                kind, told = _ENGINES[sample.name]
+                if labels.get("tp_rank", "0") != "0":
+                    continue
+                which = " ".join(labels[name] for name in _WHICH if labels.get(name))
+                if told == "syncing" and not which:
+                    everywhere.setdefault(place, set()).update([told] if sample.value > 0 else [])
+                    continue
+                _add(engines.setdefault((kind, place, which), {}), told, sample)
+            elif sample.name in _DEVICES:
+                host = labels.get("Hostname") or labels.get("hostname") or labels.get("ip") or place
+                number = labels.get("gpu") or labels.get("GpuIndex") or "0"
+                told, scale = _DEVICES[sample.name]
+                devices.setdefault((host, number), {})[told] = sample.value * scale
+            elif sample.name == "ray_tasks":
+                tasks = {} if tasks is None else tasks
+                if labels.get("State") in _RUNNING and sample.value > 0:
+                    tasks[labels.get("Name", "")] = tasks.get(labels.get("Name", ""), 0.0) + sample.value
+            else:
+                self._trainer(sample, place, time_s)
+        for name, told_now in _joined(engines).items():
+            is_syncing = bool(everywhere.get(name[1])) or told_now.get("syncing", 0.0) > 0
+            self._engine(name, told_now, time_s, is_syncing=is_syncing)
+        for key, told_now in devices.items():
+            self._others["device", *key] = _device(self._source, time_s, *key, told_now)
+        if tasks is not None:
+            self._tasks(tasks, time_s)
+
+    def facts(self, now_s: float) -> list[Fact]:
+        """Everything that is known; what has not been told of for long is let go."""
+        found = [*(past.engine for past in self._past.values()), *self._others.values()]
+        return [fact for fact in found if now_s - fact.time_s < KEPT_S]
+
+    # -- each of them ------------------------------------------------------------------------------------------------
+
+    def _engine(self, name: tuple[str, ...], told: Mapping[str, float], time_s: float, *, is_syncing: bool) -> None:
+        kind, place, which = name
+        several = f" {which}" if which else ""
+        engine = Engine(
+            self._source, time_s, f"{kind} {place}{several}",
+            running=told.get("running", math.nan), waiting=told.get("waiting", math.nan),
+            cache=told.get("cache", math.nan), preemptions=told.get("preemptions", math.nan),
+            aborts=told.get("aborts", math.nan), is_asleep=told.get("asleep", 0.0) > 0, is_syncing=is_syncing,
+            host=place.rpartition(":")[0] or place,
+        )  # fmt: skip
+        past = self._past.setdefault(name, _Past(engine))
+        if past.counted and time_s <= past.counted[-1][0]:
+            return
+        past.counted.append((time_s, dict(told)))
+        is_held = engine.is_asleep or is_syncing or told.get("paused", 0.0) > 0 or not engine.running > 0
+        moved = tuple(told[each] for each in _MOVES if each in told)
+        if is_held or not moved or moved != past.moved:
+            # Held, it is counted from the first answer in which it is not.
+            past.moved, past.moved_s = (() if is_held else moved), time_s
+        is_full = engine.cache >= FULL and engine.waiting > 0
+        past.full_s = None if not is_full else time_s if past.full_s is None else past.full_s
+        is_hung = time_s - past.moved_s >= HUNG_S
+        past.engine = engine._replace(
+            tokens_per_s=0.0 if is_hung else _rate(past.counted, told),
+            trouble=self._trouble(past, engine, told, time_s),
+        )
+
+    def _trouble(self, past: _Past, engine: Engine, told: Mapping[str, float], time_s: float) -> str:
+        """What is wrong with an engine, the worst first."""
+        if told.get("health", 1.0) == 0.0:
+            return "not healthy"
+        if time_s - past.moved_s >= HUNG_S:
+            return f"hangs: {engine.running:.0f} running, no new tokens for {units.duration(time_s - past.moved_s)}"
+        if engine.is_asleep and engine.waiting > 0:
+            return f"asleep with {engine.waiting:.0f} waiting"
+        for name, words in (("aborts", "abort storm"), ("preemptions", "preemption storm")):
+            count, times = _risen(past.counted, name, time_s)
+            if times >= STORM_SAMPLES and count >= max(LEAST_STORM, _risen(past.counted, "finished", time_s)[0]):
+                return f"{words}: {count:.0f} in {units.duration(WINDOW_S)}"
+        if past.full_s is not None and time_s - past.full_s >= HUNG_S:
+            return f"KV cache full, {engine.waiting:.0f} waiting"
+        return ""
+
+    def _trainer(self, sample: Sample, place: str, time_s: float) -> None:
+        if sample.name == "skyrl_training_phase":
+            phase = sample.labels.get("phase", "")
+            if sample.value == 1.0:
+                since_s = self._seen_s.setdefault(f"phase {phase}", time_s)
+                self._others["phase", phase] = Process(
+                    self._source, time_s, "trainer", phase, key_of(phase), since_s, is_seen=True
+                )
+            else:
+                self._seen_s.pop(f"phase {phase}", None)
+                self._others.pop(("phase", phase), None)
+            return
+        known = self._others.get(("trainer", place))
+        process = known if isinstance(known, Process) else Process(self._source, time_s, "trainer")
+        if sample.name == "trainer_step":
+            process = process._replace(phase=f"step {sample.value + 1:.0f}")
+        else:
+            process = process._replace(since_s=sample.value)
+        self._others["trainer", place] = process._replace(time_s=time_s)
+
+    def _tasks(self, tasks: Mapping[str, float], time_s: float) -> None:
+        """Calls that run in a Ray cluster: how many of each, and since when at least."""
+        for key in [key for key in self._others if key[0] == "task" and key[1] not in tasks]:
+            del self._others[key]
+            self._seen_s.pop(f"task {key[1]}", None)
+        for name, count in tasks.items():
+            actor, _, method = name.rpartition(".")
+            several = f"{actor} × {count:.0f}" if count > 1 else actor
+            since_s = self._seen_s.setdefault(f"task {name}", time_s)
+            self._others["task", name] = Process(
+                self._source, time_s, several, method, key_of_method(method), since_s, is_seen=True
+            )
+
+
+def _add(told: dict[str, float], name: str, sample: Sample) -> None:
+    labels, value = sample.labels, sample.value
+    if name == "asleep":
+        value = value if labels.get("sleep_state") != "awake" else 0.0
+    elif name == "finished" and labels.get("finished_reason") == "abort":
+        name = "aborts"
+    told[name] = told.get(name, 0.0) + value if name in _SUMMED else max(told.get(name, 0.0), value)
+
+
+def _joined(engines: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str, ...], dict[str, float]]:
+    """Engines with what their front end counts, whose labels name none of them."""
+    for kind, place, which in [name for name, told in engines.items() if not name[2] and "running" not in told]:
+        several = [name for name in engines if name[:2] == (kind, place) and name[2]]
+        if several:
+            front = engines.pop((kind, place, which))
+        if len(several) == 1:
+            engines[several[0]] = {**front, **engines[several[0]]}
+    return engines
+
+
+def _rate(counted: Sequence[tuple[float, dict[str, float]]], told: Mapping[str, float]) -> float:
+    """Generated tokens a second: as the engine says, or since the last answer."""
+    if "rate" in told:
+        return told["rate"]
+    if len(counted) < 2 or "made" not in told:
+        return math.nan
+    (before_s, before), (time_s, now) = counted[-2], counted[-1]
+    risen = now["made"] - before.get("made", now["made"])
+    return max(0.0, risen) / (time_s - before_s)
+
+
+def _risen(counted: Sequence[tuple[float, dict[str, float]]], name: str, time_s: float) -> tuple[float, int]:
+    """By how much a counter has risen of late, and in how many answers it had."""
+    values = [told[name] for at_s, told in counted if name in told and time_s - at_s <= WINDOW_S]
+    steps = [max(0.0, after - before) for before, after in pairwise(values)]
+    return sum(steps), sum(step > 0 for step in steps)
+
+
+def _device(source: str, time_s: float, host: str, number: str, told: Mapping[str, float]) -> Device:
+    used = told.get("memory_bytes", math.nan)
+    xid = told.get("xid", 0.0)
+    return Device(
+        source, time_s, host, number, use=told.get("use", math.nan), memory_bytes=used,
+        memory_total_bytes=used + told.get("free", math.nan), power_w=told.get("power_w", math.nan),
+        temperature_c=told.get("temperature_c", math.nan), trouble=f"Xid {xid:.0f}" if xid else "",
+    )  # fmt: skip
+
+
+def compared(engines: Sequence[Engine]) -> list[Engine]:
+    """Engines, of which one that makes far less than the others is told of."""
+    busy = [each for each in engines if each.running > 0 and each.tokens_per_s == each.tokens_per_s]
+    if len(busy) < LEAST_ENGINES:
+        return list(engines)
+    found = []
+    for each in engines:
+        others = [other.tokens_per_s / other.running for other in busy if other is not each]
+        usual = median(others)
+        is_below = each in busy and not each.trouble and usual > 0
+        if is_below and each.tokens_per_s / each.running < FAR_BELOW * usual:
+            times = units.share(each.tokens_per_s / each.running / usual)
+            found.append(each._replace(trouble=f"{times} of the tokens per request that the others make"))
+        else:
+            found.append(each)
+    return found

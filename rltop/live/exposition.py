@@ -1,0 +1,67 @@
+"""The text of a metrics endpoint → samples: lines are chosen by their name before anything is parsed.
+
+A trainer's node gives out two megabytes, of which twenty lines count: parsed whole they take 430 ms, chosen first 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rltop.structs import NamedTuple
+
+MOST_SAMPLES = 20_000
+_LONGEST_LINE = 8_192
+
+
+class Sample(NamedTuple):
+    """One value.
+
+    Attributes:
+        name: as `plain_name` has it.
+        labels: name → value.
+        value: may be NaN.
+        time_s: when it was taken, where that is said; seconds since the epoch.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+    time_s: float | None = None
+
+
+def plain_name(name: str) -> str:
+    """One spelling of a metric: `ray_vllm:num_x`, `ray_vllm_num_x` and `vllm:num_x` are `vllm_num_x`."""
+    plain = name.replace(":", "_")
+    inner = plain.removeprefix("ray_")
+    return inner if inner.startswith(("vllm_", "sglang_", "skyrl_")) else plain
+
+
+def samples(data: bytes, prefixes: tuple[bytes, ...], names: frozenset[str] | set[str]) -> Iterator[Sample]:
+    """The samples of some metrics in the text of an endpoint; lines that are none are passed over.
+
+    Args:
+        data: the whole text.
+        prefixes: of lines that may matter.
+        names: of metrics, plain.
+    """
+    # Its package starts with several modules that nobody needs who watches no endpoint.
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
+
+    count = 0
+    for line in data.split(b"\n"):
+        if not line.startswith(prefixes) or len(line) > _LONGEST_LINE:
+            continue
+        end = min((at for at in (line.find(b"{"), line.find(b" ")) if at > 0), default=-1)
+        name = plain_name(line[:end].decode("utf-8", "replace")) if end > 0 else ""
+        if name not in names:
+            continue
+        count += 1
+        if count > MOST_SAMPLES:
+            return
+        try:
+            families = list(text_string_to_metric_families(line.decode("utf-8", "replace").strip() + "\n"))
+            (sample,) = families[0].samples
+        except (ValueError, IndexError, KeyError, TypeError):
+            continue
+        time_s = None if sample.timestamp is None else float(sample.timestamp)
+        yield Sample(name, sample.labels, float(sample.value), time_s)
