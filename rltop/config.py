@@ -16,7 +16,7 @@ from rltop.app.environment import is_served
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
-from rltop.resources import HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
+from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
 from rltop.run import meanings
 from rltop.run.options import IngestOptions
@@ -138,6 +138,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             keeps_theme=not few,
             theme_origin=theme_origin if _is_of_session(found) else "",
             has_hints=not environ.get("CI") and kept(HINTED, environ) is None,
+            has_details=kept(DETAILS, environ) != "hidden",
         ),
         color=color,
         has_no_color=has_no_color,

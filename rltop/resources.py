@@ -19,8 +19,9 @@ from rltop.files import open_regular, replace_file
 _PACKAGE = Path(__file__).resolve().parent
 _LARGEST_TOML = 256 * 1024
 _LONGEST_KEPT = 256
-THEME, HINTED = "theme", "hinted"
-"""What the screen keeps: the theme that was chosen last, and that the hints of the first start have been shown."""
+THEME, HINTED, DETAILS = "theme", "hinted", "details"
+"""What the screen keeps: the theme that was chosen last, that the hints of the first start have been shown, and whether
+what is selected stands beside lists."""
 
 
 def folder(name: str) -> Path:

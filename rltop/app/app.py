@@ -97,6 +97,7 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._followed = session.runs[0]
+        self.has_details = self.options.has_details
         self.marked = self.options.marked
         self._bell = Bell(session, self.options, self._clock, os.environ)
         self._drawn_version: Hashable = None

@@ -27,6 +27,7 @@ class UiOptions(NamedTuple):
         lists_first: of several runs show the list first; else the first of them.
         marked: paths of the runs that are marked for comparison from the start.
         baseline: path of the run with which the others are compared; empty where there is none.
+        has_details: on a wide screen what is selected stands beside lists.
         has_hints: nobody has used the screen before: say in one line how it is used, once.
     """
 
@@ -42,6 +43,7 @@ class UiOptions(NamedTuple):
     keeps_theme: bool = False
     theme_origin: str = ""
     has_hints: bool = False
+    has_details: bool = True
     lists_first: bool = True
     marked: Sequence[str] = ()
     baseline: str = ""

@@ -11,15 +11,18 @@ from typing import Protocol
 
 from textual import on
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.getters import query_one
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Input
 
 from rltop.app.key_line import KeyLine
 from rltop.app.status import paint_status
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
+from rltop.pages.page import Effect, ListPage, Open, Page, Push, Redraw, Say, ShowStep
+from rltop.rows.cells import RowBuilder, fill, side_by_side
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.selection import matching_rows, with_matches
@@ -30,6 +33,15 @@ from rltop.screen.pen import update_by_cells
 from rltop.screen.row_view import LongRowView, Mouse, Opened, RowView, Selected
 from rltop.screen.textual_shim import bind
 from rltop.structs import replace
+
+DETAIL_CELLS = 150
+"""On a screen as wide as this there is room for what is selected beside a list."""
+
+DETAIL_GAP = 3
+"""Cells between the list and what is beside it."""
+
+SETTLED_S = 0.08
+"""How long something has been selected when it is shown beside the list: a key that is held sends no pictures."""
 
 MAX_FILTER_CHARS = 256
 """Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
@@ -72,6 +84,15 @@ class Host(Protocol):
         """Bring the footer up to date."""
         ...
 
+    @property
+    def has_details(self) -> bool:
+        """Whether what is selected is shown beside lists."""
+        ...
+
+    def beside(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
+        """The page that is opened, and what it shows; None where there is none."""
+        ...
+
 
 class FilterInput(Input):
     """A text field that takes of a text what there is room for."""
@@ -91,6 +112,7 @@ class FilterInput(Input):
 class PageScreen(Screen[None]):
     """A page as Textual shows it."""
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (DETAIL_CELLS, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
 
     board = query_one("#board", RowView)
@@ -114,6 +136,9 @@ class PageScreen(Screen[None]):
         self._sought = ""
         self._match: int | None = None
         self._left_at = 0
+        self._details: Sequence[tuple[Page, Moment]] = ()
+        self._detailed: Hashable = None
+        self._settles: Timer | None = None
         bind(self, [binding for where in self._groups for binding in BINDINGS[where]])
         update_by_cells(self)
 
@@ -159,9 +184,14 @@ class PageScreen(Screen[None]):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
             filter_input.display = False
             yield filter_input
-            yield LongRowView(palette, self._rows, self._move, self._chosen, id="board")
+            board: RowView = LongRowView(palette, self._rows, self._move, self._chosen, id="board")
         else:
-            yield RowView(palette, self._rows, id="board", mouse=_mouse_of(self))
+            board = RowView(palette, self._rows, id="board", mouse=_mouse_of(self))
+        if self.page.details:
+            with Horizontal(id="body"):
+                yield board
+        else:
+            yield board
         status = RowView(palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
@@ -192,10 +222,56 @@ class PageScreen(Screen[None]):
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""
-        for board in self.query(RowView):
+        for board in self.query("#board, #status").results(RowView):
             board.draw()
         if isinstance(self.page, ListPage) and self.page.chosen is not None:
             self.board.select(self.page.chosen)
+        self._settle_detail()
+
+    # -- what is selected, beside the list -----------------------------------------------------------------------
+
+    def _settle_detail(self) -> None:
+        """Show what is selected once it has been so for a moment; new data wait for nobody."""
+        if self._settles is not None:
+            self._settles.stop()
+        if self.page.details:
+            self._settles = self.set_timer(SETTLED_S, self.draw_detail)
+
+    async def draw_detail(self) -> None:
+        """Show beside the list what is selected, if the screen is wide and something of it may have changed."""
+        target, moment = self.board.target, self.moment
+        is_wanted = self._host.has_details and self.has_class("-wide") and self.is_current
+        panes = list(self.query("#detail").results(RowView))
+        is_known = target is not None and target.kind in self.page.details
+        if not is_wanted or (not is_known and not panes):
+            for pane in panes:
+                self._detailed = None
+                await pane.remove()
+            return
+        height = self.board.size.height
+        shown = (target, moment.version, moment.at_step, height) if is_known else None
+        if panes and shown == self._detailed:
+            return
+        self._detailed = shown
+        effects = self.page.details_of(target, moment, height) if target and is_known else ()
+        opened = [self._host.beside(effect, moment) for effect in effects]
+        self._details = [one for one in opened if one is not None]
+        if panes:
+            panes[0].draw()
+            return
+        pane = RowView(self._host.palette, self._detail_rows, id="detail")
+        pane.can_focus = False
+        await self.query_one("#body").mount(pane)
+
+    def _detail_rows(self, width: int, height: int) -> Sequence[Row]:
+        glyphs = self.moment.glyphs
+        rows: list[Row] = []
+        for number, (page, moment) in enumerate(self._details):
+            share = (height - len(rows)) // (len(self._details) - number)
+            rows += fill([*page.rows(moment.within(page.stream), max(1, width - DETAIL_GAP), share)], share)
+        line = RowBuilder(width, glyphs).add(f" {glyphs.upright}", "rule").row()
+        unlinked = [row._replace(links=()) for row in rows]
+        return side_by_side([line] * height, unlinked, DETAIL_GAP)
 
     def draw_status(self) -> None:
         """Paint the line above the footer; a page that opens just now paints it itself."""
@@ -262,6 +338,10 @@ class PageScreen(Screen[None]):
         if self.page.begins_at is not None:
             self.call_after_refresh(self.board.select, self.page.begins_at)
 
+    def on_resize(self) -> None:
+        """There may be room for details now, or none any more."""
+        self._settle_detail()
+
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was shown."""
         self._host.visited(self.page)
@@ -290,6 +370,7 @@ class PageScreen(Screen[None]):
             self.page.choose(target)
         self.status.draw()
         self._host.offer()
+        self._settle_detail()
 
     @on(Opened)
     def _open_target(self, message: Opened) -> None:

@@ -6,12 +6,13 @@ pages there are in `pages.directory`.
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rltop.app.options import UiOptions
-from rltop.app.page_screen import PageScreen
+from rltop.app.page_screen import DETAIL_CELLS, PageScreen
 from rltop.app.travel import TimeTravel
 from rltop.model import Verdict
 from rltop.pages.changes import ChangePage
@@ -20,10 +21,12 @@ from rltop.pages.help import HelpPage
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Mark, Open, Page, Push, Say, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
+from rltop.resources import DETAILS, keep
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.themes import Palette
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.structs import replace
 
 
 class Routes(TimeTravel):
@@ -36,6 +39,7 @@ class Routes(TimeTravel):
     session: Session
     picked: str | None = None
     told: str = ""
+    has_details = True
     marked: Sequence[str] = ()
     _followed: Run
 
@@ -110,6 +114,32 @@ class Routes(TimeTravel):
             elif target.kind is TargetKind.STRAGGLERS:
                 self.session.look_for_rollouts(self.followed)
             self.push(OPENED[target.kind](target, self.moment))
+
+    def beside(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
+        """The page that is opened, and what it shows: of a run its overview; None where there is none."""
+        if isinstance(effect, Push):
+            return effect.page, moment
+        target = effect.target
+        if target.kind is TargetKind.RUN:
+            run = next((run for run in self.session.runs if run.path.raw == target.name), None)
+            return None if run is None else (STANDING[FIRST](), replace(moment, run=run, at_step=None, stream=""))
+        return (OPENED[target.kind](target, moment), moment) if target.kind in OPENED else None
+
+    def action_details(self) -> None:
+        """Show or hide what is selected beside the lists, and keep that for the next time."""
+        self.has_details = not self.has_details
+        with contextlib.suppress(OSError):
+            keep(DETAILS, "shown\n" if self.has_details else "hidden\n")
+        if self.shown is not None:
+            self.call_later(self.shown.draw_detail)
+            is_wide = self.shown.has_class("-wide")
+            self.tell(
+                f"from {DETAIL_CELLS} columns on, what is selected stands beside lists"
+                if not is_wide
+                else "what is selected stands beside lists"
+                if self.has_details
+                else "nothing stands beside lists"
+            )
 
     def carry_out(self, effect: Effect) -> None:
         """Do what a page wants."""

@@ -331,6 +331,7 @@ def _number(value: float, one: Changed) -> str:
 class ChangePage(Page):
     """What changed around the step on the screen: every key, by how far it moved."""
 
+    details = frozenset({TargetKind.METRIC})
     where = (Where.TABLE,)
     search_hint = "a part of a key or a title"
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")

@@ -12,7 +12,7 @@ from rltop import units
 from rltop.model import Label
 from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Push, Redraw
+from rltop.pages.page import Effect, Open, Push, Redraw
 from rltop.pages.rollouts import (
     LEAST,
     LOW_ROWS,
@@ -383,6 +383,7 @@ def _fitting(text: str, width: int) -> int:
 class CompletionsPage(RolloutPage):
     """The completions of a group."""
 
+    details = frozenset({TargetKind.COMPLETION})
     help = (
         "The completions of one prompt: length with a bar (truncated ones have a marker and the warning colour), "
         "reward, advantage, stop reason, turns, tool calls, staleness (policy updates since it was sampled), and the "
@@ -420,8 +421,14 @@ class CompletionsPage(RolloutPage):
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A completion opens its text."""
-        if target.kind is not TargetKind.COMPLETION:
-            return super().open(target, moment)
+        return super().open(target, moment) if target.kind is not TargetKind.COMPLETION else self._text(target, moment)
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """A completion shows its text."""
+        del height
+        return (self._text(target, moment),)
+
+    def _text(self, target: Target, moment: Moment) -> Push:
         group = self._view(moment).group
         name = group.name if group is not None else self._group
         return Push(CompletionPage(name, place_of(target.name), self._group_order, self.sorting))

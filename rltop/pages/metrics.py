@@ -327,6 +327,7 @@ _TITLE_ROWS = 1
 class MetricsPage(ListPage["TreeLine | TreeKey"]):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
+    details = frozenset({TargetKind.METRIC})
     where = (Where.METRICS, Where.MARKS, Where.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"

@@ -32,8 +32,9 @@ from rltop.pages.header import (
 )
 from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, choose_others, metric_layout
 from rltop.pages.moment import Moment, baseline_of
-from rltop.pages.page import Page
+from rltop.pages.page import Open, Page, Push
 from rltop.pages.past_alerts import alert_target, origin, worse_before, worst_words
+from rltop.pages.run_entry import REWARDS, VALIDATIONS, first_signal
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers, paint_stragglers
@@ -308,6 +309,9 @@ _GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "
 _EVENTS = 8
 _INNER_SPANS = 16
 """More unclaimed durations than this are never painted here."""
+_CHARTS, _CHART_ROWS = 3, 15
+"""Charts beside the overview, and what one of them needs at least."""
+
 _FIXED_ROWS = 26
 _UNKNOWN_ROWS = 12
 
@@ -696,6 +700,7 @@ class _Painter:
 class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
+    details = frozenset({TargetKind.METRIC, TargetKind.VERDICT})
     where = (Where.MARKS, Where.OVERLAY)
     footer: ClassVar[Sequence[str]] = (
         "alerts",
@@ -721,6 +726,17 @@ class OverviewPage(Page):
         super().__init__()
         self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
         self._divergence: FirstDivergence | None = None
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """What is selected; where there is much room, the charts of reward and validation below that of a metric."""
+        if target.kind is not TargetKind.METRIC or height < _CHARTS * _CHART_ROWS:
+            return (Open(target),)
+        signals = [first_signal(moment.snapshot, names) for names in (REWARDS, VALIDATIONS)]
+        others = [Target(TargetKind.METRIC, signal.key) for signal in signals if signal is not None]
+        alerts = [
+            Target(TargetKind.METRIC, one.key, stream=one.stream) for one in moment.snapshot.verdicts.firing if one.key
+        ]
+        return [Open(one) for one in dict.fromkeys((target, *others, *alerts))][:_CHARTS]
 
     def face(self, moment: Moment) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""

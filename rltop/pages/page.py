@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
 from rltop.rows.keys import Where
-from rltop.rows.rows import Row, Target
+from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting
 from rltop.structs import NamedTuple
 
@@ -105,6 +105,9 @@ class Page(ABC):
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
 
+    details: ClassVar[frozenset[TargetKind]] = frozenset()
+    """What a wide screen shows beside the page while it is selected."""
+
     search_hint: ClassVar[str] = ""
     """What a search of the page is for; empty where `find` looks for metrics instead."""
 
@@ -157,6 +160,17 @@ class Page(ABC):
         """What was selected is to be opened; a page may keep some targets to itself."""
         del moment
         return Open(target)
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """The pages that are shown beside this one while one of its details is selected, one below the other.
+
+        Args:
+            target: what is selected.
+            moment: what is shown.
+            height: rows that they share.
+        """
+        del moment, height
+        return (Open(target),)
 
     def found_by(self, target: Target, moment: Moment) -> str:
         """What a search finds a row by that leads to a target, beside what is painted of it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Push, Say, ShowStep, Travel
+from rltop.pages.page import Effect, Open, Page, Push, Say, ShowStep, Travel
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Where
@@ -483,6 +483,7 @@ class RolloutPage(Page):
 class RolloutsPage(RolloutPage):
     """The groups of a step."""
 
+    details = frozenset({TargetKind.GROUP})
     help = (
         "The completions of this step, one row per prompt: longest/median length of the group (the batch waits for the "
         "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
@@ -518,6 +519,11 @@ class RolloutsPage(RolloutPage):
             if found is None
             else "\n".join(text for one in found[1].completions for text in (one.prompt, one.opening))
         )
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """A group shows its completions."""
+        del moment, height
+        return (Push(self._page_of(target.name, self.sorting)),)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A group opens its completions."""

@@ -390,6 +390,7 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
 class RunsPage(ListPage[RunEntry]):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
+    details = frozenset({TargetKind.RUN})
     where = (Where.RUNS, Where.TABLE)
     filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo -word"
     tells_counts: ClassVar[bool] = True

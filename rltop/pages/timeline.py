@@ -358,6 +358,7 @@ def _paint_list(
 class EventsPage(ListPage[int]):
     """Every event of the run: lanes on the step axis, and the list of them with a filter."""
 
+    details = frozenset({TargetKind.EVENT, TargetKind.VERDICT})
     where = (Where.TIMELINE, Where.TABLE)
     filter_hint = "filter by rule, family or message"
     help = (

@@ -154,6 +154,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
             Key("pin", "p", "Pin", "Pin the selected metric to the top of the overview, or unpin"),
             Key("arrange", "P", "Rows", "Order, name and hide the rows of the overview"),
+            Key("details", "vertical_line", "Detail", "On a wide screen, show what is selected beside lists, or not"),
             Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard"),
             Key("copy-row", "Y", "Copy row", "Copy the selected row as text; of an alert, its page"),
             Key(

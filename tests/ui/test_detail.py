@@ -1,0 +1,117 @@
+"""On a wide screen what is selected stands beside the list: later than the list, and only where something is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from screens import RECORDED, app_over, page_text, press, screen_of, write_rows
+from textual.pilot import Pilot
+
+from rltop.app.app import RltopApp
+from rltop.app.page_screen import DETAIL_CELLS, SETTLED_S
+from rltop.resources import DETAILS, kept
+from rltop.rows.rows import Target, TargetKind
+from rltop.screen.row_view import RowView
+
+SIZE = (200, 60)
+
+
+def pane(app: RltopApp) -> str:
+    found = list(screen_of(app).query("#detail").results(RowView))
+    return "\n".join(found[0].render_line(y).text.rstrip() for y in range(found[0].size.height)) if found else ""
+
+
+def head(app: RltopApp) -> str:
+    return pane(app).partition("\n")[0]
+
+
+async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("it never came")
+
+
+async def test_the_chart_of_the_selected_metric_and_of_what_matters(tmp_path: Path) -> None:
+    rows = ({"step": n, "reward": n / 60, "loss": 1 / n, "eval/accuracy": 0.5} for n in range(1, 61))
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "m", "down")
+        await until(pilot, lambda: "vs baseline" in pane(app))
+        for _ in range(2):
+            target = screen_of(app).board.target
+            assert target is not None
+            await until(pilot, lambda name=target.name: name.rsplit("/", 1)[-1] in head(app))  # type: ignore[misc]
+            await press(pilot, "down")
+        await press(pilot, "m")
+        screen_of(app).board.select(Target(TargetKind.METRIC, "loss"))
+        await until(pilot, lambda: pane(app).count(" median ") == 3)
+        assert [name in pane(app) for name in ("loss", "reward", "eval/accuracy")] == [True] * 3
+
+
+async def test_a_key_that_is_held_draws_nothing_beside_the_list() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "m", "down")
+        await until(pilot, lambda: bool(pane(app)))
+        screen, drawn = screen_of(app), 0
+        found = next(iter(screen.query("#detail").results(RowView)))
+        paint = found.draw
+
+        def count() -> object:
+            nonlocal drawn
+            drawn += 1
+            return paint()
+
+        found.draw = count  # type: ignore[method-assign, assignment]
+        for _ in range(12):
+            screen.board.action_down()
+        await pilot.pause(3 * SETTLED_S)
+        assert drawn == 1
+        app.draw()
+        await pilot.pause(3 * SETTLED_S)
+        assert drawn == 1, "nothing new has come"
+
+
+async def test_a_narrow_screen_has_none_and_a_key_hides_it_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    app = app_over(RECORDED)
+    async with app.run_test(size=(DETAIL_CELLS - 1, 40)) as pilot:
+        await pilot.pause(3 * SETTLED_S)
+        assert not pane(app)
+        await pilot.resize_terminal(DETAIL_CELLS, 40)
+        await until(pilot, lambda: bool(pane(app)))
+        narrow = page_text(app)
+        await press(pilot, "vertical_line")
+        await until(pilot, lambda: not pane(app))
+        await pilot.pause()
+        assert kept(DETAILS) == "hidden" and page_text(app) != narrow
+        await press(pilot, "t", "m", "down")
+        await pilot.pause(3 * SETTLED_S)
+        assert not pane(app)
+        await press(pilot, "vertical_line")
+        await until(pilot, lambda: bool(pane(app)))
+        assert kept(DETAILS) == "shown"
+
+
+async def test_the_overview_of_the_selected_run(tmp_path: Path) -> None:
+    paths = [
+        write_rows(tmp_path / f"run{number}.jsonl", ({"step": n, "reward": number * n} for n in range(1, 40)))
+        for number in (1, 2)
+    ]
+    app = app_over(*paths)
+    async with app.run_test(size=SIZE) as pilot:
+        assert app.current_mode == "runs"
+        target = screen_of(app).board.target
+        assert target is not None
+        await until(pilot, lambda: Path(target.name).stem in head(app) and "reward" in pane(app))
+        await press(pilot, "down")
+        other = screen_of(app).board.target
+        assert other is not None and other != target
+        await until(pilot, lambda: Path(other.name).stem in head(app))
+        assert app.followed.path.raw in (target.name, other.name), "nothing was opened"
