@@ -17,7 +17,7 @@ from typing import Any
 
 from rltop.model import Unit
 from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, Series
-from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
+from rltop.pages.chart_axes import DASHED_ROLE, Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs, glyph_set
@@ -242,6 +242,11 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             plot(curve, role)
+    if axes.smooth.steps:
+        every = max(1, len(axes.smooth.steps) // _SIGNS)
+        signed = slice(every // 2, None, every)
+        values = scaled(axes.smooth.values[signed])
+        figure.scatter(list(axes.smooth.steps[signed]), values, marker=_smooth(glyphs), color=_number("spark"))
     if axes.smooth.steps and axes.raw.steps:
         # An average lags behind: the newest value is never hidden under it.
         newest = scaled(axes.raw.values[-1:])
@@ -281,6 +286,14 @@ def _newest(glyphs: Glyphs) -> str:
     return "o" if glyphs.is_ascii else "●"
 
 
+def _smooth(glyphs: Glyphs) -> str:
+    return "s" if glyphs.is_ascii else "○"
+
+
+def _dash(glyphs: Glyphs) -> str:
+    return "=" if glyphs.is_ascii else "╌"
+
+
 def _signed(series: Series, *, is_log: bool) -> Curve:
     """The points that carry the sign of a curve: a few of it, and the newest value."""
     curve = series.curve
@@ -307,6 +320,8 @@ def _pieces(line: str, glyphs: Glyphs) -> Line:
 
 
 def _piece(text: str, role: str, glyphs: Glyphs) -> Piece:
+    if role == DASHED_ROLE:
+        text = text.replace("─", _dash(glyphs))
     return Piece(glyphs.to_ascii(text.translate(_ASCII_AXES)) if glyphs.is_ascii else text, role)
 
 
@@ -325,7 +340,14 @@ def _role(code: str, before: str) -> str:
 def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
-    signs = {LineKind.CURVE: curve, LineKind.ACROSS: across, LineKind.DOWN: down, LineKind.NONE: ""}
+    signs = {
+        LineKind.CURVE: curve,
+        LineKind.SIGNED: curve[0] + _smooth(glyphs),
+        LineKind.ACROSS: across,
+        LineKind.DASHED: 2 * _dash(glyphs),
+        LineKind.DOWN: down,
+        LineKind.NONE: "",
+    }
     entries = [(one.sign, one.role, _sided(one, axes)) for one in axes.series]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     if axes.smooth.steps:

@@ -176,11 +176,19 @@ def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
     return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept)), len(curve.steps) - len(kept)
 
 
+DASHED_ROLE = "threshold"
+"""The level that is drawn in dashes: without colour a baseline beside it would look the same."""
+
+
 class LineKind(enum.Enum):
     """How a line of a chart runs."""
 
     CURVE = enum.auto()
+    SIGNED = enum.auto()
+    """A curve that carries a sign here and there."""
     ACROSS = enum.auto()
+    DASHED = enum.auto()
+    """Across too, in dashes."""
     DOWN = enum.auto()
     NONE = enum.auto()
     """There is none: something is said of the chart."""
@@ -201,10 +209,12 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     entries = [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role == "cursor"]
     entries += [LegendEntry(curve, "dim" if has_smooth else "spark", "raw")] if axes.raw.steps else []
     span = "" if plot.smoothing == SMOOTHING else f" over {round(1 / (1 - plot.smoothing))}"
-    entries += [LegendEntry(curve, "spark", f"smoothed{span}")] if has_smooth else []
+    entries += [LegendEntry(LineKind.SIGNED, "spark", f"smoothed{span}")] if has_smooth else []
     if any(edge.steps for edge in axes.band):
         entries.append(LegendEntry(curve, "note", plot.band_label))
-    entries += [LegendEntry(LineKind.ACROSS, level.role, level.label) for level in axes.levels]
+    for level in axes.levels:
+        kind = LineKind.DASHED if level.role == DASHED_ROLE else LineKind.ACROSS
+        entries.append(LegendEntry(kind, level.role, level.label))
     entries += [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role != "cursor"]
     entries += [LegendEntry(none, "dim", _far(level, axes)) for level in axes.far]
     if axes.is_log:

@@ -13,7 +13,7 @@ from rltop.model import Unit
 from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Series, Zoom
 from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.pages.markers import Marker, MarkerKind
-from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import ROLES, Row
 from rltop.rows.widths import cell_width
 
@@ -224,3 +224,12 @@ def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
     assert signs == {"stage-0", "stage-1"}
     # The newest value stands above its average, which never reaches it.
     assert "A" in lines[0] or "A" in lines[1]
+
+
+@pytest.mark.parametrize(("glyphs", "curve", "dash"), [(UNICODE, "○", "╌"), (ASCII, "s", "=")])
+def test_without_colour_too_every_line_is_told_apart(glyphs: Glyphs, curve: str, dash: str) -> None:
+    levels = (PlotLevel(0.3, "baseline", "base 0.3"), PlotLevel(0.7, "threshold", "limit 0.7"))
+    data = plot([n / 40 for n in range(40)], smooth=[0.9 - n / 80 for n in range(40)], levels=levels)
+    legend, *rows = (text(row) for row in paint_chart(data, 80, 20, glyphs))
+    assert f"{curve} smoothed" in legend and f"{dash * 2} limit 0.7" in legend and f"{dash * 2} base" not in legend
+    assert sum(curve in row for row in rows) >= 2 and sum(row.count(dash) > 20 for row in rows) == 1
