@@ -30,7 +30,7 @@ from rltop.formats.console.lines import (
     read_stepless,
     strip_escapes,
 )
-from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
+from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner, parted
 from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import DecoderOptions, Envelope
@@ -43,6 +43,8 @@ _MAX_TITLE_BYTES = 128
 _MAX_BARS = 64
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
+_QUOTED_CHARS = 40
+_OF_ROWS = Kind.METRIC | Kind.TREE
 _OWN_STEP_KEYS = ("step", "global_step")
 
 
@@ -81,6 +83,10 @@ class ConsoleDecoder:
         self._has_bar_moved = False
         self._mark = mark_of(self.options.writer) if self.options.writer else None
         self._scanner = LineScanner(self.counts)
+        self._uncertain: Hit | None = None
+        """A line whose rest may stand on the next one."""
+        self._is_of_row = self._is_in_part = False
+        """Of the line that a terminal has cut: is it a row, and has it been counted that something of it is lost?"""
         self._builder = RecordBuilder(self.counts)
         self._steps = StepCounter()
         self._next_steps = StepCounter()
@@ -131,14 +137,14 @@ class ConsoleDecoder:
         self._generation = generation
         records: list[Record] = []
         for hit in self._scanner.feed(data, offset):
-            self._take(hit, records)
+            self._await_rest(hit, records)
         return records
 
     def flush(self) -> list[Record]:
         """Rows that wait for a bar which is drawn, but not drawn over yet, or for the rest of a wrapped line."""
         records: list[Record] = []
-        for hit in self._scanner.flush():
-            self._take(hit, records)
+        for hit in (*self._scanner.flush(), None):
+            self._await_rest(hit, records)
         self._release_validation(records)
         if self._waiting:
             self._take_bar(self._scanner.pending[:_MAX_BAR_BYTES], records)
@@ -148,7 +154,7 @@ class ConsoleDecoder:
     def holds_back(self) -> bool:
         """May there be a row in the last line or table, or does one wait for its step?"""
         return (
-            bool(self._waiting or self._validation)
+            bool(self._waiting or self._validation or self._uncertain)
             or self._scanner.is_inside
             or self._table.is_inside
             or self._tree.is_inside
@@ -157,8 +163,8 @@ class ConsoleDecoder:
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""
         records: list[Record] = []
-        for hit in self._scanner.finish():
-            self._take(hit, records)
+        for hit in (*self._scanner.finish(), None):
+            self._await_rest(hit, records)
         self._take_table(self._table.finish(), self._table.offset, records)
         self._take_table(self._tree.finish(), self._tree.offset, records)
         self._release_validation(records)
@@ -169,6 +175,7 @@ class ConsoleDecoder:
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the half line; if the writer began anew, also the numbers of rows and the error."""
         self._scanner.reset()
+        self._uncertain = None
         if not is_restart:
             return
         self.counts.no_step_lines += len(self._waiting)
@@ -185,6 +192,18 @@ class ConsoleDecoder:
         self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
         self.last_error = None
         self._bars, self._has_bar_moved = {}, False
+
+    def _await_rest(self, hit: Hit | None, records: list[Record]) -> None:
+        """Take a line once it is known whether a terminal has cut it; with None, all that have come."""
+        before, self._uncertain = self._uncertain, None
+        if before is not None:
+            if hit is not None:
+                before, hit = parted(before, hit)
+            self._take(before, records)
+        if hit is not None and hit.columns and (hit.part > 1 or hit.kind & _OF_ROWS == Kind.METRIC):
+            self._uncertain = hit
+        elif hit is not None:
+            self._take(hit, records)
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
         if self._mark is not None:
@@ -215,7 +234,7 @@ class ConsoleDecoder:
             elif self._has_trainer_rows or (found.is_guess and self._has_loop_rows):
                 continue
             elif found.is_head:
-                self._head, self._goes_on_from = found, hit.number
+                self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
                 continue
             if found.validation:
                 self._take_validation(found, hit.offset, records)
@@ -225,10 +244,12 @@ class ConsoleDecoder:
             elif found.is_of_loop and not self._number_loop(found):
                 continue
             elif found.is_of_loop:
-                self._head, self._goes_on_from, self._has_loop_rows = None, hit.number, True
+                self._head, self._goes_on_from, self._has_loop_rows = None, None if found.is_over else hit.number, True
             self._take_row(found, hit.offset, hit.number, records)
         is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
-        more = read_pairs(text) if is_next and hit.is_ended and not all_found and not self._has_trainer_rows else None
+        may_go_on = is_next and not all_found and not self._has_trainer_rows
+        more = read_pairs(text, is_ended=hit.is_ended, is_rest=hit.part > 1) if may_go_on else None
+        self._note_wrap(hit, text, all_found, is_read=bool(all_found or more))
         if more is None:
             if not (all_found or self._row_count > self._stepless) and hit.kind & Kind.METRIC and hit.is_ended:
                 self._note_stepless(text, hit.number)
@@ -240,6 +261,20 @@ class ConsoleDecoder:
         if self._number_loop(more):
             self._has_loop_rows = True
             self._take_row(more, hit.offset, hit.number, records)
+
+    def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[Found], *, is_read: bool) -> None:
+        """Count a row once of which something is lost because a terminal has cut its line."""
+        if not hit.part:
+            return
+        was_row = self._is_of_row and hit.part > 1
+        self._is_in_part = (self._is_in_part and hit.part > 1) or any(found.lost for found in all_found)
+        self._is_of_row = was_row or bool(all_found) or (hit.part == 1 and read_stepless(text) is not None)
+        is_whole = is_read and hit.is_ended and (hit.part == 1 or was_row)
+        if self._is_in_part or is_whole or not (self._is_of_row and text.strip()):
+            return
+        self._is_in_part = True
+        reason = f"wrapped by a terminal, what it cut is left out: “{strip_escapes(text).strip()[-_QUOTED_CHARS:]}”"
+        self.counts.refuse(hit.number, reason, is_lost=False)
 
     def _are_of_other_rank(self, text: str, all_found: Sequence[Found]) -> bool:
         """Is it a row without a step that another rank has printed, or another process as the same or of its epoch?"""

@@ -77,6 +77,7 @@ class Found:
         is_of_loop: a line that somebody's own loop prints, not a trainer's.
         is_of_bar: of a progress bar, which may begin anew in every epoch.
         is_more: a line that adds to the one before it, and has no step of its own.
+        is_over: its step stands last: what is on the next line is of the next step.
         is_of_episode: it counts episodes, not steps.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
         is_head: it names a step and no metric: these may stand on the next line.
@@ -94,6 +95,7 @@ class Found:
     is_of_loop: bool = False
     is_of_bar: bool = False
     is_more: bool = False
+    is_over: bool = False
     is_of_episode: bool = False
     is_of_engine: bool = False
     is_head: bool = False
@@ -533,8 +535,11 @@ _OF_TRAINING = re.compile(
 _FEWEST_DESCRIBED = 2
 """One number in the description of a bar may be anything."""
 _WORD = re.compile(r"[A-Za-z]{3}")
-_HALF = re.compile(r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$")
-"""The last pair of a line that was never ended, where more digits may have been to come."""
+_HALF = re.compile(
+    r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$"
+    r"|(?:[\s|,;(-]{1,8}(?!(?i:nan|inf(?:inity)?)$)[A-Za-z_][\w/.@-]{0,63}){1,6}\s?[:=]?\s?$"
+)
+"""The last pair of a line that was never ended, where more digits may have been to come, or the beginning of one."""
 _WHOLE = re.compile(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
@@ -588,6 +593,7 @@ def _read_pairs_with_step(text: str) -> list[Found]:
     if pairs.read(text) != len(text) or not pairs.are_of_training:
         return []
     key = next((key for key in found.row if key.lower() in _STEP_WORDS), "")
+    found.is_over = key == next(reversed(found.row), None)
     step = found.row.pop(key, None)
     if not isinstance(step, float) or not step.is_integer() or step < 0.0:
         return []
@@ -595,15 +601,23 @@ def _read_pairs_with_step(text: str) -> list[Found]:
     return [found]
 
 
-def read_pairs(text: str) -> Found | None:
-    """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else."""
-    text = without_prefix(strip_escapes(text)).strip().strip("|-").strip()
+def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> Found | None:
+    """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else.
+
+    Args:
+        text: the line.
+        is_ended: as for `read_line`.
+        is_rest: it is known to belong to the line before it.
+    """
+    text = without_prefix(strip_escapes(text)).strip().strip("|-,;").strip()
+    if not is_ended:
+        text = _HALF.sub("", text)
     if not text or len(text) > _MAX_LOOP_CHARS:
         return None
     found = Found(None, is_of_loop=True, is_more=True)
     pairs = _Pairs(found.row)
     is_all = pairs.read(text) == len(text)
-    return found if is_all and (pairs.are_of_training or pairs.are_plain) else None
+    return found if is_all and (is_rest or pairs.are_of_training or pairs.are_plain) else None
 
 
 def read_stepless(text: str) -> Found | None:

@@ -3,7 +3,8 @@
 Searches a whole block for each of a few byte strings, so that noise costs no more
 than that search; lines are cut out only around a hit. A carriage return ends a
 line as a line feed does, but only line feeds are counted. A dictionary that a terminal
-has wrapped over several lines is put together again.
+has wrapped over several lines is put together again; of other lines the number that was
+cut is, and what was cut in its name is left out.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 """Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
 MAX_METRIC_BYTES = 1024 * 1024
 """A longer line is no metric line."""
-_MORE_LINES = 3
+_MORE_LINES = 8
 """So many lines behind one of metrics may belong to it."""
 _WRAPPED_LINES = 64
 _WRAPPED_BYTES = 16 * 1024
@@ -77,7 +78,9 @@ class Hit(NamedTuple):
         offset: where it begins in the file.
         number: its number, from 1.
         kind: what it may be.
-        is_ended: False for a last line that was never ended: its last value may be half of one.
+        is_ended: False for a line that was never ended, or was cut by a terminal: its last value may be half of one.
+        columns: its width, where no line of metrics before it was wider: a terminal may have cut it here; else 0.
+        part: of a line that a terminal has cut, which part it is, from 1; 0 where it is not known to be one.
     """
 
     line: bytes
@@ -85,6 +88,8 @@ class Hit(NamedTuple):
     number: int
     kind: Kind
     is_ended: bool
+    columns: int = 0
+    part: int = 0
 
 
 class LineScanner:
@@ -104,7 +109,7 @@ class LineScanner:
         self._number = 1
         self._open, self._open_start = b"", 0
         self._tree_lines = self._between = 0
-        self._more_lines = 0
+        self._more_lines = self._widest = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
         """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
@@ -188,7 +193,7 @@ class LineScanner:
     def reset(self) -> None:
         """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
-        self._is_cut, self._open, self._tree_lines, self._more_lines = False, b"", 0, 0
+        self._is_cut, self._open, self._tree_lines, self._more_lines, self._widest = False, b"", 0, 0, 0
 
     def _scan_open(self) -> Iterator[Hit]:
         """The lines that waited for the rest of a dictionary, which does not come."""
@@ -236,6 +241,7 @@ class LineScanner:
             behind = _end_of_value(body, begin)
             end = body.find(b"\n", max(begin, behind))
             line = body[begin:] if end < 0 else body[begin:end]
+            columns = 0 if behind > begin else self._widest_columns(line, found[begin])
             if behind > begin and _VALIDATION not in line:
                 line = line.replace(b"\n", b"")
             elif found[begin] & Kind.METRIC and behind <= begin:
@@ -243,9 +249,17 @@ class LineScanner:
                 end = -1 if behind == len(body) else behind or end
             if b"\0" in line:
                 line = line.replace(b"\0", b"")
-            yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
+            columns = 0 if behind > begin else columns
+            yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0, columns)
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
+
+    def _widest_columns(self, line: bytes, kind: Kind) -> int:
+        is_joined = line.rstrip().endswith(b"}") or _STEPS.search(line) is not None
+        columns = _columns(line) if kind & (Kind.METRIC | Kind.MORE) and not is_joined else 0
+        if kind & Kind.METRIC:
+            self._widest = max(self._widest, columns)
+        return columns if _NARROW <= columns <= _WIDEST and columns >= self._widest else 0
 
     def _find_more(self, body: bytes, found: dict[int, Kind]) -> None:
         """Mark the lines behind those that may be of metrics; the first of the next piece may be one of them."""
@@ -400,7 +414,57 @@ def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
 
 
 def _columns(line: bytes) -> int:
-    return len(_COLOR.sub(b"", line)) if b"\x1b" in line else len(line)
+    line = _COLOR.sub(b"", line) if b"\x1b" in line else line
+    return len(line) if line.isascii() else len(line.decode("utf-8", "replace"))
+
+
+_NARROW = 40
+"""Columns of a narrow pane."""
+_NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)%?"
+_WHOLE_NUMBER = re.compile(_NUMBER)
+_LAST_OF_NUMBER = re.compile(rb"(?<=[\s=:])[-+]?[\d.]*(?:[eE][-+]?\d*|n|na|i|in)?\Z")
+_FIRST_OF_NUMBER = re.compile(rb"(?=[^\s|,;)])[-+\d.eEnaif]{0,24}%?(?=[\s|,;)\]]|\Z)")
+_LAST_OF_NAME = re.compile(rb"(?:[|,;)\]%]|\d|nan|inf)[\s|,;(]+[A-Za-z_][^=:|,;]{0,64}(?:\s?[=:]\s?)?\Z")
+_FIRST_OF_NAME = re.compile(rb"[^=:|,;\d]{0,64}(?:[=:]|\b)\s{0,16}" + _NUMBER + rb"[A-Za-z/]{0,8}(?=[\s|,;)\]]|\Z)")
+_SEPARATED = re.compile(rb"[|,; ]\n|\n[|,; ]")
+_BEGINS = re.compile(rb"\s*(?:\[|\(|\d{4}-|(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)(?:ation)?s?\b)")
+"""A line that begins so is one of its own."""
+
+
+def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
+    """Two lines, of which a terminal may have cut the second off the first.
+
+    A number that was cut is put together where more stands behind it. A name that was cut could be another, and a
+    number alone on its line somebody's print: the pair is left out.
+
+    Args:
+        hit: a line that may have been cut.
+        more: what was found after it.
+
+    Returns:
+        The first line as far as it can be relied on, and the second one without what belongs to the first.
+    """
+    line, rest, part = hit.line, more.line, max(1, hit.part)
+    is_next = more.offset - hit.offset - len(line) in (1, 2)  # an end is \n or \r\n
+    if not is_next or _columns(rest) > hit.columns or more.kind & (Kind.BAR | Kind.ERROR | Kind.TREE):
+        return hit, more
+    if _BEGINS.match(rest) and not line.rstrip().endswith((b",", b";", b"|")):
+        return hit, more
+    last, first = _LAST_OF_NUMBER.search(line), _FIRST_OF_NUMBER.match(rest)
+    if last and first and b"%|" not in rest and _WHOLE_NUMBER.fullmatch(last[0] + first[0]):
+        if first.end() < len(rest.rstrip()):
+            return hit._replace(line=line + first[0], part=part), _behind(more, first.end(), part + 1)
+        return hit._replace(is_ended=False, part=part), _behind(more, len(rest), part + 1)
+    pair = _FIRST_OF_NAME.match(rest) if _LAST_OF_NAME.search(line) or rest[:1] in b"=:" else None
+    if pair is None:
+        is_cut = _SEPARATED.search(line[-2:] + b"\n" + rest[:2]) is not None
+        return (hit._replace(part=part), _behind(more, 0, part + 1)) if is_cut else (hit, more)
+    return hit._replace(is_ended=False, part=part), _behind(more, pair.end(), part + 1)
+
+
+def _behind(hit: Hit, at: int, part: int) -> Hit:
+    """The rest of a line, as the part of one that it is."""
+    return hit._replace(line=hit.line[at:], offset=hit.offset + at, part=part)
 
 
 def _open_line(body: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pprint
+import random
 import textwrap
 
 import pytest
@@ -202,6 +203,73 @@ def test_a_row_of_the_width_of_a_terminal_does_not_wait_for_the_next_line():
     assert [record.step for record in records] == [7]
 
 
+def numbers(step):
+    dice = random.Random(step)
+    keys = ("loss", "policy_loss", "reward", "reward_std", "kl", "entropy", "grad_norm", "clip_ratio")
+    return [
+        *((key, f"{dice.uniform(-2, 9):.{dice.randint(2, 5)}f}") for key in keys),
+        ("learning_rate", f"{dice.uniform(1, 9):.2f}e-06"),
+        ("accuracy", f"{dice.uniform(10, 99):.1f}%"),
+    ]
+
+
+def pairs(step, sign, between):
+    return between.join(f"{key}{sign}{value}" for key, value in numbers(step))
+
+
+LOOPS = {
+    "bars": lambda step: f"step {step}/500 | {pairs(step, ': ', ' | ')}",
+    "commas": lambda step: f"step={step} {pairs(step, '=', ', ')}",
+    "blanks": lambda step: f"[train] epoch=0 step={step} {pairs(step, '=', ' ')}",
+    "logging": lambda step: f"2026-01-01 12:00:00,123 - trainer - INFO - step {step} | {pairs(step, ': ', ' | ')}",
+    "step last": lambda step: f"{pairs(step, '=', ', ')}, step={step}",
+    "words": lambda step: f"Iteration {step}: {pairs(step, ': ', ', ').replace('_', ' ').title()}",
+    "no sign": lambda step: f"Step {step} | {pairs(step, ' ', ' | ')}",
+    "trainer": lambda step: f"Step {step} | {pairs(step, ':', ' ').replace('%', '')}",
+    "epochs": lambda step: f"Epoch:[1/2]({step}/975), {pairs(step, ':', ', ')}",
+}
+
+
+@pytest.mark.parametrize("form", LOOPS)
+def test_a_terminal_that_cuts_lines_inside_pairs_makes_no_false_number(form):
+    lines = [LOOPS[form](step) for step in range(1, 13)]
+    whole = rows("".join(f"{line}\n" for line in lines))
+    assert sum(map(len, whole.values())) >= 12 * 9
+    for width in (80, *range(60, 131, 3)):
+        text = "".join(f"{line[at : at + width]}\n" for line in lines for at in range(0, len(line), width))
+        found, counts = rows(f"loading\n{text}"), decode(f"loading\n{text}")[1].counts
+        assert all(whole[step].items() >= row.items() for step, row in found.items()), width
+        if found != whole and any(len(line) > width for line in lines):
+            assert counts.partial_lines or counts.no_step_lines, width
+            assert "“" in counts.first_bad_reason or "incomplete" in counts.first_bad_reason or counts.first_stepless
+        assert counts.bad_lines <= len(lines)
+
+
+def test_a_number_that_a_terminal_cut_is_put_together_and_a_name_is_not():
+    line = "[my_experiment] step 7/90 | loss: 0.25 | value: 0.75 | reward: 0.12345 | kl: 0.5 | entropy: 2.0 | lr: 1e-06"
+    cut = line.index("345")
+    assert rows(f"{line[:cut]}\n{line[cut:]}\n")[7]["reward"] == 0.12345
+    found, decoder = decode(f"{line[: cut - 9]}\n{line[cut - 9 :]}\n")
+    assert "reward" not in found[0].schema.keys
+    assert decoder.counts.first_bad_reason.startswith("wrapped by a terminal")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step 10 | loss: 0.25 | reward: 0.5 | kl: 0.125\n42\nstep 20 | loss: 0.25 | reward: 0.25 | kl: 0.125 | lr: 1\n",
+        "step 10 | loss: 0.25 | reward: 0.5 | kl: 0.125\n100%|████| 10/10 [00:10<00:00, 1.0it/s]\n",
+        "step 10 | loss: 0.25 | reward: 0.5 | kl: 0.125\n2026-01-01 12:00:00 step 11 | loss: 0.5 | reward: 0.5\n",
+        "step 10 | loss: 0.25 | reward: 0.5 | time: 3.2 s\nSPS: 12, pg_loss=0.5\n",
+    ],
+)
+def test_what_stands_below_a_whole_line_is_not_joined_to_it(text):
+    first, *_ = decode(text)[0]
+    row = dict(zip(first.schema.keys, first.values, strict=True))
+    assert row.get("kl", 0.125) == 0.125
+    assert (row["loss"], row["reward"], row.get("time", 3.2)) == (0.25, 0.5, 3.2)
+
+
 def test_a_line_that_a_terminal_wrapped_at_its_separators():
     text = "step 10/50 | loss: 0.25 | reward: 0.5 |\n kl: 0.125 | entropy: 2\n"
     assert rows(text) == {10: {"loss": 0.25, "reward": 0.5, "kl": 0.125, "entropy": 2.0}}
@@ -212,6 +280,7 @@ def test_cut_anywhere_it_is_the_same(size):
     text = (
         f"step 4 | loss: 0.5 | a: {BROKEN} | b: {BROKEN}\n"
         f"Epoch: 1, global_step=5\r\nSPS: 12, pg_loss=0.5\nstep 7 | loss: 0.5\n\nkl: 0.1, lr: 0.5\n{BARS}\n{WRAPPED}\n"
+        + "".join(f"{line[at : at + 72]}\n" for line in map(LOOPS["bars"], range(20, 23)) for at in range(0, 240, 72))
     )
     data, decoder = text.encode(), ConsoleDecoder()
     records = [record for at in range(0, len(data), size) for record in decoder.feed(data[at : at + size], at, 0)]
