@@ -24,6 +24,8 @@ HEADER = f"""\
 #     from rltop_callback import JsonlWriter  # your own training loop
 #     log = JsonlWriter("logs/metrics.jsonl")
 #     log.log(step, {{"loss": 0.5}})
+#     with log.phase("rollout"):  # `rltop where logs/metrics.jsonl` names the phase in which a loop hangs
+#         ...
 #
 # Then, on any machine that sees the file: rltop logs/metrics.jsonl
 """

@@ -72,9 +72,9 @@ def _where(path: str, arguments: Namespace, now_s: float) -> Where:
     try:
         runs = runs_of(path)
     except NoMetricsError:
-        folder = Path(path)
-        told, logs = events_beside(folder), logs_beside(path)
-        if not told and not logs:
+        told = [events_of(path)] if os.path.isfile(path) else events_beside(Path(path))  # noqa: PTH113 - as above
+        logs = logs_beside(path)
+        if not any(told) and not logs:
             raise
         return where_of(logs[0] if logs else "", told, path, now_s)
     from rltop.run.whereabouts import where_is
@@ -102,7 +102,7 @@ def _of_file(path: str, now_s: float) -> Where:
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES) or b""
     if kind_of(head, path, is_all=True) is TRACE:
-        return where_of("", events_of(path), path, now_s)
+        return where_of("", [events_of(path)], path, now_s)
     return where_of(path, [], path, now_s)
 
 

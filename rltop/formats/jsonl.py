@@ -230,6 +230,8 @@ _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
 
 
+PHASE = b'{"rltop_phase":'
+"""How a line of `JsonlWriter.phase` begins: no row, `live.traces` reads it."""
 _VALUE = "value"
 """The key of a row that holds one value, the name of its metric beside it."""
 
@@ -314,6 +316,8 @@ class JsonlDecoder:
         return is_same
 
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
+        if line.startswith(PHASE):
+            return
         counts = self.counts
         try:
             row = self._loads(line)

@@ -2,6 +2,7 @@
 
     trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))  # transformers, TRL, unsloth
     log = JsonlWriter("logs/metrics.jsonl"); log.log(step, {"loss": 0.5})  # your own loop
+    with log.phase("rollout"): ...  # rltop then says where the loop is
 
 Owns how a row is written; must not know how rltop reads it. Only the standard library
 is imported, and the syntax is that of Python 3.9: this file is copied as it is into
@@ -23,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 DEFAULT_PATH = "logs/metrics.jsonl"
+_ERROR_CHARS = 300
 
 
 class JsonlWriter:
@@ -91,17 +93,44 @@ class JsonlWriter:
         """
         try:
             own = {"step": step, "time": self._now()}
-            line = _line_of({**own, **{_text(key): value for key, value in metrics.items()}, **own})
+            row = {**own, **{_text(key): value for key, value in metrics.items()}, **own}
+        except Exception as error:
+            self._lose(f"step {_text(step)}", error)
+        else:
+            self._write(row, f"step {_text(step)}")
+
+    def phase(self, name: str, rank: int | None = None) -> JsonlPhase:
+        """What the loop is in: a context manager that writes a line where the block begins and one where it ends.
+
+            with log.phase("rollout"):
+                samples = generate(prompts)
+
+        A process that hangs or is killed inside leaves the first line alone, so `rltop where` names the phase that is
+        open. Never raises, and lets every exception of the block pass; one is noted in the second line.
+
+        Args:
+            name: `rollout`, `reward`, `logprob`, `train`, `weight_sync`, `validation`, `checkpoint`, or any other.
+            rank: of this process, where several write phases: each into a file of its own beside the metrics, such as
+                `phases-3.jsonl`, or on a local disk all into one.
+        """
+        return JsonlPhase(self, name, rank)
+
+    def _write(self, row: dict[str, Any], what: str) -> None:
+        """Append a row; never raises."""
+        try:
+            line = _line_of(row)
             with self._lock:
                 self._append(line)
         except Exception as error:
-            self.lost += 1
-            if not self._is_failing:
-                self._is_failing = True
-                what = "step {} could not be written to {}: {}; later rows will still be tried"
-                _warn(what, step, self.path, error)
+            self._lose(what, error)
         else:
             self._is_failing = False
+
+    def _lose(self, what: str, error: Exception) -> None:
+        self.lost += 1
+        if not self._is_failing:
+            self._is_failing = True
+            _warn("{} could not be written to {}: {}; later rows will still be tried", what, self.path, error)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -144,6 +173,47 @@ class JsonlWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class JsonlPhase:
+    """A phase of the loop, from the beginning of a `with` block to its end; see `JsonlWriter.phase`.
+
+    Its lines are told from rows by their first key, `rltop_phase`, and have no step.
+    """
+
+    def __init__(self, writer: JsonlWriter, name: str, rank: int | None) -> None:
+        self._writer, self._name, self._rank = writer, name, rank
+        self._begun: float | None = None
+
+    def __enter__(self) -> JsonlPhase:
+        self._tell()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        failed = kind is not None and issubclass(kind, (Exception, KeyboardInterrupt))
+        self._tell(f"{getattr(kind, '__name__', kind)}: {_text(error)}" if failed else "", is_end=True)
+
+    def _tell(self, error: str = "", is_end: bool = False) -> None:
+        writer = self._writer
+        try:
+            now = writer._now()
+            self._begun = now if self._begun is None or not is_end else self._begun
+            row: dict[str, Any] = {"rltop_phase": _text(self._name), "begin": self._begun}
+            if is_end:
+                row["end"] = now
+            if self._rank is not None:
+                row["rank"] = self._rank
+            row.update(pid=os.getpid(), host=os.uname().nodename)
+            if threading.current_thread() is not threading.main_thread():
+                row["thread"] = threading.get_ident()
+            if error:
+                row["error"] = error[:_ERROR_CHARS]
+        except Exception as fault:
+            writer._lose(f"phase {_text(self._name)}", fault)
+        else:
+            writer._write(row, f"phase {_text(self._name)}")
 
 
 def _renew_lock() -> None:

@@ -33,12 +33,12 @@ def events_of_log(path: str) -> tuple[list[Event], LogReader]:
     return reader.feed(data, written_s, is_recorded=True), reader
 
 
-def where_of(log: str, others: Sequence[Event], source: str, now_s: float) -> Where:
+def where_of(log: str, others: Sequence[Sequence[Event]], source: str, now_s: float) -> Where:
     """Where a job is by its log, and by what other files tell.
 
     Args:
         log: its console log; empty where there is none.
-        others: what traces and rows tell.
+        others: what traces and rows tell, each for itself.
         source: named as the source where there is no log.
         now_s: seconds since the epoch.
 
@@ -46,7 +46,7 @@ def where_of(log: str, others: Sequence[Event], source: str, now_s: float) -> Wh
         OSError: the log cannot be read.
     """
     events, reader = events_of_log(log) if log else ([], None)
-    found = judge(merged(events, others), now_s)
+    found = judge(merged(events, *others), now_s)
     job = _JOB.search(Path(log or source).name)
     return found._replace(
         source=log or source,

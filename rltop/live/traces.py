@@ -1,37 +1,44 @@
 """Files that tell begin and end of phases → `phases.Event`.
 
-Chrome traces as RLinf and tinker write them and miles' dashboard.
+Chrome traces as RLinf and tinker write them, miles' dashboard, and the phases of one's own loop (`JsonlWriter.phase`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rltop.files import names_in, open_regular
+from rltop.formats.console.failures import ConsoleError
 from rltop.live.lines import Act, key_of
 from rltop.live.phases import Event
+from rltop.model import Label
 
 TRACE_NAME = "trace_events.jsonl"
 """What RLinf and tinker call their traces."""
 PHASE_FOLDERS = ("phases", "dashboard/phases")
 """Where miles' dashboard writes its phases, a file an hour."""
+OWN_NAMES = re.compile(r"phases.*\.jsonl")
+"""What ranks beside the first call the files of their phases."""
+OWN_KEY = "rltop_phase"
 END_BYTES = 8 * 1024 * 1024
 _EPOCH_US = 1e14
 """Smaller times of a trace are not since the epoch: those of tinker are of a clock of the process."""
 _HOURS = 4
 
 
-def events_beside(folder: Path) -> list[Event]:
-    """What traces in a folder tell."""
-    found = events_of(folder / TRACE_NAME) if TRACE_NAME in names_in(folder) else []
+def events_beside(folder: Path) -> list[list[Event]]:
+    """What traces in a folder tell, each for itself."""
+    names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
+    found = [events_of(folder / name) for name in names]
     for name in PHASE_FOLDERS:
         place = folder / name
         hours = sorted(each for each in names_in(place) if each.endswith(".jsonl"))[-_HOURS:]
-        found += [event for hour in hours for event in events_of(place / hour)]
-    return found
+        found.append([event for hour in hours for event in events_of(place / hour)])
+    return [each for each in found if each]
 
 
 def events_of(path: Path | str) -> list[Event]:
@@ -47,11 +54,40 @@ def events_of(path: Path | str) -> list[Event]:
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
-    return [event for span in spans for event in _events(span, begin_us)]
+    own = [span for span in spans if OWN_KEY in span]
+    return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else [])
+
+
+def _own_events(spans: Sequence[dict[str, Any]]) -> list[Event]:
+    """What a loop tells of itself; what a process left open that has been started anew is over."""
+    ended = {(_process(span), str(span[OWN_KEY]), span.get("begin")) for span in spans if "end" in span}
+    newest = {(span.get("host"), span.get("rank")): span.get("pid") for span in spans}
+    found: list[Event] = []
+    told: dict[str, str] = {}
+    for number, span in enumerate(spans):
+        name, process, rank = str(span[OWN_KEY]), _process(span), span.get("rank")
+        is_newest = span.get("pid") == newest[span.get("host"), rank]
+        error = str(span.get("error") or "")
+        if "end" not in span:
+            if is_newest or (process, name, span.get("begin")) in ended:
+                found.append(_event(Act.BEGIN, _number(span.get("begin")), name, process, rank))
+            continue
+        end = _event(Act.END, _number(span["end"]), name, process, rank)
+        if error and is_newest and told.get(process) != error:  # the phase around it ends by the same
+            failed = ConsoleError(number, 0, Label.of(error), 0, is_exception=True)
+            found.append(end._replace(act=Act.FAIL, error=failed))
+        told[process] = error
+        found.append(end)
+    return found
+
+
+def _process(span: dict[str, Any]) -> str:
+    thread = span.get("thread")
+    return f"{span.get('host', '')} {span.get('pid', '')}{'' if thread is None else f'/{thread}'}"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    if not any(sign in line for sign in (b'"ph"', b'"t0"')):
+    if not any(sign in line for sign in (b'"ph"', b'"t0"', b'"rltop_phase"')):
         return None
     try:
         found = json.loads(line.strip().rstrip(b",").lstrip(b"["))

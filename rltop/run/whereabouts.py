@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rltop.live.job import where_of
 from rltop.live.judge import Where
-from rltop.live.traces import events_beside, rows
+from rltop.live.traces import events_beside, events_of, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
 from rltop.run.console_end import Silent, own_logs
@@ -29,7 +29,9 @@ def where_is(run: Run, now_s: float) -> Where:
     logs = own_logs(silent)
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
     told = events_beside(home)
-    told += rows(_times(run), stream.total_steps)
+    if Path(path).suffix in (".jsonl", ".ndjson"):
+        told.append(events_of(path))
+    told.append(rows(_times(run), stream.total_steps))
     found = where_of(logs[0] if logs else "", told, path, now_s)
     ended = _STATES.get(run.state)
     if ended is not None and found.state in ("running", "stuck", "unknown"):
