@@ -89,7 +89,9 @@ def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
         state="interrupted" if is_interruption(text) else "dead",
         since=failure.time_s,
         accuracy_s=1.0,
-        cause=text if failure.rank is None else f"{text} (rank {failure.rank})",
+        cause=failure.error.words
+        if failure.rank is None or "rank" in failure.error.words
+        else f"{failure.error.words} (rank {failure.rank})",
         phase=None if phase is None else phase.words,
         phase_key=None if phase is None else phase.key or None,
         usual_s=None if phase is None else usual_s(phases, phase.name),

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 
+from rltop.formats.console.causes import Causes
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.console.failures import MAY_FAIL, ConsoleError, read_error, tells_alone
 from rltop.formats.console.lines import strip_escapes
@@ -86,6 +87,7 @@ class LogReader:
         self._stepped_s: float | None = None
         self._step_bars: dict[str, tuple[int, int]] = {}
         self._trace_at = -TRACE_LINES
+        self._causes = Causes()
 
     def feed(self, data: bytes, seen_s: float, *, is_recorded: bool) -> list[Event]:
         """What the data tell.
@@ -215,6 +217,9 @@ class LogReader:
             found += self._of_row(line, line.record, has_clock)
         if not found:
             found += self._of_failure(line)
+        elif bar is not None and line.record is None:
+            # What is printed before the next bar goes on in the line of this one.
+            found += self._of_failure(line._replace(text=text[max(0, text.find("]", bar.end())) + 1 :]))
         return [event._replace(process=line.process, rank=line.rank) for event in found]
 
     def _of_kind(self, kind: Line, line: _Read, has_clock: bool) -> Event | None:
@@ -297,16 +302,20 @@ class LogReader:
     def _of_failure(self, line: _Read) -> Iterable[Event]:
         if "Traceback (most recent call last)" in line.text:
             self._trace_at = line.number
-        if line.is_open or not any(word in line.text for word in MAY_FAIL):
+        if line.is_open or not ("ray::" in line.text or any(word in line.text for word in MAY_FAIL)):
             return []
+        self._causes.take(f"{line.process} {line.text}", line.number)
         read = read_error(line.text)
         if read is None:
             return []
         text, is_exception = read
         if not tells_alone(text) and line.number - self._trace_at > TRACE_LINES:
             return []
-        error = ConsoleError(line.number, line.offset, Label.of(text), 0, is_exception)
-        return [Event(self._time_s, Act.FAIL, error=error)]
+        error = ConsoleError(
+            line.number, line.offset, Label.of(text), 0, is_exception, self._causes.detail(text.strip())
+        )
+        method = self._causes.method
+        return [Event(self._time_s, Act.FAIL, name=method, key=key_of(method), error=error)]
 
     def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:
         begun_s = self._begun_s.pop(name, None)

@@ -313,6 +313,9 @@ class Phases:
         inner = self.innermost()
         own = [each for each in inner if each.process == event.process] or inner
         phase = max(own, key=lambda each: each.begun_s) if own else None
+        if phase is None and event.key:
+            words = words_of(event.key, event.name)
+            phase = Phase(event.process, event.name, event.key, words, event.time_s, event.time_s)
         if self.failure is not None and phase is None:
             phase = self.failure.phase
         self.failure = Failure(event.time_s, error, event.rank, phase)

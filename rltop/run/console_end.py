@@ -153,7 +153,7 @@ def last_error(data: bytes, last_step: int | None) -> str:
     decoder = ConsoleDecoder(DecoderOptions(may_count_rows=False))
     steps = [record.step for record in (*decoder.feed(data, 0, 0), *decoder.finish())]
     error, text = decoder.last_error, decoder.failure
-    if error is None or not text or (_TRACEBACK not in data and not tells_alone(text)):
+    if error is None or not text or (_TRACEBACK not in data and not tells_alone(error.text.raw)):
         return ""
     if steps and last_step is not None and abs(steps[-1] - last_step) > max(NEAR_STEPS, NEAR_SHARE * last_step):
         return ""

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rltop.formats.console.causes import Causes
 from rltop.formats.console.failures import ConsoleError, read_error
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
@@ -78,6 +79,7 @@ class ConsoleDecoder:
         self.counts = Counts()
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None
+        self._causes = Causes()
         self._bars: dict[int, int] = {}
         """How far the newest bar of each length had come before the newest error."""
         self._has_bar_moved = False
@@ -121,7 +123,7 @@ class ConsoleDecoder:
         """The newest error line, if neither a row nor a bar further on has come since: the run went on after others."""
         error = self.last_error
         has_gone_on = error is None or error.rows_before != self._row_count or self._has_bar_moved
-        return "" if error is None or has_gone_on else error.text.raw
+        return "" if error is None or has_gone_on else error.words
 
     @property
     def _row_count(self) -> int:
@@ -190,7 +192,7 @@ class ConsoleDecoder:
         self._has_evaluations, self._cut_rows = False, 0
         self._stepless = self._remarks = 0
         self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
-        self.last_error = None
+        self.last_error, self._causes = None, Causes()
         self._bars, self._has_bar_moved = {}, False
 
     def _await_rest(self, hit: Hit | None, records: list[Record]) -> None:
@@ -319,13 +321,18 @@ class ConsoleDecoder:
             self._bars[bar.total] = bar.done
 
     def _note_error(self, hit: Hit) -> None:
-        error = read_error(strip_escapes(hit.line[:2048].decode("utf-8", "replace")))
+        line = strip_escapes(hit.line[:2048].decode("utf-8", "replace"))
+        self._causes.take(line, hit.number)
+        error = read_error(line)
+        if error is not None:
+            text, is_exception = error
+            found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
+            if self.last_error is None or not self.last_error.outweighs(found):
+                self.last_error = found
+        if self.last_error is not None and self.last_error.rows_before == self._row_count:
+            self.last_error = self.last_error._replace(detail=self._causes.detail(self.last_error.text.raw))
         if error is None:
             return
-        text, is_exception = error
-        found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
-        if self.last_error is None or not self.last_error.outweighs(found):
-            self.last_error = found
         self._has_bar_moved = False
 
     # -- rows -------------------------------------------------------------------------------------------------------

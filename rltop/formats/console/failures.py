@@ -11,6 +11,7 @@ from rltop.model import Label
 from rltop.structs import NamedTuple
 
 MAX_TEXT_CHARS = 300
+_BESIDE_DETAIL = 160
 MAY_FAIL = (
     "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
     "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
@@ -26,6 +27,8 @@ _EXCEPTION = re.compile(
 )
 _OTHER = re.compile(
     r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
+    r"|[1-9]\d* Workers? \(tasks / actors\) killed due to memory pressure|killed due to the node running low on memory"
+    r"|PytorchStreamWriter failed writing"
     r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
@@ -58,6 +61,7 @@ class ConsoleError(NamedTuple):
         text: the line without launcher prefixes, at most 300 characters.
         rows_before: how many metric rows came before it; if more have come since, the run went on.
         is_exception: it ends a Python traceback.
+        detail: what the lines around it tell: rank, process, who sent a signal; may be empty.
     """
 
     line: int
@@ -65,6 +69,15 @@ class ConsoleError(NamedTuple):
     text: Label
     rows_before: int
     is_exception: bool
+    detail: str = ""
+
+    @property
+    def words(self) -> str:
+        """The line, and what is known beyond it, for which a long line is cut."""
+        text = self.text.raw
+        if not self.detail:
+            return text
+        return f"{text if len(text) <= _BESIDE_DETAIL else text[:_BESIDE_DETAIL] + '…'} ({self.detail})"
 
     def outweighs(self, later: ConsoleError) -> bool:
         """Does it say more of the same end than a later line? Of an error and an interruption, what was first."""

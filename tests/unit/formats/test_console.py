@@ -250,7 +250,9 @@ def test_torchrun_names_the_signal_that_ended_a_process():
         (f"ValueError: nan\n{child}  exitcode  : 1 (pid: 7)\n", "ValueError: nan"),
         (f"Traceback (most recent call last):\nValueError: nan\n{child}{table}", "ValueError: nan"),
     ):
-        assert decode(text)[1].failure.strip() == cause
+        error = decode(text)[1].last_error
+        assert error is not None
+        assert error.text.raw.strip() == cause
 
 
 @pytest.mark.parametrize(

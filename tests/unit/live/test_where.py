@@ -84,3 +84,37 @@ def test_a_copied_log_is_judged_by_its_clocks(tmp_path: Path, capsys: pytest.Cap
     assert isinstance(found, dict)
     assert (found["state"], found["accuracy_s"]) == ("stuck", 50_400.0)
     assert abs(found["since"] - (now_s - 1_200)) < 5
+
+
+def printed(path: Path, text: str, written_s: float) -> None:
+    path.write_text(text)
+    os.utime(path, (written_s, written_s))
+
+
+def test_of_an_error_in_ray_the_method_is_the_phase_and_the_process_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = "".join(f"step:{n} - actor/loss:0.5 - timing_s/step:90.0\n" for n in range(1, 6))
+    error = (
+        "Traceback (most recent call last):\n"
+        "ray.exceptions.RayTaskError(OutOfMemoryError): ray::WorkerDict.actor_rollout_compute_log_prob() (pid=4711, "
+        "ip=10.128.0.9, actor_id=87523c02, repr=<verl.WorkerDict object at 0x7edd>)\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    )
+    printed(tmp_path / "train.log", steps + error, NOW_S)
+    code, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 60.0))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase_key"]) == (1, "dead", "logprob")
+    assert found["cause"].endswith("(in WorkerDict.actor_rollout_compute_log_prob, pid 4711 on 10.128.0.9)")
+
+
+def test_an_error_in_the_line_of_a_bar_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bars = "".join(f"\r  {n}%|▏ | {n}/100 [0{n}:00<09:00, 60.00s/it]" for n in range(1, 7))
+    watchdog = "[rank{0}]:[E602 11:17:52.18 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation "
+    watchdog += "timeout: WorkNCCL(SeqNum={1}, OpType=ALLREDUCE, NumelIn=1) ran for 600013 milliseconds\n"
+    text = bars + watchdog.format(5, 7) + watchdog.format(1, 9) + watchdog.format(2, 9)
+    printed(tmp_path / "train.log", text, NOW_S)
+    _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 60.0))
+    assert isinstance(found, dict)
+    assert found["state"] == "dead"
+    assert found["cause"].endswith("(rank 5 in ALLREDUCE 7; ranks 1–2 in ALLREDUCE 9)")
