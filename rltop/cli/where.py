@@ -14,8 +14,11 @@ from rltop.clock import SystemClock
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, NoMetricsError, RltopError, cannot_read
 from rltop.files import open_regular
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, codec_of, kind_of
+from rltop.live.groups import engine_in_words, group_in_words, grouped
 from rltop.live.job import where_of
 from rltop.live.judge import Where, sentence
+from rltop.live.lines import words_of
+from rltop.live.probe import Engine, Process
 from rltop.live.traces import events_beside, events_of
 from rltop.model import Label
 from rltop.model.table_rows import split_member
@@ -48,7 +51,7 @@ def where(arguments: Namespace) -> int:
             documents.append({"path": path, "error": error.message})
             continue
         codes.add(_CODES.get(found.state, EXIT_OK))
-        documents.append(document(found))
+        documents.append(document(found, now_s))
         if not arguments.json:
             say(_text(path, found, now_s))
     if arguments.json:
@@ -106,7 +109,7 @@ def _of_file(path: str, now_s: float) -> Where:
     return where_of(path, [], path, now_s)
 
 
-def document(found: Where) -> dict[str, Any]:
+def document(found: Where, now_s: float) -> dict[str, Any]:
     """A job as the JSON document has it."""
     return {
         "state": found.state,
@@ -119,10 +122,42 @@ def document(found: Where) -> dict[str, Any]:
         "cause": found.cause,
         "accuracy_s": _rounded(found.accuracy_s),
         "source": found.source,
-        "ranks": list(found.ranks),
-        "engines": list(found.engines),
+        "ranks": [_rank(each) for each in found.ranks if each.rank is not None or each.source != found.source],
+        "engines": [_engine(each, now_s) for each in found.engines],
         "job": found.job,
     }
+
+
+def _groups(found: Where) -> list[str]:
+    is_told = len(found.ranks) > 1 or any(each.rank is not None for each in found.ranks)
+    return [group_in_words(group) for group in grouped(found.ranks)] if is_told else []
+
+
+def _rank(each: Process) -> dict[str, Any]:
+    known = {"pid": each.pid, "host": each.host or None, "state": None if each.state == "running" else each.state}
+    return {
+        "rank": each.rank,
+        "phase": each.words or words_of(each.key, each.phase) or None,
+        "phase_key": each.key or None,
+        "since": _rounded(each.since_s),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _engine(each: Engine, now_s: float) -> dict[str, Any]:
+    return {
+        "engine": each.name,
+        "running": _whole(each.running),
+        "waiting": _whole(each.waiting),
+        "tokens_per_s": _rounded(each.tokens_per_s),
+        "cache": _rounded(each.cache),
+        "age_s": _rounded(max(0.0, now_s - each.time_s)),
+        **({"trouble": each.trouble} if each.trouble else {}),
+    }
+
+
+def _whole(value: float) -> int | None:
+    return int(value) if math.isfinite(value) else None
 
 
 def _rounded(value: float | None) -> float | None:
@@ -133,12 +168,7 @@ def _text(path: str, found: Where, now_s: float) -> str:
     lines = [f"{Label.of(path).display}: {Label.of(sentence(found, now_s)).display}"]
     if found.source and found.source != path:
         lines.append(f"  source: {Label.of(found.source).display}")
-    lines += [f"  rank {each['rank']}: {Label.of(str(each['phase'])).display}" for each in found.ranks]
-    lines += [
-        f"  {Label.of(each['engine']).display}: {each['running']} running, {each['waiting']} waiting, "
-        f"{each['tokens_per_s']:g} tokens/s"
-        for each in found.engines
-    ]
+    lines += [f"  {Label.of(line).display}" for line in (*_groups(found), *map(engine_in_words, found.engines))]
     if found.last_line:
         lines.append(f"  last line: {Label.of(found.last_line[:_LAST_CHARS]).display}")
     return "\n".join(lines) + "\n"

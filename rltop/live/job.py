@@ -1,18 +1,29 @@
-"""Where the job is that writes a log, by the log as it lies there."""
+"""Where the job is that writes a log: by the log as it lies there, and as it grows."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 
 from rltop.files import open_regular
 from rltop.live.judge import Where, judge
 from rltop.live.log import LogReader
-from rltop.live.phases import Event, merged
+from rltop.live.phases import KEPT, Event, Phases, in_order, merged
+from rltop.live.probe import Fact, LogTold
+from rltop.live.traces import events_beside, events_of
 
 END_BYTES = 16 * 1024 * 1024
 """So much of the end of a log is read: what is usual shows in it."""
+FIRST_BYTES = 2 * 1024 * 1024
+"""Likewise of one that is followed: somebody presses keys meanwhile."""
+EVERY_S, PATIENCE_S = 1.0, 10.0
+TRACES_EVERY_S = 5.0
+FRESH_S = 15.0
+"""A log that was last written so short ago may have grown since its last line was printed."""
 _JOB = re.compile(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
 
 
@@ -33,26 +44,129 @@ def events_of_log(path: str) -> tuple[list[Event], LogReader]:
     return reader.feed(data, written_s, is_recorded=True), reader
 
 
-def where_of(log: str, others: Sequence[Sequence[Event]], source: str, now_s: float) -> Where:
-    """Where a job is by its log, and by what other files tell.
+class JobProbe:
+    """Follows the files of one job: its console log, and the traces beside it. A `Probe`.
+
+    Args:
+        find: which log it is, or "" while there is none, and a folder or a file of one's own phases with traces, or "";
+            asked in a thread, whenever the log is not there.
+        source: what it is called until there is a log.
+
+    Attributes:
+        rows: steps that the rows of the run tell; whoever has them appends.
+    """
+
+    every_s, patience_s = EVERY_S, PATIENCE_S
+
+    def __init__(self, find: Callable[[], tuple[str, str]], source: str) -> None:
+        self.source = source
+        self.rows: deque[Event] = deque(maxlen=4 * KEPT)
+        self._find = find
+        self._log = self._traced = ""
+        self._begin()
+        self._told: Sequence[Fact] = ()
+
+    def _begin(self) -> None:
+        self._phases, self._reader = Phases(), LogReader()
+        self._offset, self._file = 0, (0, 0)
+        self._seen_traces, self._next_traces_s = 0, -TRACES_EVERY_S
+        self._is_begun = False
+
+    def ask(self, now_s: float) -> Sequence[Fact]:
+        """What the files have told so far; the same object where nothing is new.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        if not self._log:
+            self._log, self._traced = self._find()
+        sources = [self._of_log(now_s) if self._log else [], self._of_traces(now_s) if self._traced else []]
+        sources.append([self.rows.popleft() for _ in range(len(self.rows))])
+        if any(sources) or not self._is_begun:
+            self._is_begun = True
+            for event in in_order(*sources):
+                self._phases.take(event)
+            reader = self._reader
+            self._told = (
+                LogTold(
+                    self._log or self._traced or self.source,
+                    self._phases.moved_s or now_s if reader.last_s is None else reader.last_s,
+                    deepcopy(self._phases),
+                    reader.last_line,
+                    reader.zone_doubt_s,
+                ),
+            )
+        return self._told
+
+    def close(self) -> None:
+        """Nothing is held between two questions."""
+
+    def _of_log(self, now_s: float) -> list[Event]:
+        """What has been written since."""
+        with open_regular(self._log) as file:
+            status = os.fstat(file.fileno())
+            if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
+                self._begin()
+                self._file = status.st_dev, status.st_ino
+                self._offset = max(0, status.st_size - FIRST_BYTES)
+                is_first = True
+            else:
+                is_first = False
+            if status.st_size == self._offset and not is_first:
+                return []
+            file.seek(self._offset)
+            data = file.read(FIRST_BYTES) or b""
+        self._offset += len(data)
+        if not is_first:
+            return self._reader.feed(data, now_s, is_recorded=False)
+        if status.st_size > FIRST_BYTES:
+            data = data.partition(b"\n")[2]
+        return self._reader.feed(data, min(now_s, status.st_mtime), is_recorded=True)
+
+    def _of_traces(self, now_s: float) -> list[Event]:
+        """What traces tell that they had not told before."""
+        if now_s - self._next_traces_s < 0.0:
+            return []
+        self._next_traces_s = now_s + TRACES_EVERY_S
+        path = Path(self._traced)
+        told = events_beside(path) if path.is_dir() else [events_of(path), *events_beside(path.parent)]
+        events = in_order(*told)
+        new, self._seen_traces = events[self._seen_traces :], len(events)
+        return new
+
+
+def where_of(
+    log: str, others: Sequence[Sequence[Event]], source: str, now_s: float, facts: Sequence[Fact] = ()
+) -> Where:
+    """Where a job is by its log, and by what other files and sources tell.
 
     Args:
         log: its console log; empty where there is none.
         others: what traces and rows tell, each for itself.
         source: named as the source where there is no log.
         now_s: seconds since the epoch.
+        facts: what other sources tell.
 
     Raises:
         OSError: the log cannot be read.
     """
     events, reader = events_of_log(log) if log else ([], None)
-    found = judge(merged(events, *others), now_s)
-    job = _JOB.search(Path(log or source).name)
+    told = LogTold(
+        log or source,
+        now_s,
+        merged(events, *others),
+        "" if reader is None else reader.last_line,
+        0.0 if reader is None else reader.zone_doubt_s,
+    )
+    return where_now(told, facts, now_s)
+
+
+def where_now(told: LogTold, facts: Sequence[Fact], now_s: float) -> Where:
+    """Where a job is by what its files and other sources have told."""
+    found = judge(told.phases, now_s, facts, told.source)
+    named = _JOB.search(Path(told.source).name)
     return found._replace(
-        source=log or source,
-        last_line="" if reader is None else reader.last_line,
-        job=None if job is None else job[1],
-        accuracy_s=None
-        if found.since is None
-        else max(found.accuracy_s or 0.0, reader.zone_doubt_s if reader else 0.0),
+        last_line=told.last_line,
+        job=found.job or (None if named is None else named[1]),
+        accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.doubt_s),
     )

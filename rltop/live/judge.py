@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 from rltop import units
 from rltop.formats.console.failures import is_interruption
+from rltop.live.lines import words_of
 from rltop.live.phases import Failure, Phase, Phases
+from rltop.live.probe import Engine, Fact, Job, Process
 from rltop.structs import NamedTuple
 
 UNUSUAL, STUCK = 3.0, 6.0
@@ -20,6 +23,7 @@ NO_USUAL_S = 1_800.0
 """Stuck after so long without progress where nothing tells what is usual."""
 LEAST_TIMES = 2
 """So many times tell what is usual; of more the first, with its compilation, does not count."""
+_PROCESS = re.compile(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
 DEAD_S = 30.0
 """After a fatal line so long without progress."""
@@ -41,8 +45,8 @@ class Where(NamedTuple):
         source: the file that tells.
         step: the newest one that has ended.
         moved_s: when something last went on.
-        ranks: phases of several processes.
-        engines: as they were told last.
+        ranks: processes, as the sources tell them.
+        engines: likewise.
         job: number of the job in a scheduler.
         last_line: of the log.
     """
@@ -59,20 +63,63 @@ class Where(NamedTuple):
     source: str = ""
     step: int | None = None
     moved_s: float | None = None
-    ranks: Sequence[dict[str, Any]] = ()
-    engines: Sequence[dict[str, Any]] = ()
+    ranks: Sequence[Process] = ()
+    engines: Sequence[Engine] = ()
     job: str | None = None
     last_line: str = ""
 
 
-def judge(phases: Phases, now_s: float) -> Where:
-    """Where a job is at a given time."""
+def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
+    """Where a job is at a given time.
+
+    Args:
+        phases: what its log, its traces and its rows tell.
+        now_s: seconds since the epoch.
+        facts: what other sources tell.
+        source: the file that tells the phases.
+    """
+    found = _judged(phases, now_s)._replace(
+        source=source,
+        ranks=(*processes_of(phases, source), *(fact for fact in facts if isinstance(fact, Process))),
+        engines=(*engines_of(phases, source), *(fact for fact in facts if isinstance(fact, Engine))),
+        job=next((fact.id for fact in facts if isinstance(fact, Job)), None),
+    )
+    return _beside(found, now_s)
+
+
+def _beside(found: Where, now_s: float) -> Where:
+    """The phase by the processes, where the log tells none or has not gone on since they were asked."""
+    told = [each for each in found.ranks if each.source != found.source and each.state == "running" and each.phase]
+    common = Counter((each.phase, each.key) for each in told).most_common(1)
+    if not common or found.state in ("dead", "finished", "interrupted"):
+        return found
+    (name, key), _ = common[0]
+    if found.phase_key is not None and (found.phase_key == key or not key):
+        return found
+    newest = max(each.time_s for each in told)
+    if found.phase_key is not None and newest <= (found.moved_s or 0.0):
+        return found
+    those = [each for each in told if (each.phase, each.key) == (name, key)]
+    began = [each.since_s for each in those if each.since_s is not None]
+    since_s = min(began, default=None)
+    return found._replace(
+        state="running" if found.state == "unknown" else found.state,
+        phase=words_of(key, name) if key else name,
+        phase_key=key or None,
+        since=found.since if since_s is None else since_s,
+        usual_s=None if since_s is not None else found.usual_s,
+        unusual=found.unusual or found.state == "stuck",
+        outstanding=None,
+        accuracy_s=now_s - newest,
+        source=those[0].source,
+    )
+
+
+def _judged(phases: Phases, now_s: float) -> Where:
     if phases.begun_s is None or phases.moved_s is None:
         return Where("unknown")
     failure = phases.failure
-    about = Where(
-        "running", step=phases.step, moved_s=phases.moved_s, ranks=_ranks(phases), engines=_engines(phases, now_s)
-    )
+    about = Where("running", step=phases.step, moved_s=phases.moved_s)
     if failure is not None and now_s - failure.time_s >= DEAD_S:
         return _ended(phases, failure, about)
     if phases.finished_s is not None:
@@ -163,25 +210,38 @@ def _outstanding(phase: Phase) -> str | None:
     return f"{max(0, phase.of - phase.done)} of {phase.of}"
 
 
-def _ranks(phases: Phases) -> list[dict[str, Any]]:
-    """The phases of processes that tell their rank."""
-    found = [each for each in phases.innermost() if each.rank is not None]
-    return [
-        {"rank": each.rank, "phase": each.words, "phase_key": each.key or None, "since": each.begun_s}
-        for each in sorted(found, key=lambda each: each.rank or 0)
-    ]
+def processes_of(phases: Phases, source: str) -> list[Process]:
+    """What each process is in that a log or a trace tells apart.
+
+    Args:
+        source: the file.
+    """
+    found = [
+        Process(
+            source, each.moved_s, phase=each.name or each.words, key=each.key, since_s=each.begun_s, rank=each.rank,
+            done=each.done, of=each.of, words=each.words, **_named(each.process),
+        )
+        for each in phases.innermost()
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: (each.rank is None, each.rank or 0))
 
 
-def _engines(phases: Phases, now_s: float) -> list[dict[str, Any]]:
+def _named(process: str) -> dict[str, Any]:
+    """What a launcher's prefix tells of a process: `(WorkerDict pid=7, ip=10.0.0.1)`."""
+    told = _PROCESS.search(process)
+    if told is None:
+        return {"name": process}
+    return {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
+
+
+def engines_of(phases: Phases, source: str) -> list[Engine]:
+    """The engines that a log tells of.
+
+    Args:
+        source: the file.
+    """
     return [
-        {
-            "engine": name,
-            "running": int(state[0]),
-            "waiting": int(state[1]),
-            "tokens_per_s": state[2],
-            "cache": None if math.isnan(state[3]) else state[3],
-            "age_s": max(0.0, now_s - time_s),
-        }
+        Engine(source, time_s, name, state[0], state[1], state[3], state[2])
         for name, (time_s, state) in sorted(phases.engines.items())
     ]
 

@@ -37,6 +37,11 @@ _ENDLESS_BAR = re.compile(
 )
 _OF_ALL = re.compile(r"\[(\d+)/(\d+)\]")
 _ENDS = re.compile(rb"[\r\n]")
+_NEEDLES = tuple(
+    each.encode()
+    for each in dict.fromkeys((*(kind.sign for kind in LINES), *MAY_FAIL, "ray::", "%|", "it [", "Traceback"))
+)
+"""One of them stands in every line that tells anything; a whole block is searched faster than its lines."""
 _NUMBERS = ("step", "total", "done", "of", "left", "gone", "running")
 
 
@@ -52,6 +57,7 @@ class _Read(NamedTuple):
         number: of the line.
         offset: in the file.
         is_open: nothing has ended it so far.
+        may_tell: it has a sign of a line that tells something.
     """
 
     text: str
@@ -62,6 +68,7 @@ class _Read(NamedTuple):
     number: int
     offset: int
     is_open: bool = False
+    may_tell: bool = True
 
 
 class LogReader:
@@ -180,11 +187,15 @@ class LogReader:
         self._offset += len(data)
         whole = self._pending + data
         found: list[_Read] = []
-        at = 0
+        at, signs = 0, iter([*_signs_in(whole), len(whole)])
+        sign = next(signs)
         for end in _ENDS.finditer(whole):
             self._number += whole[end.start()] == 0x0A
             if end.start() > at:
-                found.append(self._line(whole[at : end.start()], start + at, records))
+                while sign < at:
+                    sign = next(signs)
+                line = self._line(whole[at : end.start()], start + at, records)
+                found.append(line if sign < end.start() else line._replace(may_tell=False))
             at = end.end()
         self._pending = whole[at:]
         if self._pending.strip() and (is_recorded or b"%|" in self._pending or b"it [" in self._pending):
@@ -209,6 +220,8 @@ class LogReader:
     def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
         """What one line tells."""
         text = line.text
+        if not line.may_tell and line.record is None:
+            return []
         found = [event for kind in LINES if kind.sign in text and (event := self._of_kind(kind, line, has_clock))]
         bar = _BAR.match(text) or (_ENDLESS_BAR.match(text) if "it [" in text else None)
         if bar is not None:
@@ -330,6 +343,18 @@ class LogReader:
     def _wait_until(self, time_s: float) -> None:
         """A line without a clock came so late, but before the next one with a clock."""
         self._time_s = max(self._time_s, min(time_s, self._latest_s))
+
+
+def _signs_in(data: bytes) -> list[int]:
+    """Where signs of lines that tell something stand, ascending."""
+    found = []
+    for needle in _NEEDLES:
+        at = data.find(needle)
+        while at >= 0:
+            found.append(at)
+            at = data.find(needle, at + len(needle))
+    found.sort()
+    return found
 
 
 def _next_known(clocks: list[float | None]) -> list[float]:

@@ -373,14 +373,20 @@ _TAKES = {
 }
 
 
-def merged(*sources: Sequence[Event]) -> Phases:
-    """The phases of a job told by several files: in the order of their times, and of the lines in each."""
-    phases, found = Phases(), []
+def in_order(*sources: Sequence[Event]) -> list[Event]:
+    """What several files tell, by time, and what one of them tells in the order of its lines."""
+    found = []
     for events in sources:
         newest_s = -math.inf
         for event in events:
             newest_s = max(newest_s, event.time_s)
             found.append((newest_s, event))
-    for _, event in sorted(found, key=lambda each: each[0]):
+    return [event for _, event in sorted(found, key=lambda each: each[0])]
+
+
+def merged(*sources: Sequence[Event]) -> Phases:
+    """The phases of a job told by several files."""
+    phases = Phases()
+    for event in in_order(*sources):
         phases.take(event)
     return phases

@@ -40,6 +40,7 @@ class Process(NamedTuple):
         cause: what it died of.
         done: how much of `of` there is.
         of: how much there is to be.
+        words: said of the phase, where that is more than its key says.
     """
 
     source: str
@@ -56,6 +57,7 @@ class Process(NamedTuple):
     cause: str = ""
     done: int | None = None
     of: int | None = None
+    words: str = ""
 
 
 class Engine(NamedTuple):

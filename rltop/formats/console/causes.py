@@ -127,7 +127,7 @@ class Causes:
             parts.append(f"in {self._task}")
         ranks = sorted(self._ranks.get(kind, ()))
         if ranks and kind != "signal":
-            parts.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_ranges(ranks)}")
+            parts.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}")
         if kind == "disk" and self._is_saving:
             parts.append("while a checkpoint was saved: the newest one may be incomplete")
         if kind == "signal":
@@ -182,10 +182,10 @@ def _behind(enqueued: dict[int, tuple[int, int]]) -> str:
 
 
 def _named(ranks: Sequence[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_ranges(ranks)}"
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}"
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
     """`0–2, 5, 7` of ascending numbers; of many ranges the first four."""
     runs: list[list[int]] = []
     for number in numbers:
