@@ -21,7 +21,7 @@ from rltop.app.marking import Marking
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
 from rltop.app.plot_pane import paint_chart
-from rltop.app.themes import Themes
+from rltop.app.themes import TERMINAL, TERMINAL_LIGHT, Themes
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
@@ -31,7 +31,7 @@ from rltop.rows.keys import Where
 from rltop.run.session import Session
 from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
 from rltop.screen.bindings import binding_ids, normal_keymap, spell, with_alt
-from rltop.screen.driver import ScreenGuard, driver_for
+from rltop.screen.driver import GuardedDriver, ScreenGuard, TerminalBackground, driver_for
 from rltop.screen.pace import LinkPing, Pace, is_multiplexed
 from rltop.screen.styles import textual_theme
 from rltop.screen.textual_shim import KeysInOrder
@@ -183,6 +183,8 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         self._draw_when_due()
         self.take_keys()
         await self._has_shown()
+        if self.palette.name == TERMINAL and isinstance(self._driver, GuardedDriver):
+            self._driver.ask_background()
         while True:
             while self.session.step(SLICE_MS):
                 await self._list_runs()
@@ -202,6 +204,11 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         if self.shown is not None and self.shown.call_after_refresh(shown.set):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(shown.wait(), SETTLED_S)
+
+    def on_terminal_background(self, message: TerminalBackground) -> None:
+        """On a light ground draw with those of the terminal's colours that can be read there."""
+        if message.is_light and self.palette.name == TERMINAL:
+            self._take_theme(TERMINAL_LIGHT)
 
     def _draw_when_due(self) -> float:
         """Draw if there is something new and the pace allows it.

@@ -12,6 +12,9 @@ from rltop.rows.themes import Palette, find_palettes, load_palette
 from rltop.screen.styles import textual_theme
 from rltop.screen.textual_shim import FaultKeeper, SingleParseApp
 
+TERMINAL, TERMINAL_LIGHT = "terminal", "terminal-light"
+"""The theme of the terminal's own colours, and what takes its place on a light ground."""
+
 
 class Themes(SingleParseApp, FaultKeeper):
     """An application in one of several themes."""
@@ -37,16 +40,19 @@ class Themes(SingleParseApp, FaultKeeper):
     def set_theme(self, name: str) -> None:
         """Switch to the theme called `name`, say so and keep it; a broken one is reported and left."""
         try:
-            self.palette = self._load_theme(name)
+            self._take_theme(name)
         except ThemeError as error:
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
+        self.tell(f"theme {self.palette.name}: {self.palette.summary}   ({self._keep_theme()})")
+
+    def _take_theme(self, name: str) -> None:
+        self.palette = self._load_theme(name)
         self.register_theme(textual_theme(self.palette))
         self.theme = self.palette.name
         for screen in self.screen_stack:
             if isinstance(screen, PageScreen) and screen.is_mounted:
                 screen.set_palette()
-        self.tell(f"theme {self.palette.name}: {self.palette.summary}   ({self._keep_theme()})")
 
     def _keep_theme(self) -> str:
         """Keep the theme for the next time, and say whether it will be there."""

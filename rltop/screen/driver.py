@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol, cast
 
 from textual import events
+from textual._time import get_time
 from textual._xterm_parser import XTermParser
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -124,12 +126,44 @@ class _Outlet:
         return self._guard.output_fd
 
 
-class _KeyParser(XTermParser):
+_BACKGROUND = "\x1b]11;?\x1b\\"
+"""Asks a terminal for its background (xterm's control sequences, OSC 11)."""
+_REPLY = "]11;rgb"
+_CHANNELS = re.compile(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
+_MOST_REPLY = 64
+_REPLY_S = 2.0
+"""How long the rest of a reply may be late whose first two characters could be keys as well."""
+_NO_REPORT = "[?0;0$y"
+"""Ends an escape sequence that has begun, and means nothing: the report of a mode that there is not."""
+_LUMA = (0.299, 0.587, 0.114)
+"""What red, green and blue add to how light a colour looks (ITU-R BT.601)."""
+
+
+class TerminalBackground(Message):
+    """The terminal has said what its background is."""
+
+    def __init__(self, is_light: bool) -> None:
+        super().__init__()
+        self.is_light = is_light
+
+
+def _background_of(reply: str) -> TerminalBackground | None:
+    """What a reply says; None where it is none."""
+    found = _CHANNELS.match(reply)
+    if found is None:
+        return None
+    shares = [int(channel, 16) / (16 ** len(channel) - 1) for channel in found.groups()]
+    return TerminalBackground(sum(part * share for part, share in zip(_LUMA, shares, strict=True)) > 0.5)
+
+
+class KeyParser(XTermParser):
     """Reads keys; a key right behind Escape is that key, not one with Alt, unless that means something.
 
     A terminal sends the same bytes for both. Textual waits a tenth of a second and
     then takes them for one key, which nothing is bound to: Escape and `q` typed one
     after the other would both be lost.
+
+    The reply to a question for the background is no keys either, however late it comes and in however many parts.
 
     Args:
         with_alt: characters that are bound together with Alt.
@@ -143,10 +177,17 @@ class _KeyParser(XTermParser):
         self._whole = _IN_A_FIELD | frozenset(with_alt)
         self._is_escaped = False
         self._last = ""
+        self.awaits_reply = False
+        self._reply = ""
+        self._replies_since_s = 0.0
+        self._has_begun = False
 
     def feed(self, data: str) -> Iterator[Message]:
         """Messages of further characters."""
         for i, character in enumerate(data):
+            if self._reply or (self.awaits_reply and character == _REPLY[0]):
+                yield from self._take_reply(character)
+                continue
             # What comes by itself behind an escape has been typed behind it.
             is_alone = character not in _INTRODUCERS and not (i > 0 and character in self._whole)
             if self._is_escaped and is_alone and self._timeout_time is not None:
@@ -156,8 +197,37 @@ class _KeyParser(XTermParser):
             self._last = self._last[-1:] + character
             yield from super().feed(character)
 
+    def _take_reply(self, character: str) -> Iterator[Message]:
+        """A character of the reply; what turns out to be none goes where it would have gone."""
+        if not self._reply:
+            self._replies_since_s = get_time()
+            # An escape that has waited for long has become a key before this came.
+            self._has_begun, self._timeout_time = self._timeout_time is not None and self._is_escaped, None
+        self._reply += character
+        length = len(self._reply)
+        if self._reply[: len(_REPLY)].lower() != _REPLY[:length] or length > _MOST_REPLY:
+            yield from self._give_back()
+        elif character == "\x07" or self._reply.endswith("\x1b\\"):
+            reply, self._reply, self.awaits_reply, self._is_escaped = self._reply[1:], "", False, False
+            if self._has_begun:
+                yield from super().feed(_NO_REPORT)
+            found = _background_of(reply)
+            if found is not None:
+                yield found
+
+    def _give_back(self) -> Iterator[Message]:
+        text, self._reply, self.awaits_reply = self._reply, "", False
+        yield from self.feed(text)
+        self.awaits_reply = True
+
     def tick(self) -> Iterator[Message]:
         """What has come to an end by itself: an escape, or the beginning of a sequence that was two keys."""
+        if self._reply:
+            # The beginning of the reply may be keys as well; the rest of it is waited for.
+            patience_s = _REPLY_S if self._has_begun else _KEYS_S
+            if len(self._reply) < 4 and get_time() - self._replies_since_s > patience_s:
+                yield from self._give_back()
+            return
         messages = list(super().tick())
         if messages and self._last in _TWO_KEYS:
             messages = [events.Key("escape", _ESCAPE), *self._sequence_to_key_events(self._last[-1])]
@@ -204,6 +274,7 @@ class GuardedDriver(LinuxDriver):
     """What sets the title of the window."""
     _keeps_keys = False
     _typed = b""
+    _parser: KeyParser | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -218,6 +289,12 @@ class GuardedDriver(LinuxDriver):
 
     def _get_terminal_size(self) -> tuple[int, int]:
         return self.guard.size
+
+    def ask_background(self) -> None:
+        """Ask what the background is; the application is sent a `TerminalBackground` if the terminal answers."""
+        if self._parser is not None:
+            self._parser.awaits_reply = True
+            self.write(_BACKGROUND)
 
     def write(self, data: str) -> None:
         """Send all but what would switch screens: that is the guard's."""
@@ -257,7 +334,8 @@ class GuardedDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys, those first that were typed before; bytes that are no text cost themselves alone."""
-        parser, decode = _KeyParser(self.with_alt), getincrementaldecoder("utf-8")("replace").decode
+        parser = self._parser = KeyParser(self.with_alt)
+        decode = getincrementaldecoder("utf-8")("replace").decode
         for message in parser.feed(decode(self._typed)):
             self.process_message(message)
         while True:

@@ -60,8 +60,28 @@ def test_a_byte_that_is_no_text_costs_itself_alone(start: Start) -> None:
     terminal.until_text(FOOTER)
     terminal.press("\xff\xc3?")
     terminal.until_text("Where metrics are listed")
-    terminal.press("q")
+    terminal.press("qq")
     assert terminal.wait() == 0
+
+
+def test_a_terminal_that_says_late_and_in_parts_that_its_ground_is_light(start: Start) -> None:
+    terminal = start(RLTOP_THEME="terminal")
+    terminal.until(lambda: b"\x1b]11;?" in terminal.output, what="the question for the background")
+
+    def colours() -> set[str]:
+        return {cell.fg for line in terminal.screen.buffer.values() for cell in line.values()}
+
+    terminal.press("m")
+    terminal.until_text("METRICS")
+    assert "cyan" in colours()
+    for part in ("\x1b]11;rgb:ffff/f", "fff/ffff\x1b", "\\"):
+        time.sleep(0.3)
+        terminal.press(part)
+    terminal.until(lambda: "cyan" not in colours(), what="colours for a light ground")
+    assert "METRICS" in terminal.text and "blue" in colours()
+    terminal.press("qq")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
 
 
 @pytest.mark.parametrize("bytes_per_s", [0, 100])
