@@ -66,9 +66,11 @@ class ProgressLine:
 
     @classmethod
     def of_terminal(cls) -> ProgressLine | None:
-        """A line of standard error; None where that is no terminal."""
+        """A line of standard error; None where that is no terminal, or one without escape codes."""
+        from rltop.config import is_plain_terminal
+
         try:
-            if sys.stderr is None or not sys.stderr.isatty():
+            if sys.stderr is None or not sys.stderr.isatty() or is_plain_terminal(os.environ):
                 return None
             columns = os.get_terminal_size(sys.stderr.fileno()).columns
         except (OSError, ValueError):

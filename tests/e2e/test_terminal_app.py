@@ -222,7 +222,7 @@ def test_keys_typed_before_textual_is_there_are_not_lost(start: Start) -> None:
     terminal.press("t")
     assert FOOTER not in terminal.text
     terminal.until_text("p95")
-    terminal.press("q")
+    terminal.press("\x11")
     assert terminal.wait() == 0
     terminal.assert_untouched()
 
@@ -430,7 +430,7 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     terminal.until_text(FOOTER)
     terminal.press("t")
     terminal.until_text("p95")
-    terminal.press("q")
+    terminal.press("\x11")
     assert terminal.wait() == 0
     assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
     terminal.assert_untouched()
