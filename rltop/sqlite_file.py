@@ -23,6 +23,7 @@ from typing import BinaryIO, TypeVar
 
 from rltop.errors import DecodeError, refusing
 from rltop.files import open_regular
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 MAGIC = b"SQLite format 3\0"
@@ -323,15 +324,15 @@ _MAX_SCHEMA_CHARS = 4_000_000
 """Of all statements that created tables."""
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _ENCODINGS = {2: "utf-16-le", 3: "utf-16-be"}
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"""--[^\n]*|/\*.*?(?:\*/|$)|'(?:[^']|'')*+'?|"(?:[^"]|"")*+"?|`(?:[^`]|``)*+`?|\[[^\]]*+\]?|[(),]|[^\s(),'"`\[\]]+""",
     re.DOTALL,
 )
 _CONSTRAINTS = frozenset({"PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT"})
 _BEHIND_TYPE = _CONSTRAINTS | {"NOT", "NULL", "DEFAULT", "COLLATE", "REFERENCES", "GENERATED", "AS"}
-_NUMBER = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*", re.ASCII)
+_NUMBER = regex(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*", re.ASCII)
 _DIGITS_OF_INTEGER = 19
-_HEXADECIMAL = re.compile(r"'(?:[0-9a-fA-F]{2})*'")
+_HEXADECIMAL = regex(r"'(?:[0-9a-fA-F]{2})*'")
 
 Value = int | float | str | bytes | None
 

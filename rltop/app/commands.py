@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count, islice
@@ -16,6 +15,7 @@ from rltop.model import Label, VerdictState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open
 from rltop.pages.verdict import rule_titles
+from rltop.regex import regex
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import action_of
@@ -26,7 +26,7 @@ MOST_ELSEWHERE = 2_000
 """Metrics of other runs that are looked through."""
 
 _METRIC = "metric: "
-_PLACE = re.compile(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
+_PLACE = regex(r"\s*(?:step )?([+-]?\d{1,15}(?:-\d{1,15})?)\s*")
 
 DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""
@@ -236,7 +236,7 @@ def rank(query: str, text: str, fuzzy: float) -> float:
     return 1.0 + share if typed in whole else min(fuzzy, 1.0) / 2
 
 
-_WORDS = re.compile(r"[\W_]+")
+_WORDS = regex(r"[\W_]+")
 
 
 def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:

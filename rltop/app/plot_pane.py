@@ -9,7 +9,6 @@ change of theme draws nothing anew.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -19,6 +18,7 @@ from rltop.model import Unit
 from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, Series
 from rltop.pages.chart_axes import DASHED_ROLE, Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
+from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs, glyph_set
 from rltop.rows.rows import ROLES, Line, Piece, Row
@@ -43,7 +43,7 @@ _CORNERS = ("└", "+")
 _FIRST_NUMBER = 16
 """Colour numbers below are named by the library's own table."""
 
-_CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_CODE = regex(r"\x1b\[([0-9;]*)m")
 
 _ASCII_AXES = str.maketrans("─│┌┐└┘┤├┬┴┼", "-|++++||++|")
 

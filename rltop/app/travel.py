@@ -10,11 +10,12 @@ import re
 from abc import abstractmethod
 
 from rltop.pages.moment import travelled
+from rltop.regex import regex
 from rltop.run.run import Run
 from rltop.screen.textual_shim import FaultKeeper
 from rltop.structs import NamedTuple
 
-_STEPS = re.compile(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
+_STEPS = regex(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
 
 _MOST_DIGITS = 18
 

@@ -6,7 +6,6 @@ up once per dialect and process; after that it costs a dictionary access.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -14,10 +13,11 @@ from rltop.catalog.dialect import Alias, Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import Pattern, PatternSet, compiled, is_exact
 from rltop.model import Algorithm, Signal
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
-_AVERAGED = re.compile(r"^(?:avg|average)_|_(?:avg|average)$")
+_AVERAGED = regex(r"^(?:avg|average)_|_(?:avg|average)$")
 """What people write around the name of a metric that they have averaged over a batch."""
 
 

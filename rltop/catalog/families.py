@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
@@ -190,7 +191,7 @@ _NO_LOSS_WORDS = frozenset({
     "p95", "p99", "max", "maximum", "min", "minimum", "std", "stdev", "var", "variance", "dev",
 })  # fmt: skip
 _PARTS = frozenset({"expert", "experts", "class", "classes", "layer", "layers"})
-_WORD = re.compile(r"[^a-zA-Z0-9]+")
+_WORD = regex(r"[^a-zA-Z0-9]+")
 
 
 @lru_cache(maxsize=20_000)

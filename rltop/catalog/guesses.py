@@ -11,8 +11,9 @@ from functools import lru_cache
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Metric, Signal, Unit
+from rltop.regex import regex
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _GROUPS = (
     ("kl_ref", frozenset({"kl", "kld", "kldiv"})),
     ("entropy", frozenset({"entropy", "entropies", "ent"})),
@@ -34,7 +35,7 @@ _NO_GUESS = frozenset({
 """Words of what is a statistic, a setting, a part or an evaluation: not the quantity itself."""
 
 
-_SAID = re.compile(r"(\w+)(?:\s*/\s*([-+]?[\d.]+(?:e[-+]?\d+)?))?\Z", re.IGNORECASE)
+_SAID = regex(r"(\w+)(?:\s*/\s*([-+]?[\d.]+(?:e[-+]?\d+)?))?\Z", re.IGNORECASE)
 
 
 def said_meaning(text: str) -> tuple[str, float] | None:

@@ -11,7 +11,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
-_WILDCARD = re.compile(r"[*%]")
+from rltop.regex import regex
+
+_WILDCARD = regex(r"[*%]")
 
 
 class Pattern:

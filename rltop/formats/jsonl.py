@@ -9,7 +9,6 @@ up everything else until they are done: a large document is parsed in pieces.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -17,6 +16,7 @@ from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.lines import CONFLICT, LineFramer
 from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
+from rltop.regex import regex
 
 if TYPE_CHECKING:
     from rltop.formats.tracker_steps import ExportedRows
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Loads = Callable[[bytes], object]
 """Parses strict JSON; raises `ValueError` for anything else, NaN and Infinity included."""
 
-_BROKEN = re.compile("[\udc80-\udcff]")
+_BROKEN = regex("[\udc80-\udcff]")
 """How Python stands in for a byte that is no UTF-8."""
-_BROKEN_STRING = re.compile('[\udc80-\udcff][^"]*')
+_BROKEN_STRING = regex('[\udc80-\udcff][^"]*')
 
 _MOST_DIGITS = 400
 """A longer integer is beyond what a float holds (1.8e308), and past 4,300 digits Python refuses to read it."""
@@ -96,7 +96,7 @@ WINDOW_CHARS = 64 * 1024
 MAX_ENTRIES = 4_000_000
 """Entries of a document's containers; more than 20 values for each of 100,000 rows."""
 _MAX_DEPTH = 32
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = regex(r"[ \t\r\n]*")
 
 Parsing = Generator[int, None, object]
 """Gives after each value how many characters it had, and in the end the document."""

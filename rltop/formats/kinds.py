@@ -19,6 +19,7 @@ from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.formats.lines import BOM, CONFLICT, without_holes
 from rltop.model.table_rows import LOG_NAME, ROWS_MAGIC
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 MAGIC_BYTES = 4
@@ -51,9 +52,9 @@ _SQLITE = b"SQLite format 3\0"
 _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 """With which the two kinds of archives that Telescope writes begin."""
 _BLANK = b"\0 \t\r\n"
-_TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
+_TRACE = regex(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
 """An event with a phase, alone or in an array, or an object of events."""
-_COLUMNS = re.compile(
+_COLUMNS = regex(
     rb"""
     \{\s*
     (?: "[^"\n]{1,80}" \s*:\s* (?: \[\s*\] | "[^"\n]{0,200}" | null | \{[^{}\[\]\n]{0,2000}\} ) \s*,\s* ){0,8}+
@@ -71,9 +72,9 @@ _COLUMNS = re.compile(
 )
 """A table on one line: a list of objects, or of at least four numbers, first, or first in a group; cells, rows or
 columns by number. Texts, settings and columns without values may stand before it, but no number: a row has one."""
-_ROWS_INSIDE = re.compile(rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{')
+_ROWS_INSIDE = regex(rb'"(?:log_history|history|logs|metrics|records|rows)"\s*:\s*"?\[\s*\{')
 """Rows, or the text of rows, behind what else an object of one line holds: a trainer's state under another name."""
-_CSV_HEADER = re.compile(
+_CSV_HEADER = regex(
     rb"""
     (?: \s*"?[\w/@.\ -]+"?(?:,"?[\w/@.()\ -]*"?)+
       | [A-Za-z_][\w/@.()\ -]*(?:\t[A-Za-z_][\w/@.()\ -]*){2,} )
@@ -274,7 +275,7 @@ KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, SWANLAB, T
 
 Of several files that hold one run the first in this order is shown: the most complete and freshest.
 """
-_FILE_NAME = re.compile("|".join(kind.file_name for kind in KINDS))
+_FILE_NAME = regex("|".join(kind.file_name for kind in KINDS))
 
 _OF_ROWS = (".jsonl", ".ndjson")
 """Names that say JSON lines: decisive only where the first line is no row, being torn or a header."""

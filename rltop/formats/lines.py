@@ -9,16 +9,17 @@ import re
 from collections.abc import Iterator
 
 from rltop.model import Counts
+from rltop.regex import regex
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 HOLE_BYTES = 512
 """So many bytes in a row that are NUL, or were left out, are a hole. A line ends before it; fewer may stand in one."""
-_HOLE = re.compile(rb"\0{512,}|(?<=[\r\n])\0+")
+_HOLE = regex(rb"\0{512,}|(?<=[\r\n])\0+")
 
 CONFLICT = b"<<<<<<< "
 """How a line begins that git leaves where two versions of a file cannot be merged."""
-_CONFLICT_LINE = re.compile(rb"^" + CONFLICT, re.MULTILINE)
+_CONFLICT_LINE = regex(rb"^" + CONFLICT, re.MULTILINE)
 
 
 def conflict_line(text: bytes | bytearray) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from rltop.regex import regex
+
 MAX_CHARS = 64 * 1024
 """A longer text is no dictionary of metrics."""
 _MAX_DEPTH = 8
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"\s*(?:(?P<mark>[{}\[\](),:])"
     r"|(?P<quote>['\"])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)"
     r"|(?:np|numpy)\.\w{1,16}\((?P<wrapped>[^()]{1,40})\)"

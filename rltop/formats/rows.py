@@ -7,7 +7,6 @@ Nothing that it meets makes a row disappear.
 
 from __future__ import annotations
 
-import re
 import struct
 from array import array
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any
 
 from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS, TRAINER_STEP_KEYS
+from rltop.regex import regex
 
 Row = dict[str, Any]
 Step = int | tuple[int, int]
@@ -27,7 +27,7 @@ MAX_DEPTH = 8
 MAX_KEY_CHARS = 512
 _ALERT_WORDS = 200
 _MAX_NUMBER_CHARS = 40
-_LONG_NUMBER = re.compile(r"[-+]?[0-9.]{30}[0-9.]*(?:[eE][-+]?[0-9]{1,4})?$")
+_LONG_NUMBER = regex(r"[-+]?[0-9.]{30}[0-9.]*(?:[eE][-+]?[0-9]{1,4})?$")
 """Digits without end are a number all the same."""
 _WORDS = {
     "nan": NonFinite.NAN,

@@ -17,6 +17,7 @@ from rltop import units
 from rltop.errors import DecodeError
 from rltop.formats.protobuf import SPAN, fields
 from rltop.model import Counts
+from rltop.regex import regex
 
 MAX_BYTES = 2 * 1024 * 1024
 """A larger file is no file of settings; of W&B's and of event files so much of the beginning is read."""
@@ -133,7 +134,7 @@ def _of_toml(text: str) -> object:
 _MOST_EVENTS = 100_000
 """Of a file of YAML: the beginning and the end of each list and mapping, and each scalar."""
 _MOST_DIGITS = 64
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = regex(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _WORDS = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
@@ -228,10 +229,10 @@ def _of_wandb(data: bytes) -> dict[str, object]:
 
 
 _MOST_PRINTED = 256 * 1024
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_PRINTED = re.compile(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
+_ESCAPE = regex(r"\x1b\[[0-9;]*m")
+_PRINTED = regex(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
 """A dictionary of dictionaries that begins a line, behind what Ray puts before it."""
-_QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
+_QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 
 def _of_console(data: bytes) -> object:

@@ -30,6 +30,7 @@ from rltop.formats.tracker_steps import PlacedRow, TrackerRow, TrackerSteps
 from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
+from rltop.regex import regex
 from rltop.sqlite_file import MAGIC, DatabaseFile, Pages, Table, TableRow, newest, rows, tables
 from rltop.structs import NamedTuple
 
@@ -345,7 +346,7 @@ _LAST_ROWS = 500
 """Rows at the end of Trackio's metrics that are asked when which run was written to."""
 _DELETED = "deleted"
 _IDS = ("run_id", "run_name")
-_DESCRIBED = re.compile(rb"^(run_name|lifecycle_stage|start_time|end_time):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_DESCRIBED = regex(rb"^(run_name|lifecycle_stage|start_time|end_time):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 _MOST_OF_DESCRIPTION = 64 * 1024
 
 

@@ -18,6 +18,7 @@ from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
+from rltop.regex import regex
 
 Event = dict[str, object]
 
@@ -25,12 +26,12 @@ MAX_EVENT_BYTES = 1024 * 1024
 _MAX_HEAD_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 4096
 _BLANK = b"\xef\xbb\xbf\0 \t\r\n"
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[{}]', re.DOTALL)
+_TOKEN = regex(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[{}]', re.DOTALL)
 """Strings as a whole, braces. The group is a quote where a string ends, and none where its rest has not come."""
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_ARRAY = regex(rb'"traceEvents"\s*:\s*\[')
 _ARRAY_NAME = b'"traceEvents"'
-_BRACKET = re.compile(rb"\s*:\s*\[")
-_BRACKET_TO_COME = re.compile(rb"\s*(?::\s*)?\Z")
+_BRACKET = regex(rb"\s*:\s*\[")
+_BRACKET_TO_COME = regex(rb"\s*(?::\s*)?\Z")
 
 
 class EventReader:
@@ -182,9 +183,9 @@ MAX_OPEN = 256
 """Spans that one worker may have begun and not ended; deeper ones are not followed."""
 MAX_WORKERS = 4096
 _US = 1e-6
-_STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:train(?:ing)?[_ ]?)?step[ _#:]*)(\d*)$", re.IGNORECASE)
+_STEP_NAME = regex(r"(?:ProfilerStep#|(?:train(?:ing)?[_ ]?)?step[ _#:]*)(\d*)$", re.IGNORECASE)
 _STEP_ARGUMENTS = ("step", "global_step", "step_idx", "iteration", "i")
-_NUMBERED = re.compile(r"(.*?)[\s:/._-]*(?:rank)?[\s:/._-]*(\d+)$", re.IGNORECASE)
+_NUMBERED = regex(r"(.*?)[\s:/._-]*(?:rank)?[\s:/._-]*(\d+)$", re.IGNORECASE)
 _DRIVER = "driver"
 
 Worker = tuple[str, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -15,6 +14,7 @@ from rltop.live.log import LogReader
 from rltop.live.phases import KEPT, Event, Phases, in_order, merged
 from rltop.live.probe import Fact, LogTold
 from rltop.live.traces import events_beside, events_of
+from rltop.regex import regex
 
 END_BYTES = 16 * 1024 * 1024
 """So much of the end of a log is read: what is usual shows in it."""
@@ -24,7 +24,7 @@ EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
 FRESH_S = 15.0
 """A log that was last written so short ago may have grown since its last line was printed."""
-_JOB = re.compile(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
+_JOB = regex(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
 
 
 def events_of_log(path: str) -> tuple[list[Event], LogReader]:

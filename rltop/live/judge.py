@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -13,6 +12,7 @@ from rltop.formats.console.failures import is_interruption
 from rltop.live.lines import words_of
 from rltop.live.phases import Failure, Phase, Phases
 from rltop.live.probe import Engine, Fact, Job, Process
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 UNUSUAL, STUCK = 3.0, 6.0
@@ -23,7 +23,7 @@ NO_USUAL_S = 1_800.0
 """Stuck after so long without progress where nothing tells what is usual."""
 LEAST_TIMES = 2
 """So many times tell what is usual; of more the first, with its compilation, does not count."""
-_PROCESS = re.compile(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
+_PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
 DEAD_S = 30.0
 """After a fatal line so long without progress."""

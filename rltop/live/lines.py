@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
@@ -77,7 +78,7 @@ class Line(NamedTuple):
 def _rows(
     of: str, *rows: tuple[str, str, Act] | tuple[str, str, Act, str] | tuple[str, str, Act, str, str]
 ) -> list[Line]:
-    return [Line(of, row[0], re.compile(row[1]), *row[2:]) for row in rows]
+    return [Line(of, row[0], regex(row[1]), *row[2:]) for row in rows]
 
 
 LINES: tuple[Line, ...] = tuple(
@@ -236,14 +237,14 @@ LINES: tuple[Line, ...] = tuple(
     )
 )
 
-STEP_BARS = re.compile(
+STEP_BARS = regex(
     r"(?:|Training(?: Step)? Progress|Training Batches Processed|Global Step|Training|Steps?|Train)", re.IGNORECASE
 )
 """Titles of bars that count the steps of the run; transformers' has none."""
-OUTER_BARS = re.compile(r"Episode \[|Epoch", re.IGNORECASE)
+OUTER_BARS = regex(r"Episode \[|Epoch", re.IGNORECASE)
 """Titles of bars that move with the step and are no phase."""
 BARS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), key)
+    (regex(pattern, re.IGNORECASE), key)
     for pattern, key in (
         (r"load|captur|shards|compil|preprocess|encod|filter|^map\b|tokeniz|download|warm", "setup"),
         (r"^eval|valid", "validation"),
@@ -257,7 +258,7 @@ BARS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 """Phase of any other bar by its title; the first that fits."""
 NAMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), key)
+    (regex(pattern, re.IGNORECASE), key)
     for pattern, key in (
         (r"^train_wait$|wait.*(?:sampl|rollout|generat|batch|data|buffer|traj)", "generate"),
         (r"wait.*(?:policy|version|weight)", "weight_sync"),
@@ -274,7 +275,7 @@ NAMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 """Phase of a timer, of a span of a trace or of one's own phase, by its name; the first that fits."""
 
 
-_ROLES = re.compile(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|rollout_|ref_|critic_|rm_)(?=.)")
+_ROLES = regex(r"^(?:actor_rollout_ref_|actor_rollout_|actor_|rollout_|ref_|critic_|rm_)(?=.)")
 
 
 def key_of(name: str, table: tuple[tuple[re.Pattern[str], str], ...] = NAMES) -> str:

@@ -14,6 +14,7 @@ from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, Line, key_
 from rltop.live.phases import Event
 from rltop.live.times import COPIED_S, NO_ZONE_S, Clock, clock_of, dated, zone_shift
 from rltop.model import Label, Record
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 LINE_CHARS = 4_000
@@ -23,20 +24,20 @@ UNKNOWN_DOUBT_S = 60.0
 """How far a time may be off that was worked out backwards."""
 _STEP_TIMES = ("timing_s/step", "perf/time_per_step", "perf/step_time", "timing/step", "step_time", "time/total")
 """What rows call the time of a whole step."""
-_FRONT = re.compile(
+_FRONT = regex(
     r"(?:\s*(?:\((?P<ray>[^()]{0,80}pid=[^()]{1,80})\)|\[[^\[\]]{0,24}[Rr]ank ?(?P<rank>\d{1,6})\]:?"
     r"|(?P<label>\d{1,5}):(?=\s)))+ ?"
 )
-_RANK = re.compile(r"\brank=(\d{1,6})")
-_BAR = re.compile(
+_RANK = regex(r"\brank=(\d{1,6})")
+_BAR = regex(
     r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
     r"\[(?P<elapsed>[\d:]{4,12})<"
 )
-_ENDLESS_BAR = re.compile(
+_ENDLESS_BAR = regex(
     r"(?P<title>[^|\[\]]{0,120}|\[[^\[\]]{1,60}\][^|\[\]]{0,60}?):\s*(?P<done>\d{1,12})it \[(?P<elapsed>[\d:]{4,12}),"
 )
-_OF_ALL = re.compile(r"\[(\d+)/(\d+)\]")
-_ENDS = re.compile(rb"[\r\n]")
+_OF_ALL = regex(r"\[(\d+)/(\d+)\]")
+_ENDS = regex(rb"[\r\n]")
 _NEEDLES = tuple(
     each.encode()
     for each in dict.fromkeys((*(kind.sign for kind in LINES), *MAY_FAIL, "ray::", "%|", "it [", "Traceback"))

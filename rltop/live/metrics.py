@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +10,12 @@ from rltop.live.endpoint import ANSWER_S, Endpoint
 from rltop.live.engines import NAMES, PREFIXES, MetricsReader
 from rltop.live.exposition import Sample, plain_name, samples
 from rltop.live.probe import Fact, ProbeError
+from rltop.regex import regex
 
 EVERY_S, EVERY_SERVER_S = 5.0, 15.0
 BACK_S = 150
 """What a server has of the last seconds tells at once whether an engine goes on."""
-_WITH_COLON = re.compile(r"(vllm|sglang)_(?!router)")
+_WITH_COLON = regex(r"(vllm|sglang)_(?!router)")
 
 
 class MetricsProbe:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Sequence
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 HEAD_CHARS = 40
@@ -17,7 +17,7 @@ COPIED_S = 3_600.0
 """Last written so much later than its last line says, in every zone: the file was copied."""
 NO_ZONE_S = 14 * 3_600.0
 
-_CLOCK = re.compile(
+_CLOCK = regex(
     r"(?P<year>20\d\d)(?P<sep>[-/]?)(?P<month>[01]\d)(?P=sep)(?P<day>[0-3]\d)[ T_-]{1,2}"
     r"(?P<time>[0-2]\d:[0-5]\d:[0-6]\d(?:[.,]\d{1,9})?)(?:\s?(?P<zone>Z\b|[+-][01]\d:?[0-5]\d))?"
     r"|(?:(?<![\d/-])(?P<mon>[01]\d)[-/]|(?<=[IWEF])(?P<glog>[01]?\d))(?P<dom>[0-3]\d) "

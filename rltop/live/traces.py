@@ -6,7 +6,6 @@ Chrome traces as RLinf and tinker write them, miles' dashboard, and the phases o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from rltop.formats.console.failures import ConsoleError
 from rltop.live.lines import Act, key_of
 from rltop.live.phases import Event
 from rltop.model import Label
+from rltop.regex import regex
 
 TRACE_NAME = "trace_events.jsonl"
 """What RLinf and tinker call their traces."""
 PHASE_FOLDERS = ("phases", "dashboard/phases")
 """Where miles' dashboard writes its phases, a file an hour."""
-OWN_NAMES = re.compile(r"phases.*\.jsonl")
+OWN_NAMES = regex(r"phases.*\.jsonl")
 """What ranks beside the first call the files of their phases."""
 OWN_KEY = "rltop_phase"
 END_BYTES = 8 * 1024 * 1024

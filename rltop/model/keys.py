@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 STEP_KEYS = (
@@ -106,7 +107,7 @@ def split_key(key: str) -> KeyPath:
     return KeyPath(parts[0] or GENERAL, parts[1], parts[2])
 
 
-_EVALUATION = re.compile(
+_EVALUATION = regex(
     r"""
     (?: eval | test ) [_/]
     | (?: val-core | val-aux | validation | bench | evaluation ) /
@@ -119,7 +120,7 @@ _EVALUATION = re.compile(
     re.VERBOSE,
 )
 
-_BOOKKEEPING = re.compile(
+_BOOKKEEPING = regex(
     r"""
     (?: train/ )? (?:
         epoch | global_step | num_input_tokens_seen | total_flos | train_loss
@@ -153,7 +154,7 @@ def is_bookkeeping_key(key: str) -> bool:
     return _BOOKKEEPING.match(key) is not None
 
 
-_MEAN_OF_RUN = re.compile(r"(?:train/)?train_loss$")
+_MEAN_OF_RUN = regex(r"(?:train/)?train_loss$")
 """The loss of a run that is over, where its runtime stands beside it; else that of the step, in a loop of one's own."""
 _RUNTIME = frozenset({"train_runtime", "train/train_runtime"})
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 ROWS_MAGIC = b"rows of tables 1\n"
@@ -17,13 +18,13 @@ ROWS_MAGIC = b"rows of tables 1\n"
 MEMBER = "::"
 """Stands between a database and one of its runs: `trackio/project.db::run-id`."""
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
-LOG_NAME = re.compile(
+LOG_NAME = regex(
     r"(?i:\.(?:log|out|err|txt)|\A(?:std(?:out|err)|output|console|nohup|log)(?:[-_]\w{1,64}|\.\d{1,12})?)\Z"
 )
 """What console logs are called, which hold several runs where a launcher followed a sweep."""
 _LOG_WORDS = "slurm|sbatch|job|train|run|main|out|output|console|nohup|log|std(?:out|err)"
-_JOB_LOG = re.compile(rf"(?:{_LOG_WORDS})(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)", re.IGNORECASE)
-_LOG_TEXT = re.compile(rf"(?:.*[-_.])?(?:{_LOG_WORDS})(?:[-_.]?\d[\d_.-]*)?\.txt", re.IGNORECASE)
+_JOB_LOG = regex(rf"(?:{_LOG_WORDS})(?:[-_.\d].*|ing.*)?|.*\.(?:out|err)", re.IGNORECASE)
+_LOG_TEXT = regex(rf"(?:.*[-_.])?(?:{_LOG_WORDS})(?:[-_.]?\d[\d_.-]*)?\.txt", re.IGNORECASE)
 FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
 """Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
 RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
@@ -32,8 +33,8 @@ STATE_COLUMN = "status"
 """A table that has it is changed in place: it says how a run stands."""
 
 _SEPARATOR = b"\x1f"
-_ESCAPED = re.compile(rb"[\\\n\x1f]")
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPED = regex(rb"[\\\n\x1f]")
+_ESCAPE = regex(rb"\\(.)", re.DOTALL)
 _SPELLED = {b"\\": rb"\\", b"\n": rb"\n", b"\x1f": rb"\u"}
 _MEANT = {b"\\": b"\\", b"n": b"\n", b"u": b"\x1f"}
 

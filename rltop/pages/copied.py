@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from rltop import units
 from rltop.model import Label
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
+from rltop.regex import regex
 from rltop.rows.rows import Row, Target, TargetKind
 
-_BLANKS = re.compile(r" {3,}")
+_BLANKS = regex(r" {3,}")
 
 
 def row_text(row: Row) -> str:

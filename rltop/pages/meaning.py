@@ -11,6 +11,7 @@ from rltop.model import Metric, Unit
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Mean
 from rltop.pages.signals import key_label
+from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
@@ -22,7 +23,7 @@ AS_LOGGED, FORGET = "", "*"
 """Choices besides the metrics: it is none, and whatever rltop finds out by itself."""
 _HEAD_ROWS = 2
 _ROUNDING = 1e-3
-_MILLISECONDS = re.compile(r"(?:^|[^a-zA-Z])ms(?:$|[^a-zA-Z])|_?millis", re.IGNORECASE)
+_MILLISECONDS = regex(r"(?:^|[^a-zA-Z])ms(?:$|[^a-zA-Z])|_?millis", re.IGNORECASE)
 
 
 def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:

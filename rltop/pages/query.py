@@ -14,9 +14,10 @@ from typing import Protocol
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, RunState
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-_TERM = re.compile(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
+_TERM = regex(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
 _SCALES = {"%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9}
 
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {

@@ -6,7 +6,6 @@ read is `run.run_settings`'s.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -14,6 +13,7 @@ from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Say
+from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
@@ -44,7 +44,7 @@ _FIRST = (
 """What is changed from one run to the next most often, in the words of the trainers."""
 _RANKS = {name: rank for rank, name in enumerate(_FIRST)}
 _SAYS_NOTHING = frozenset({"n", "path", "name", "type", "value", "size", "enable", "enabled", "max", "min"})
-_NAMES_OF_RUNS = re.compile(
+_NAMES_OF_RUNS = regex(
     r"(?:^|[._])(?:\w*_dir|\w*dir_name|run_name|run_id|experiment_name|exp_name|project_name|wandb_name|log_path|"
     r"logging_dir|hub_model_id|hostname|host|port|pid|ip|timestamp|\w*_time|start_date|name)$"
 )

@@ -16,6 +16,7 @@ import orjson
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
 from rltop.pages.goodput import CLASSES
 from rltop.pages.past_alerts import alert_title
+from rltop.regex import regex
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
@@ -25,7 +26,7 @@ Document = dict[str, Any]
 SCHEMA = 1
 """Version of the documents: another one where a key goes or means something else. `schema.json` describes it."""
 
-_MAYBE_UNSAFE = re.compile("[^ -~\\n]")
+_MAYBE_UNSAFE = regex("[^ -~\\n]")
 
 
 def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:

@@ -7,11 +7,11 @@ GitLab show it.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label, Level, VerdictState
+from rltop.regex import regex
 from rltop.report.run_report import (
     MOST_RUNS,
     AlertReport,
@@ -27,10 +27,10 @@ from rltop.rows.cells import clip_middle
 from rltop.rows.glyphs import UNICODE
 
 _LONGEST = 600
-_MARKUP = re.compile(r"[\\`*_\[\]|~$]")
-_BEGINS_BLOCK = re.compile(r"^(?:[-+=#:]|\d+(?=[.)]\s))")
-_AUTOLINK = re.compile(r"(?i)(https?|ftp|mailto|xmpp):|www\.")
-_MENTION = re.compile(r"[@#](?=[\w-])|\b(?:GH|gh)-(?=\d)")
+_MARKUP = regex(r"[\\`*_\[\]|~$]")
+_BEGINS_BLOCK = regex(r"^(?:[-+=#:]|\d+(?=[.)]\s))")
+_AUTOLINK = regex(r"(?i)(https?|ftp|mailto|xmpp):|www\.")
+_MENTION = regex(r"[@#](?=[\w-])|\b(?:GH|gh)-(?=\d)")
 _WORD_JOINER = "&#8288;"
 
 

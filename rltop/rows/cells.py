@@ -6,11 +6,11 @@ text comes from outside. Knows nothing of what the text says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Self
 
+from rltop.regex import regex
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Line, Piece, Row, RowLink, Target
 from rltop.rows.widths import cell_width, char_width, plain
@@ -18,7 +18,7 @@ from rltop.rows.widths import cell_width, char_width, plain
 ELLIPSIS = "…"
 
 
-_NUMBER_AT_END = re.compile(r"(?<![\w/.,-])[−+±×@]?\d[\d.,]*$")
+_NUMBER_AT_END = regex(r"(?<![\w/.,-])[−+±×@]?\d[\d.,]*$")
 """A number that is no part of a name."""
 
 

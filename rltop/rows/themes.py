@@ -7,7 +7,6 @@ the same palette as the screen.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import Any
 
 from rltop import resources
 from rltop.errors import ConfigError, ThemeError
+from rltop.regex import regex
 from rltop.rows.rows import ROLES
 from rltop.structs import NamedTuple, Struct, field, replace
 
@@ -28,7 +28,7 @@ NAMED_COLOURS = (
 SCREEN_KEYS = ("foreground", "background", "surface", "panel", "primary")
 """Colours of what is not painted from rows: footer, palette, input, help."""
 
-_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+_HEX = regex(r"#[0-9a-fA-F]{6}")
 
 
 class RoleStyle(NamedTuple):

@@ -5,12 +5,13 @@ Owns the counting; what is done with text that does not fit is in `cells`.
 
 from __future__ import annotations
 
-import re
 import unicodedata
+
+from rltop.regex import regex
 
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _VARIATION_SELECTORS = frozenset(chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
-_SINGLE = re.compile("[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2190-\u21ff\u2500-\u25fc\u2800-\u28ff]*").fullmatch
+_SINGLE = regex("[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2190-\u21ff\u2500-\u25fc\u2800-\u28ff]*")
 _MOST_MARKS = 2
 _MOST_KNOWN = 8192
 _WIDE_SOMEWHERE = (
@@ -60,7 +61,7 @@ def is_single(text: str) -> bool:
 
     False only means that it has to be counted.
     """
-    return _SINGLE(text) is not None
+    return _SINGLE.fullmatch(text) is not None
 
 
 def cell_width(text: str) -> int:

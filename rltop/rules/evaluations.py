@@ -8,12 +8,12 @@ judged: the mean at the largest k.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 from rltop.model import Observation
+from rltop.regex import regex
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
 
 METRIC = "val_score"
@@ -26,12 +26,12 @@ _MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
 """Mean absolute deviation of a normal distribution to its standard deviation."""
 _UNCERTAIN = 1.0
 """A noise from n second differences counts for 1 + 1/n times as much: it is uncertain."""
-_WORD = re.compile(r"[^a-zA-Z0-9]+")
+_WORD = regex(r"[^a-zA-Z0-9]+")
 _NO_SCORE = frozenset({
     "len", "length", "lengths", "token", "tokens", "time", "seconds", "std", "var", "min", "max", "trunc", "truncated",
     "truncation", "ratio", "count", "num", "n", "turns", "samples", "frac", "loss", "entropy", "kl", "cost",
 })  # fmt: skip
-_LEVEL = re.compile(r"(?P<base>.*?)/?(?P<level>mean|avg|pass|best|maj|worst)(?:@|_at_)(?P<k>\d+)(?:/(?P<inner>\w+))?")
+_LEVEL = regex(r"(?P<base>.*?)/?(?P<level>mean|avg|pass|best|maj|worst)(?:@|_at_)(?P<k>\d+)(?:/(?P<inner>\w+))?")
 _MEANS = {"mean": 2, "avg": 2, "pass": 1}
 _QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
 from rltop.files import names_in
 from rltop.model.table_rows import is_log, split_member
+from rltop.regex import regex
 from rltop.run.found import LOG_FOLDERS
 
 SIDECAR = "ranges.json"
 MAX_BYTES = 4 * 1024 * 1024
-_SETTING = re.compile(r"(name|reward_min|reward_max)\s*:\s*(.*?)\s*(?:\s#.*)?$")
-_ENVIRONMENTS = re.compile(r"(\s*)environments\s*:\s*(?:#.*)?$")
+_SETTING = regex(r"(name|reward_min|reward_max)\s*:\s*(.*?)\s*(?:\s#.*)?$")
+_ENVIRONMENTS = regex(r"(\s*)environments\s*:\s*(?:#.*)?$")
 
 
 def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
@@ -122,7 +123,7 @@ _READERS: tuple[tuple[str, Callable[[str], dict[str, Range]]], ...] = (
 """By name; what comes later wins."""
 
 
-_NAME = re.compile(r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE)
+_NAME = regex(r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE)
 _FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
 _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
 """Ends of names of what is dumped by step and nobody can go back to."""
@@ -150,7 +151,7 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 MOST_LOGS = 8
-_NO_LOG = re.compile(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
+_NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
 """What W&B writes for itself, and event files of TensorBoard."""
 _INNER = ("files", "logs", "log")
 

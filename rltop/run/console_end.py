@@ -19,6 +19,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import CONSOLE, kind_of
 from rltop.model import RunState
 from rltop.model.table_rows import is_job_log, log_of
+from rltop.regex import regex
 from rltop.run.beside import logs_beside
 from rltop.structs import NamedTuple
 
@@ -43,11 +44,9 @@ _A_DOUBLING = 2
 """How often a silent run's log is looked at again while the silence gets twice as long."""
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
-_COMPLETE = re.compile(
-    r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully"
-)
+_COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
-_DIGITS = re.compile(r"\d+")
+_DIGITS = regex(r"\d+")
 
 
 class Ending(NamedTuple):

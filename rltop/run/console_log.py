@@ -18,6 +18,7 @@ from rltop.files import open_regular
 from rltop.formats.console.failures import MAY_FAIL, read_error
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
+from rltop.regex import regex
 from rltop.run.beside import logs_beside
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
@@ -39,16 +40,16 @@ YIELD_S = 0.002
 _PIECE = 256 * 1024
 """So much of the end is there at once; what stands before it comes after it."""
 _LONGEST = 4 * LINE_CHARS
-_ESCAPES = re.compile(
+_ESCAPES = regex(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-_STEP = re.compile(
+_STEP = regex(
     r"(?:\bglobal_?step|(?<![\w/])(?:step|iteration|iter))['\"]?\s{0,3}[:=#]?\s{0,3}\[?(\d{1,15})(?![\w%]|[.,]\d)"
     r"|\bglobal_?step['\"]?\s{0,3}[:=]\s{0,3}(\d{1,15})\.0+\b",
     re.IGNORECASE,
 )
-_FAILURE = re.compile(
+_FAILURE = regex(
     r"(?<![\w=:'\"-])(?:ERROR|CRITICAL|FATAL)\b|\bSIG(?:KILL|TERM|ABRT|SEGV|BUS|FPE)\b|\bOOM\b|[Oo]ut of memory"
     r"|OutOfMemory|\bNCCL (?:WARN|ERROR)|[Nn]o space left on device|\(core dumped\)|[Dd]isk quota exceeded"
 )

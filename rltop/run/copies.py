@@ -17,6 +17,7 @@ from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import KINDS, SWANLAB, TABLES, TENSORBOARD, WANDB, WHOLE_JSON
 from rltop.model import Record
 from rltop.model.table_rows import split_member
+from rltop.regex import regex
 from rltop.run.found import Found
 from rltop.run.read_path import last_rows
 from rltop.run.sniff import SNIFF_BYTES, closed
@@ -40,12 +41,10 @@ _RERUN_S = 10.0
 _LATE_S = 60.0
 _CLOSE = 1e-5
 """Relative; TensorBoard has 32 bits."""
-_NO_SIGN = re.compile(
-    r"(?:^|[/_])(?:lr|learning_rate|epoch|steps?|time|timestamp|runtime|progress|tokens?|seconds)", re.I
-)
+_NO_SIGN = regex(r"(?:^|[/_])(?:lr|learning_rate|epoch|steps?|time|timestamp|runtime|progress|tokens?|seconds)", re.I)
 """Keys of schedules and clocks, which are alike in different runs, or differ between records of one."""
 _TRACKERS = (WANDB, SWANLAB, TABLES, TENSORBOARD)
-_PREFIX = re.compile(r"^train/|(?<=^eval)_")
+_PREFIX = regex(r"^train/|(?<=^eval)_")
 
 Values = Mapping[str, float]
 

@@ -11,6 +11,7 @@ from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.kinds import TABLES, TENSORBOARD, Kind, bare_name
 from rltop.model import Label
 from rltop.model.table_rows import split_member
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
@@ -57,7 +58,7 @@ _COMMON_NAMES = frozenset(
      "progress", "output", "result", "stdout", "events"}
 )  # fmt: skip
 _COMMON_FOLDERS = frozenset({"logs", "log", "metrics", "tb", "tensorboard", "files", "runs"})
-_DATED = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
+_DATED = regex(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 """What transformers calls the folder of an event file: date and machine, below `runs`."""
 
 
@@ -125,7 +126,7 @@ LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
 INNER_FOLDERS = frozenset(
     {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}
 )
-INNER_PATTERN = re.compile(
+INNER_PATTERN = regex(
     r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-.+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_|latest-run$"
     r"|\d{1,3}(\.\d{1,3}){3}$"
 )
@@ -139,10 +140,10 @@ _ROLES = frozenset(
 )  # fmt: skip
 WANDB_PARTS = frozenset({"explorer", "trainer"})
 """Parts whose steps stand under `<part>/step` where they share one W&B run (Trinity's `shared_run`)."""
-_RANK_FOLDER = re.compile(r"rank[_-]?(\d+)$", re.IGNORECASE)
-_BEGUN = re.compile(r"tfevents\.(\d{9,11})\.")
+_RANK_FOLDER = regex(r"rank[_-]?(\d+)$", re.IGNORECASE)
+_BEGUN = regex(r"tfevents\.(\d{9,11})\.")
 _SLACK_S = 60
-_RANK_STEM = re.compile(r"(.*?)[._-]?rank[_-]?(\d+)$", re.IGNORECASE)
+_RANK_STEM = regex(r"(.*?)[._-]?rank[_-]?(\d+)$", re.IGNORECASE)
 
 
 class Spot(NamedTuple):

@@ -17,12 +17,13 @@ from pathlib import Path
 from rltop.formats.kinds import KINDS, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label
 from rltop.model.table_rows import split_member
+from rltop.regex import regex
 from rltop.run.found import MAIN_ROLES, Found, Spot, home_of, name_of, place, titled, titled_part, whole_path
 from rltop.run.sniff import DIED
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
-_WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
+_WANDB_FOLDER = regex(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
 @dataclass(slots=True)

@@ -8,14 +8,14 @@ before the row is stored, and is from there on a metric like any other.
 from __future__ import annotations
 
 import math
-import re
 from array import array
 
 from rltop.model import GAP, Record, Schema
 from rltop.model.keys import is_evaluation_key
+from rltop.regex import regex
 
-_REWARD = re.compile(r"reward|score")
-_SIDE = re.compile(r"(?<![a-z])(chosen|rejected|reject)(?![a-z])")
+_REWARD = regex(r"reward|score")
+_SIDE = regex(r"(?<![a-z])(chosen|rejected|reject)(?![a-z])")
 _SCHEMAS_KEPT = 1024
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -30,6 +29,7 @@ from rltop.model.completions import (
     step_of,
 )
 from rltop.model.table_rows import split_member
+from rltop.regex import regex
 from rltop.run.found import INNER_PATTERN, LOG_FOLDERS
 from rltop.stats.rollouts import StepSummary, summarise
 from rltop.structs import NamedTuple
@@ -40,11 +40,11 @@ MOST_PATH_CHARS = 4096
 _SHOWN_CHARS = 80
 _HEAD_BYTES = 256 * 1024
 _MOST_UP = 4
-_FILE = re.compile(
+_FILE = regex(
     r"^(?:\w+[-_])?(?:rollouts?|completions?|samples|generations|experiences?|trajectories|explorer_output)"
     r"(?:[-_.].*)?\.(?:jsonl|ndjson|db|sqlite3?)$"
 )
-_STEP_FILE = re.compile(r"train_data_step\d+\.jsonl$")
+_STEP_FILE = regex(r"train_data_step\d+\.jsonl$")
 """NeMo-RL's, which lie beside the folder of the metrics."""
 _FOLDERS = (
     "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
@@ -54,13 +54,13 @@ _LOG_FOLDERS = LOG_FOLDERS | {"monitor", "explorer", "trainer", "files", "wandb"
 """Folders that a run keeps its logs in, with what else it writes one level up."""
 _OUTPUT, _OUTPUT_LEVELS, _MOST_OUTPUTS = "completions", 2, 64
 """What TRL has in its `output_dir`; how far below the folder of a run that is looked for, and in how many folders."""
-_OWN_METRICS = re.compile(r"(?:logs?|metrics)$|.*\.(?:jsonl|ndjson|csv)$|.*tfevents")
+_OWN_METRICS = regex(r"(?:logs?|metrics)$|.*\.(?:jsonl|ndjson|csv)$|.*tfevents")
 """A folder with metrics of its own is that of another run; `runs` and checkpoints are the trainer's."""
-_INNER = re.compile(rf"checkpoint-|run-|{INNER_PATTERN.pattern}")
+_INNER = regex(rf"checkpoint-|run-|{INNER_PATTERN.pattern}")
 _SAME_TRAINING_S = 24 * 3600.0
 """Completions in a folder of their own that are older or newer than the metrics by more are of another training."""
 _SETTINGS = (".hydra/config.yaml", "config.yaml")
-_SAID = re.compile(rb"rollout_data_dir['\"]?\s*[:=]\s*['\"]?([^'\",\s}\]]+)")
+_SAID = regex(rb"rollout_data_dir['\"]?\s*[:=]\s*['\"]?([^'\",\s}\]]+)")
 _NOTHING = frozenset({"null", "none", ""})
 
 

@@ -33,6 +33,7 @@ from rltop.formats.kinds import (
 from rltop.formats.lines import conflict_line
 from rltop.model import Label, Record
 from rltop.model.table_rows import is_job_log, may_be_database
+from rltop.regex import regex
 from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 from rltop.structs import NamedTuple
 
@@ -61,14 +62,14 @@ SAMPLES = (
     "a completion on each line and no step: samples?",
 )
 """Why a file of JSON lines is taken for samples rather than metrics."""
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+_JSON_TOKEN = regex(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
 _CLOSING = {ord("["): ord("]"), ord("{"): ord("}")}
-_TEXTS = re.compile(
+_TEXTS = regex(
     rb'"(?:prompt|completion|response|question|answer|text|messages|instruction|content|query|chosen|rejected)"'
     rb'\s*:\s*["\[{]'
 )
 """What a dataset has in each row; where such rows have no step they are no history."""
-_TRAINING = re.compile(
+_TRAINING = regex(
     rb"\b(?:train(?:er|ing|_\w+)?|rollouts?|epochs?|rewards?|policy|checkpoints?|grpo|ppo|dpo|kto|sft|rlhf|torchrun)\b",
     re.IGNORECASE,
 )
@@ -356,12 +357,12 @@ def name_refused(name: str) -> str:
 
 
 _OF_TRACKERS = (
-    ("SwanLab", re.compile(r"/swanlog/(?:debug[^/]*|.*/(?:debug|logs)/.+)\Z|/run-\d{8}_\d{6}-[^/]+/debug/.+\Z")),
-    ("W&B", re.compile(
+    ("SwanLab", regex(r"/swanlog/(?:debug[^/]*|.*/(?:debug|logs)/.+)\Z|/run-\d{8}_\d{6}-[^/]+/debug/.+\Z")),
+    ("W&B", regex(
         r"/debug-(?:internal|core|cli)\b[^/]*\Z|/wandb-(?:summary|metadata)\.json\Z|/wandb/debug[^/]*\Z"
         r"|/(?:(?:offline-)?run-\d{8}_\d{6}-[^/]+|latest-run)/logs/.+\Z"
     )),
-    ("Ray", re.compile(r"/session_(?:latest|\d{4}-\d\d-\d\d_[^/]+)/logs/(?!worker-|job-driver-).+\Z")),
+    ("Ray", regex(r"/session_(?:latest|\d{4}-\d\d-\d\d_[^/]+)/logs/(?!worker-|job-driver-).+\Z")),
 )  # fmt: skip
 """Where trackers and Ray log what they do themselves; Ray has the standard output of the run in the same folder."""
 

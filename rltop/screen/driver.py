@@ -23,6 +23,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
+from rltop.regex import regex
 from rltop.screen.textual_shim import KeysInOrder
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
@@ -129,7 +130,7 @@ class _Outlet:
 _BACKGROUND = "\x1b]11;?\x1b\\"
 """Asks a terminal for its background (xterm's control sequences, OSC 11)."""
 _REPLY = "]11;rgb"
-_CHANNELS = re.compile(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
+_CHANNELS = regex(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})", re.IGNORECASE)
 _MOST_REPLY = 64
 _REPLY_S = 2.0
 """How long the rest of a reply may be late whose first two characters could be keys as well."""

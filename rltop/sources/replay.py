@@ -7,12 +7,12 @@ line it looks only for one number, by its key.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError
+from rltop.regex import regex
 from rltop.sources.cursor import Refused
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem, read_fully
@@ -23,9 +23,9 @@ SNIFF_BYTES = 1024 * 1024
 """How much of the beginning is searched for a key that tells the time."""
 
 _NUMBER = rb"\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
-WALL_TIME = re.compile(rb'"(?:time|timestamp|_timestamp|wall_time|time/wall_clock_sec)"' + _NUMBER)
+WALL_TIME = regex(rb'"(?:time|timestamp|_timestamp|wall_time|time/wall_clock_sec)"' + _NUMBER)
 """Keys under which trainers and trackers write the time of a row."""
-STEP_TIME = re.compile(rb'"(?:timing_s/step|perf/time_per_step)"' + _NUMBER)
+STEP_TIME = regex(rb'"(?:timing_s/step|perf/time_per_step)"' + _NUMBER)
 """Keys under which they write how long the row's step took."""
 
 MILLISECONDS_FROM = 1e11

@@ -17,6 +17,7 @@ from heapq import heapify, heappop, heapreplace
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
 from rltop.model.table_rows import FOLLOWED, ROWS_MAGIC, RUN_COLUMNS, STATE_COLUMN, line_of
+from rltop.regex import regex
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.file import FileSystem
@@ -259,7 +260,7 @@ _MAX_SETTINGS = 1_000
 _MAX_DEPTH = 8
 _PARTS_OF_LINE = 3
 _MOST_OF_TEXT = 64 * 1024
-_STATUS = re.compile(rb"^status:[ \t]*(\w+)", re.MULTILINE)
+_STATUS = regex(rb"^status:[ \t]*(\w+)", re.MULTILINE)
 
 
 class _MetricFile(Struct, frozen=False):

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 
+from rltop.regex import regex
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.stats.spans import SpanBook
 from rltop.structs import NamedTuple, Struct
@@ -20,7 +21,7 @@ from rltop.structs import NamedTuple, Struct
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
 
-_NUMBER = re.compile(r"[\s:/._-]*(?:rank)?[\s:/._-]*\d+$", re.IGNORECASE)
+_NUMBER = regex(r"[\s:/._-]*(?:rank)?[\s:/._-]*\d+$", re.IGNORECASE)
 _HELD_STEPS = 64
 _HELD_CELLS = 200_000
 _LEAST_STEPS = 8

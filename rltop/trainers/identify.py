@@ -7,7 +7,6 @@ and the inference of traits; the knowledge itself is data, one file per trainer.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -19,6 +18,7 @@ from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 from rltop.trainers import ALL, BASE, GENERIC
 
@@ -44,7 +44,7 @@ _STALENESS = ("staleness_mean", "staleness_max")
 _MANY_ROWS = 10
 """Rows on which one reward was logged, so that another that was logged once is no reward of the run."""
 _LARGEST_GROUP = 1024
-_AGENT = re.compile(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
+_AGENT = regex(r"(?i)(?:agent|player|opponent)[_/. -]?\w?\d*(?![a-z])")
 
 
 def identify(

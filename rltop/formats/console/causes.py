@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 MOST_RANKS = 4_096
@@ -16,18 +17,16 @@ APART_LINES = 2_000
 _TABLE_LINES = 2
 """So many lines below its title the first row of Ray's table stands at the latest."""
 
-_RANK = re.compile(r"\[(?:[^\[\]]{0,24}[ \[])?[Rr]ank ?(\d{1,6})\]")
-_WATCHDOG = re.compile(r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)")
-_ENQUEUED = re.compile(r"last enqueued NCCL work: (-?\d+), last completed NCCL work: (-?\d+)")
-_TASK = re.compile(r"RayTaskError\(\w+\): ray::([\w.]{1,120})\(\) ?\(pid=(\d+)(?:, ip=([\w.:-]+))?")
-_KILLED = re.compile(r"where the task \(.{0,300}?name=([^,()]{1,120}), pid=(\d+), memory used=([\d.]+ ?[KMGT]?B)\)")
-_SELECTED = re.compile(
-    r"Selected to kill: \(.{0,300}?task name=([^,()]{1,120}), .{0,80}?memory used=([\d.]+ ?[KMGT]?B)"
-)
-_NODE = re.compile(r"[Mm]emory on the node \(IP: ([\w.:-]+)[^)]*\).*? was ([\d.]+ ?[KMGT]?B) / ([\d.]+ ?[KMGT]?B)")
+_RANK = regex(r"\[(?:[^\[\]]{0,24}[ \[])?[Rr]ank ?(\d{1,6})\]")
+_WATCHDOG = regex(r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)")
+_ENQUEUED = regex(r"last enqueued NCCL work: (-?\d+), last completed NCCL work: (-?\d+)")
+_TASK = regex(r"RayTaskError\(\w+\): ray::([\w.]{1,120})\(\) ?\(pid=(\d+)(?:, ip=([\w.:-]+))?")
+_KILLED = regex(r"where the task \(.{0,300}?name=([^,()]{1,120}), pid=(\d+), memory used=([\d.]+ ?[KMGT]?B)\)")
+_SELECTED = regex(r"Selected to kill: \(.{0,300}?task name=([^,()]{1,120}), .{0,80}?memory used=([\d.]+ ?[KMGT]?B)")
+_NODE = regex(r"[Mm]emory on the node \(IP: ([\w.:-]+)[^)]*\).*? was ([\d.]+ ?[KMGT]?B) / ([\d.]+ ?[KMGT]?B)")
 _USERS = "memory users"
-_USER = re.compile(r"(?:\(\w+[^()]*\) )?(\d{1,9})\s+([\d.]+)\s+ray::([^\s(]{1,120})")
-_SIGNAL = re.compile(
+_USER = regex(r"(?:\(\w+[^()]*\) )?(\d{1,9})\s+([\d.]+)\s+ray::([^\s(]{1,120})")
+_SIGNAL = regex(
     r"\bSignal (\d+) \(SIG|[Dd]ied with <?\w*\.?SIG\w+: (\d+)|exitcode\s*: -(\d+)|[Gg]ot signal: (\d+)"
     r"|\bReceived (?:Signals\.)?(SIG[A-Z]+|\d+) death signal|exit(?:ed with exit)? code:? (129|137|143)\b|^(Killed)\s*$"
     r"|: line \d+: +\d+ (Killed)\b"
@@ -38,8 +37,8 @@ _SENDERS = {
     9: "by the kernel when memory ran out, or by the scheduler",
     15: "by the scheduler at its time limit or to preempt, or by hand",
 }
-_FULL = re.compile(r"No space left on device|[Dd]isk quota exceeded|PytorchStreamWriter failed writing")
-_OF_CHECKPOINT = re.compile(r"PytorchStreamWriter|check_?point|ckpt|global_step|safetensors", re.IGNORECASE)
+_FULL = regex(r"No space left on device|[Dd]isk quota exceeded|PytorchStreamWriter failed writing")
+_OF_CHECKPOINT = regex(r"PytorchStreamWriter|check_?point|ckpt|global_step|safetensors", re.IGNORECASE)
 
 
 class Collective(NamedTuple):

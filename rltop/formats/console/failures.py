@@ -5,9 +5,8 @@ The exception at the end of a traceback, memory that ran out, a collective that 
 
 from __future__ import annotations
 
-import re
-
 from rltop.model import Label
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 MAX_TEXT_CHARS = 300
@@ -17,15 +16,15 @@ MAY_FAIL = (
     "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
 )  # fmt: skip
 """One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
-_PREFIX = re.compile(
+_PREFIX = regex(
     r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?"
     r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
 )
-_EXCEPTION = re.compile(
+_EXCEPTION = regex(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
     r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"
 )
-_OTHER = re.compile(
+_OTHER = regex(
     r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
     r"|[1-9]\d* Workers? \(tasks / actors\) killed due to memory pressure|killed due to the node running low on memory"
     r"|PytorchStreamWriter failed writing"
@@ -36,11 +35,11 @@ _OTHER = re.compile(
     r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
     r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
 )
-_INTERRUPTION = re.compile(
+_INTERRUPTION = regex(
     r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|exitcode\s*: -2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
     r"|by signal: Interrupt\b"
 )
-_AFTERMATH = re.compile(
+_AFTERMATH = regex(
     r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
     r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )

@@ -19,6 +19,7 @@ import orjson
 from rltop.formats.rows import flat_items, number_of
 from rltop.model import NonFinite
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.regex import regex
 
 MAX_METRIC_CHARS = 256 * 1024
 """A longer line is no metric line: printed rollouts and configurations are."""
@@ -26,7 +27,7 @@ CAPTURE_CHARS = 4096
 """Capturing tools cut a console line here (wandb's output.log): the last value of such a line cannot be trusted."""
 _MAX_PIECE_CHARS = 640
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?|NaN|Inf(?:inity)?)"
 _WRAPPED = rf"(?:np|numpy)\.\w{{1,16}}\(\s*(?P<np>{_NUMBER}|True|False)\s*\)"
 _TENSOR = (
@@ -35,29 +36,29 @@ _TENSOR = (
 _BARE = rf"(?P<bare>{_NUMBER}|True|False|None|null|true|false)"
 _SCALAR = rf"(?:{_WRAPPED}|{_TENSOR}|{_BARE})"
 
-_STEP_LINE = re.compile(r"(?<![A-Za-z_./@-])step:(\d{1,15}) - ")
-_PAIR = re.compile(
+_STEP_LINE = regex(r"(?<![A-Za-z_./@-])step:(\d{1,15}) - ")
+_PAIR = regex(
     r"(?P<key>[^\s:=(){}\[\]'\"%|<>][^:=(){}\[\]'\"%|<>]*?(?:\((?:1e-\d|B)\)|(?::[^:\s]*?)??)):\s?"
     rf"{_SCALAR}(?P<after>.?)"
 )
-_GLUED_DATE = re.compile(r"(?:19|20)\d\d-\d\d-\d\d[ T]")
+_GLUED_DATE = regex(r"(?:19|20)\d\d-\d\d-\d\d[ T]")
 _UNSURE_AFTER = frozenset("0123456789.,%:-+/_")
 """What may not follow a whole number: the number may have been joined with one that another process wrote."""
 
-_STEP_DICT = re.compile(
+_STEP_DICT = regex(
     r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
 )
-_ROLLOUT_DICT = re.compile(r"(?<![A-Za-z_])(?P<what>[a-z][a-z_]{2,31}) (?P<rollout>\d{1,12}): (?=\{')")
+_ROLLOUT_DICT = regex(r"(?<![A-Za-z_])(?P<what>[a-z][a-z_]{2,31}) (?P<rollout>\d{1,12}): (?=\{')")
 _OF_ROLLOUTS = ("rollout/", "perf/", "eval/")
-_STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| {0,8}(?=\S)")
-_BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
+_STEP_BAR = regex(r"(?<![A-Za-z_])Step (\d{1,15}) \| {0,8}(?=\S)")
+_BAR_PAIR = regex(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
 # What a string may hold is never given back: a long one costs no room to try again.
-_ITEM = re.compile(
+_ITEM = regex(
     r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*"
     rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*+)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"
 )
-_KEY_ONLY = re.compile(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*")
-_MARKS = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
+_KEY_ONLY = regex(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*")
+_MARKS = regex(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
 """Strings as a whole, brackets, commas. A string that never ends reaches to the end, or this would be quadratic."""
 
 Row = dict[str, object]
@@ -104,7 +105,7 @@ class Found:
     rollout: int | None = None
 
 
-_IN_FRONT = re.compile(r"(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))+ ?")
+_IN_FRONT = regex(r"(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))+ ?")
 
 
 def without_prefix(text: str) -> str:
@@ -212,8 +213,8 @@ def _is_key(key: str) -> bool:
     return bool(head) and (head == key.rstrip() or "/" in head)
 
 
-_RATE_KEY = re.compile(r"(?:.*[/_. -])?(?:lr|learning[_ ]rate)(?:\(1e-\d\))?", re.IGNORECASE)
-_ROUNDED = re.compile(r"[-+]?0?\.00+")
+_RATE_KEY = regex(r"(?:.*[/_. -])?(?:lr|learning[_ ]rate)(?:\(1e-\d\))?", re.IGNORECASE)
+_ROUNDED = regex(r"[-+]?0?\.00+")
 
 
 def _known(key: str, value: object) -> object:
@@ -265,7 +266,7 @@ def _read_object(text: str, *, is_cut: bool) -> Found | None:
 
 
 VALIDATION = " validation metrics: {"
-_LITERAL = re.compile(r"\s*\(?(?:\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)')\)?\s*")
+_LITERAL = regex(r"\s*\(?(?:\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)')\)?\s*")
 
 
 def _read_validation(text: str) -> list[Found]:
@@ -416,12 +417,10 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
     return [found] if found.row else _read_named(text[bar.end() :], int(bar[1]), is_cut=is_cut)
 
 
-_LASTED = re.compile(
-    r"(?:(?P<d>\d{1,5})d ?)?(?:(?P<h>\d{1,2})h ?)?(?:(?P<m>\d{1,2})m ?)?(?:(?P<s>\d{1,3}(?:\.\d+)?)s)?"
-)
-_MILLISECONDS = re.compile(r"(\d{1,4}(?:\.\d+)?)ms")
+_LASTED = regex(r"(?:(?P<d>\d{1,5})d ?)?(?:(?P<h>\d{1,2})h ?)?(?:(?P<m>\d{1,2})m ?)?(?:(?P<s>\d{1,3}(?:\.\d+)?)s)?")
+_MILLISECONDS = regex(r"(\d{1,4}(?:\.\d+)?)ms")
 _LENGTHS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-_NAMED = re.compile(
+_NAMED = regex(
     rf"(?P<key>[A-Z][A-Za-z.-]{{0,31}}(?: [A-Z][A-Za-z.-]{{0,31}}){{0,3}}):? (?P<value>{_NUMBER})"
     r"(?:/(?P<of>\d{1,12}) \([\d.]{1,8}%\))?(?:/\d[\d.]{0,11}(?= [A-Za-z]{1,8} \())?"
     r"(?P<unit>%| [A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?)?(?: \([\d.]{1,8}%\))?"
@@ -473,7 +472,7 @@ _STEPPED = (
 )
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
-_LOOP_LINE = re.compile(
+_LOOP_LINE = regex(
     rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*){{0,4}}"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
@@ -481,10 +480,10 @@ _LOOP_LINE = re.compile(
     rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
-_LOG_FRONT = re.compile(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*){{0,4}}")
-_LOG_LINE = re.compile(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
+_LOG_FRONT = regex(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*){{0,4}}")
+_LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
-_MORE_LINE = re.compile(
+_MORE_LINE = regex(
     rf"\s*(?:(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?"
     rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?)\s*$"
 )
@@ -496,8 +495,8 @@ _VALUE = (
     rf"|(?P<value>{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?(?P<unit>%|[A-Za-z]{{1,7}}(?:/[A-Za-z]{{1,7}})?|/s)?)"
     r"(?=[\s|,;()\]]|:?\s*$)"
 )
-_BETWEEN = re.compile(r"[\s|,;(·•-]{0,8}")
-_ASIDE = re.compile(
+_BETWEEN = regex(r"[\s|,;(·•-]{0,8}")
+_ASIDE = regex(
     rf"\s?\(\s?(?:(?P<what>(?i:std|sd|stddev|var|min|max|mean|avg|median|best|ema))\s?[=: ]\s?|±\s?|\+/-\s?)"
     rf"(?P<number>{_NUMBER})%?\s?\)|\s?\([\d\s/.,%+-]{{1,40}}\)"
 )
@@ -508,49 +507,47 @@ _SIGNS = (
 )  # fmt: skip
 """What the numbers of a training loop are called; `x = 4` behind a step is somebody's calculation."""
 _STRONG = frozenset("|,;\t·•")
-_LOOP_PAIR = re.compile(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,127}})\s?[=:]\s{{0,16}}{_VALUE}")
-_WORDS_PAIR = re.compile(
+_LOOP_PAIR = regex(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,127}})\s?[=:]\s{{0,16}}{_VALUE}")
+_WORDS_PAIR = regex(
     rf"(?P<key>[A-Za-z][\w()/-]{{0,31}}(?: [\w()/%-]{{1,31}}){{1,5}}?|[\w()/-]{{1,31}}(?: [\w()/%-]{{1,31}})*?)"
     rf"\s?[=:]\s{{0,16}}{_VALUE}"
 )
-_BLANK_PAIR = re.compile(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}")
-_RATE = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
-_LOOP_GROUP = re.compile(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
+_BLANK_PAIR = regex(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}")
+_RATE = regex(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
+_LOOP_GROUP = regex(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
 _BAR_DONE = r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
-_DESCRIBED = re.compile(
+_DESCRIBED = regex(
     r"(?:Epoch[ :]{1,2}\d{1,6}(?:/\d{1,6})?[\s|,:-]{1,4})?"
     rf"(?P<pairs>[A-Za-z_](?:[^%]|%(?!\|)){{3,300}}):\s{{1,4}}\d{{1,3}}{_BAR_DONE}\["
 )
-_POSTFIX = re.compile(
+_POSTFIX = regex(
     rf"{_BAR_DONE}\[[\d:?]{{1,12}}<[^\],]{{1,24}}(?:,[^\],=:]{{1,24}})?(?P<pairs>, {{0,4}}[A-Za-z_][^\]]{{1,1023}})\]"
 )
-_BEHIND = re.compile(
-    rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$"
-)
-_OF_TRAINING = re.compile(
+_BEHIND = regex(rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$")
+_OF_TRAINING = regex(
     r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?)?"
     r"\s*\d{1,3}$"
 )
 """What stands before the percentage of a bar that may count training steps."""
 _FEWEST_DESCRIBED = 2
 """One number in the description of a bar may be anything."""
-_WORD = re.compile(r"[A-Za-z]{3}")
-_HALF = re.compile(
+_WORD = regex(r"[A-Za-z]{3}")
+_HALF = regex(
     r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$"
     r"|(?:[\s|,;(-]{1,8}(?!(?i:nan|inf(?:inity)?)$)[A-Za-z_][\w/.@-]{0,63}){1,6}\s?[:=]?\s?$"
 )
 """The last pair of a line that was never ended, where more digits may have been to come, or the beginning of one."""
-_WHOLE = re.compile(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
+_WHOLE = regex(r"[:=]\s?[-+]?(?:nan|inf|infinity)\s*$", re.IGNORECASE)
 _PERCENT = 100.0
 _MAX_LOOP_CHARS = 2048
 _STEP_WORDS = ("step", "global_step", "train_step", "iteration", "iter", "update")
-_STEP_PAIR = re.compile(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
+_STEP_PAIR = regex(rf"(?<![\w/.@-])(?i:{'|'.join(_STEP_WORDS)})\s?[=:]\s{{0,16}}\d{{1,15}}(?=[\s|,;)]|$)")
 
 _RESULT = r"(?<![\w/.@-])(?P<key>[\w/.@-]{0,63}(?i:loss|reward|return|score|kl|entropy|accuracy)[\w/.@-]{0,63})"
-_TOLD = re.compile(rf"{_RESULT}['\"]?\s?[:=]\s{{0,4}}['\"]?(?P<value>{_NUMBER})(?![\w/])")
-_SAID = re.compile(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
+_TOLD = regex(rf"{_RESULT}['\"]?\s?[:=]\s{{0,4}}['\"]?(?P<value>{_NUMBER})(?![\w/])")
+_SAID = regex(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
 """A result and its number, whatever else is in the line; without a sign between them it may be a sentence."""
-_STEP_SAID = re.compile(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
+_STEP_SAID = regex(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
 
 
 def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:

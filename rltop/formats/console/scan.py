@@ -10,11 +10,11 @@ cut is, and what was cut in its name is left out.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterator
 
 from rltop.formats.lines import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.model import Counts
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
@@ -54,9 +54,9 @@ NEEDLES: tuple[tuple[bytes, Kind], ...] = (
 
 
 _IN_FRONT = rb"(?:\x1b\[[0-9;]*m)*(?:\([^()\n]{0,80}pid=[^()\n]{1,60}\))?(?:\x1b\[[0-9;]*m)*"
-_TITLE = re.compile(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
-_TREE_LINE = re.compile(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
-_BLANK = re.compile(_IN_FRONT + rb"[ \t]*(?=\n)")
+_TITLE = regex(_IN_FRONT + rb"[ \t]*Step \d{1,15}[ \t]*(?=\n)")
+_TREE_LINE = regex(_IN_FRONT + rb" {0,24}[A-Za-z_][^\s:]{0,127}:(?: [^\s:]{1,40})?[ \t]*(?=\n|\Z)")
+_BLANK = regex(_IN_FRONT + rb"[ \t]*(?=\n)")
 _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 """Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
 MAX_METRIC_BYTES = 1024 * 1024
@@ -368,19 +368,19 @@ def _end_of_dictionary(body: bytes, begin: int) -> int:
 
 
 _VALIDATION = b" validation metrics: {"
-_PRINTED = re.compile(rb"[\"'](?:Initial|Final) validation metrics: \{")
-_PRINTED_END = re.compile(rb"\}[\"']\)?[ \t\r]*\Z")
+_PRINTED = regex(rb"[\"'](?:Initial|Final) validation metrics: \{")
+_PRINTED_END = regex(rb"\}[\"']\)?[ \t\r]*\Z")
 _PRINTED_LINES = 1024
 _PRINTED_END_BYTES = 80
 _TENSOR = b"tensor(["
-_NUMBERS = re.compile(rb"[-+\d.eE,\s\[\]naif]*+(?:[a-z_]{1,13}(?:=[^()]{0,80})?)?")
+_NUMBERS = regex(rb"[-+\d.eE,\s\[\]naif]*+(?:[a-z_]{1,13}(?:=[^()]{0,80})?)?")
 """The rest of a tensor, as far as it has come: numbers, and what follows them, as in `device='cuda:0'`."""
-_STEPS = re.compile(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
-_COLOR = re.compile(rb"\x1b\[[0-9;]*m")
+_STEPS = regex(rb"(?<![A-Za-z_./@-])step:\d{1,15} - ")
+_COLOR = regex(rb"\x1b\[[0-9;]*m")
 _NARROWEST, _WIDEST = 60, 400
 """Columns of terminals: a row of another length was not wrapped by one, unless it ends in a separator."""
-_GOES_ON = re.compile(rb"[ \t]*(?:- )?[^\s'\"{}]+(?: - [^\s'\"{}]+)*(?: -)?[ \t]*\Z")
-_REST_OF_PAIR = re.compile(rb"[\w./@-]{0,80}:?(?:np\.\w+\()?[\d.eE+-]{1,32}\)?\s*\Z")
+_GOES_ON = regex(rb"[ \t]*(?:- )?[^\s'\"{}]+(?: - [^\s'\"{}]+)*(?: -)?[ \t]*\Z")
+_REST_OF_PAIR = regex(rb"[\w./@-]{0,80}:?(?:np\.\w+\()?[\d.eE+-]{1,32}\)?\s*\Z")
 
 
 def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
@@ -421,13 +421,13 @@ def _columns(line: bytes) -> int:
 _NARROW = 40
 """Columns of a narrow pane."""
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)%?"
-_WHOLE_NUMBER = re.compile(_NUMBER)
-_LAST_OF_NUMBER = re.compile(rb"(?<=[\s=:])[-+]?[\d.]*(?:[eE][-+]?\d*|n|na|i|in)?\Z")
-_FIRST_OF_NUMBER = re.compile(rb"(?=[^\s|,;)])[-+\d.eEnaif]{0,24}%?(?=[\s|,;)\]]|\Z)")
-_LAST_OF_NAME = re.compile(rb"(?:[|,;)\]%]|\d|nan|inf)[\s|,;(]+[A-Za-z_][^=:|,;]{0,64}(?:\s?[=:]\s?)?\Z")
-_FIRST_OF_NAME = re.compile(rb"[^=:|,;\d]{0,64}(?:[=:]|\b)\s{0,16}" + _NUMBER + rb"[A-Za-z/]{0,8}(?=[\s|,;)\]]|\Z)")
-_SEPARATED = re.compile(rb"[|,; ]\n|\n[|,; ]")
-_BEGINS = re.compile(rb"\s*(?:\[|\(|\d{4}-|(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)(?:ation)?s?\b)")
+_WHOLE_NUMBER = regex(_NUMBER)
+_LAST_OF_NUMBER = regex(rb"(?<=[\s=:])[-+]?[\d.]*(?:[eE][-+]?\d*|n|na|i|in)?\Z")
+_FIRST_OF_NUMBER = regex(rb"(?=[^\s|,;)])[-+\d.eEnaif]{0,24}%?(?=[\s|,;)\]]|\Z)")
+_LAST_OF_NAME = regex(rb"(?:[|,;)\]%]|\d|nan|inf)[\s|,;(]+[A-Za-z_][^=:|,;]{0,64}(?:\s?[=:]\s?)?\Z")
+_FIRST_OF_NAME = regex(rb"[^=:|,;\d]{0,64}(?:[=:]|\b)\s{0,16}" + _NUMBER + rb"[A-Za-z/]{0,8}(?=[\s|,;)\]]|\Z)")
+_SEPARATED = regex(rb"[|,; ]\n|\n[|,; ]")
+_BEGINS = regex(rb"\s*(?:\[|\(|\d{4}-|(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)(?:ation)?s?\b)")
 """A line that begins so is one of its own."""
 
 

@@ -16,11 +16,10 @@ then be far ahead: there the epoch decides, and the bar is only a limit.
 
 from __future__ import annotations
 
-import re
-
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-_BAR = re.compile(
+_BAR = regex(
     r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{0,80}pid=[^()]{1,60}\)[ \t]*)?"
     r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%(?:\|[^|]{0,200}\||(?= ))[ \t]*"
     r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["

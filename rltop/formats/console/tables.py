@@ -14,14 +14,15 @@ from rltop.formats.console.lines import Found
 from rltop.formats.rows import number_of, step_of
 from rltop.model import NonFinite
 from rltop.model.keys import STEP_KEYS
+from rltop.regex import regex
 
 MAX_LINE_BYTES = 512
 """A longer line is no line of such a table."""
 _FRONT = r"\s*(?:\([^()]{0,80}pid=[^()]{1,60}\)\s*)?"
-_TITLE = re.compile(rf"{_FRONT}[Ss]tep[ :]{{1,2}}(?P<step>\d{{1,15}})\s*$")
-_RULE = re.compile(rf"{_FRONT}[-+=]{{8,}}\s*$")
-_FLOOR = re.compile(rf"{_FRONT}└[─┴]{{3,}}┘\s*$")
-_LINE = re.compile(
+_TITLE = regex(rf"{_FRONT}[Ss]tep[ :]{{1,2}}(?P<step>\d{{1,15}})\s*$")
+_RULE = regex(rf"{_FRONT}[-+=]{{8,}}\s*$")
+_FLOOR = regex(rf"{_FRONT}└[─┴]{{3,}}┘\s*$")
+_LINE = regex(
     rf"{_FRONT}(?P<side>[|│])(?P<indent> {{0,16}})(?P<key>[^\s|│][^|│]{{0,120}}?) *"
     r"[|│] *(?P<value>[^|│]{0,40}?) *[|│]\s*$"
 )
@@ -38,9 +39,9 @@ _COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "Time
 """Keys that count steps in such tables and nowhere else, most trusted first."""
 
 
-_PANEL_LINE = re.compile(rf"{_FRONT}│(?P<inside>[^│]*)│\s*$")
-_PANEL_END = re.compile(rf"{_FRONT}╰─{{3,}}╯\s*$")
-_GROUP = re.compile(r" {2}(?P<group>\w\S{0,39}) {2,}(?P<rest>\S.*)$")
+_PANEL_LINE = regex(rf"{_FRONT}│(?P<inside>[^│]*)│\s*$")
+_PANEL_END = regex(rf"{_FRONT}╰─{{3,}}╯\s*$")
+_GROUP = regex(r" {2}(?P<group>\w\S{0,39}) {2,}(?P<rest>\S.*)$")
 _GOES_ON = " " * 5
 _NO_GROUP = "other"
 _FEWEST_GROUPED = 3
@@ -173,7 +174,7 @@ class TableReader:
             self._row[self._group + key] = value
 
 
-_TREE_LINE = re.compile(
+_TREE_LINE = regex(
     r"(?:\([^()]{0,80}pid=[^()]{1,60}\) )?(?P<indent> *)(?P<key>[A-Za-z_][^\s:]{0,127}):(?: (?P<value>\S{1,40}))?\s*$"
 )
 _FEWEST = 3

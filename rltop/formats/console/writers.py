@@ -23,8 +23,9 @@ from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.lines import MAX_LINE_BYTES
 from rltop.model import Record
+from rltop.regex import regex
 
-_MARK = re.compile(
+_MARK = regex(
     rb"""
     ^(?:\x1b\[[0-9;]*m)*
     (?: \((?P<task>(?P<name>[^(),=\x1b\n]{1,80}?),?[ ](?:rank=(?P<rank>\d{1,9}),[ ])?pid=\d{1,12})
@@ -34,7 +35,7 @@ _MARK = re.compile(
     )""",
     re.MULTILINE | re.VERBOSE,
 )
-_PART = re.compile(
+_PART = regex(
     r"(?i:workers?|actors?|critics?|rollouts?|rollouter|runner|servers?|managers?|engines?|driver|main|trainers?"
     r"|explorer|learners?|samplers?|buffer|generators?|policy|ref|reference|rewards?|agents?|players?|envs?"
     r"|environments?|ranks?|local|default|nodes?|hosts?|gpus?|cuda|devices?|proc|process|train|training|evals?"
@@ -42,12 +43,12 @@ _PART = re.compile(
     r"|log|logger|root|wandb|epochs?|steps?|iters?|iterations?|updates?|ep|episodes?|stages?|phases?|loss|time)"
 )
 """Words of what is a part of a job, a phase, a level or a count: no run is told from another by them."""
-_TRIAL = re.compile(r"(?i:fn|func|function|trainable|trials?|seeds?|sweep|exp|experiment)")
+_TRIAL = regex(r"(?i:fn|func|function|trainable|trials?|seeds?|sweep|exp|experiment)")
 """Words of what is a run whatever else is in its name, as `train_fn` is for Ray."""
-_VARIANT = re.compile(r"(?i:train|training|main|grpo|ppo)[_.-](?!\d+\Z).*|.*[a-z0-9][_.-](?i:train|training)")
+_VARIANT = regex(r"(?i:train|training|main|grpo|ppo)[_.-](?!\d+\Z).*|.*[a-z0-9][_.-](?i:train|training)")
 """`train_a` or `lr3e-6_train`: what stands beside the phase tells runs apart, unless it is a number or a part."""
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_RESULT = re.compile(r"loss|rew|return|score|acc|kl|entropy|grad|norm|success|win|ppl", re.IGNORECASE)
+_WORDS = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_RESULT = regex(r"loss|rew|return|score|acc|kl|entropy|grad|norm|success|win|ppl", re.IGNORECASE)
 _HEAD_BYTES = 256 * 1024
 """A log that has no mark by then has none."""
 _OTHERS_BYTES = 16 * 1024 * 1024

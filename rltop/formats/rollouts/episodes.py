@@ -8,7 +8,6 @@ Owns where the files are and what their fields mean. Sources: `verifiers/v1/{epi
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,9 +17,10 @@ from rltop.formats.rollouts.lines import MAX_LINE_BYTES, parsed, rows_of_file
 from rltop.formats.rollouts.rows import Row, finite, placed, read_text, text_of
 from rltop.formats.rows import MAX_STEP
 from rltop.model.completions import Completion, RolloutText, TextPlace
+from rltop.regex import regex
 
 TRACES = "traces.jsonl"
-_STEP_FOLDER = re.compile(r"^step_(\d{1,15})$")
+_STEP_FOLDER = regex(r"^step_(\d{1,15})$")
 _COHORTS = ("train/effective", "train/all")
 """What was trained on, where that is written yet; else all that was generated."""
 _LIMITS = frozenset({"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"})

@@ -7,7 +7,6 @@ others only the names are known.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
@@ -20,9 +19,10 @@ from rltop.formats.rollouts.lines import completions_in, parsed, text_in_lines
 from rltop.formats.rollouts.rows import by_prompt, finite, step_of_row
 from rltop.formats.rows import MAX_STEP
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.regex import regex
 
 MAX_FILES = 200_000
-_NUMBERED = re.compile(r"^(.*?)0*(\d{1,15})\.(jsonl|parquet)$")
+_NUMBERED = regex(r"^(.*?)0*(\d{1,15})\.(jsonl|parquet)$")
 _NO_REWARDS = frozenset({"step", "advantage", "index", "__index_level_0__", "epoch"})
 _SOME = 3
 

@@ -8,7 +8,6 @@ that nothing in it can run.
 from __future__ import annotations
 
 import pickletools
-import re
 from bisect import insort
 from collections.abc import Hashable, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from itertools import islice
 from rltop.errors import DecodeError
 from rltop.formats.rollouts.rows import by_prompt, finite, text_of, whole_step
 from rltop.model.completions import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.regex import regex
 from rltop.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
 
 PIECE_ROWS = 500
@@ -31,7 +31,7 @@ MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_STEPS = 100_000
 _TEXTS = ("prompt_text", "response_text", "prompt", "response")
 _NUMBERS = ("prompt_length",)
-_PARTS = re.compile(r"^(\d+)/([^/]+)(?:/([^/]+)(?:/([^/]+))?)?")
+_PARTS = regex(r"^(\d+)/([^/]+)(?:/([^/]+)(?:/([^/]+))?)?")
 _MOST_OPCODES = 20_000
 _SCHEMA_COOKIE = slice(40, 44)
 """Of the header: changes when a table is created, changed or dropped."""

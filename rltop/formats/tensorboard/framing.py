@@ -9,7 +9,6 @@ Source: tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from rltop.formats.pending_bytes import Window
 from rltop.model import Counts
+from rltop.regex import regex
 
 HEADER_BYTES = 12
 FRAME_BYTES = HEADER_BYTES + 4
@@ -61,7 +61,7 @@ def record_length(header: bytes) -> int | None:
     return int(length)
 
 
-_SIGN = re.compile(rb"(?s)(?=(?!\0{4}).{4}\0{4})")
+_SIGN = regex(rb"(?s)(?=(?!\0{4}).{4}\0{4})")
 """Where a length below 2^32 may stand."""
 _WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A
 _STEP_AT = 9
