@@ -7,6 +7,9 @@ quantity are one line, named by all of their keys.
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -30,9 +33,15 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.structs import NamedTuple
 
 LEAST = (40, 12)
+
+_ALIKE = 8
+"""Of fewer metrics that differ by a number none is called odd."""
+
+_FAR_SIGMAS, _FAR_SHARE = 6.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class TreeLine:
         count: metrics below a section or group.
         is_folded: a section whose metrics are not shown.
         level: worst level below a section.
+        odd: which of the numbered metrics below a section is far from the others; empty for none.
         row: the metric's reading; None for lines out of view.
         key: the metric's key.
         depth: 1 for a metric inside a group.
@@ -58,6 +68,7 @@ class TreeLine:
     count: int = 0
     is_folded: bool = False
     level: Level = Level.OK
+    odd: str = ""
     row: MetricRow | None = None
     key: str = ""
     depth: int = 0
@@ -164,11 +175,45 @@ def build_tree(
             shown.append(TreeLine("metric", name, line.section, row=row, key=line.key, depth=depth, short=short))
         elif line.kind == "section":
             level = levels.get(line.section, Level.OK)
-            shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
+            odd = _odd_one(snapshot, [one for one in index.keys if one.section == line.section])
+            shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level, odd))
         else:
             shown.append(line)
     span = "newest rows" if snapshot.part.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
     return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
+
+
+def _odd_one(snapshot: Snapshot, keys: Sequence[TreeKey]) -> str:
+    """Of metrics that differ by a number alone, such as one for each rank, the one that is far from the others now.
+
+    Far is six standard deviations (MAD × 1.4826) and a fifth of the median.
+    """
+    alike: dict[str, list[TreeKey]] = defaultdict(list)
+    for one in keys:
+        place = _numberless(one.key)
+        if place != one.key:
+            alike[place].append(one)
+    found: tuple[float, str] = (_FAR_SIGMAS, "")
+    for several in alike.values():
+        points = [(one, snapshot.stream.latest(one.key, snapshot.at_step)) for one in several]
+        values = {one: one.signal.read(point.value) for one, point in points if point is not None}
+        if len(values) < _ALIKE:
+            continue
+        middle = median(list(values.values()))
+        sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values.values()])
+        one, value = max(values.items(), key=lambda item: abs(item[1] - middle))
+        away = abs(value - middle)
+        sigmas = away / sigma if sigma > 0.0 else math.inf
+        if sigmas > found[0] and away > _FAR_SHARE * abs(middle):
+            unit = one.signal.metric.unit
+            text = f"{one.name} {units.measure(value, unit)}, median of {len(values)} {units.measure(middle, unit)}"
+            found = sigmas, text
+    return found[1]
+
+
+def _numberless(key: str) -> str:
+    """A key without its numbers: metrics of one quantity have it in common."""
+    return re.sub(r"[0-9]+", "#", key)
 
 
 def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
@@ -257,6 +302,7 @@ def _paint_above(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
         builder.add(line.name.display, "title").add(f"  {units.count(line.count)}", "dim")
         if line.level > Level.OK:
             builder.add(f"  {glyphs.level(line.level)} {line.level.word}", LEVEL_ROLES[line.level])
+        builder.add(f"  far from the others: {line.odd}" if line.odd else "", "note")
         return builder.row(Target(TargetKind.SECTION, line.section))
     return builder.add("  ").add(f"{line.name.display}/", "dim").row()
 
@@ -547,8 +593,23 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
         )
     if last in order:
         order[last] = len(order)
-    found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
+    sizes = Counter((one.section, one.group) for one in found)
+    # A group of one line needs no line of its own above it.
+    found = [
+        replace(one, group="", name=f"{one.group}/{one.name}")
+        if one.group and sizes[one.section, one.group] == 1 and not one.all_names
+        else one
+        for one in found
+    ]
+    found.sort(key=lambda one: (order[one.section], one.group != "", _by_number(one.group), _by_number(one.name)))
     return found
+
+
+def _by_number(name: str) -> tuple[tuple[str, int, str], ...]:
+    """Orders names with numbers in them by these: rank 2 before rank 10."""
+    return tuple(
+        (text, len(number.lstrip("0")), number.lstrip("0")) for text, number in re.findall(r"([^0-9]*)([0-9]*)", name)
+    )
 
 
 def _place(family: Family) -> KeyPath:

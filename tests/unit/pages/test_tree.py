@@ -110,3 +110,14 @@ def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
 
 def test_an_empty_run_has_an_empty_tree() -> None:
     assert "no metrics yet" in text_of(run_of(b""))
+
+
+def test_numbered_keys_stand_by_number_and_the_odd_one_is_named() -> None:
+    def row(step: int) -> dict[str, float]:
+        return {f"rank/{n}/step_time": 2.0 + 0.01 * (n % 7) + (1.2 if n == 37 and step > 60 else 0) for n in range(64)}
+
+    ranks = run_of(verl_lines((step, row(step)) for step in range(1, 121)))
+    names = [one.name for one in index_tree(Snapshot(ranks)).keys]
+    assert names == [f"{number}/step_time" for number in range(64)]
+    assert "far from the others: 37/step_time 3.22, median of 64 2.03" in text_of(ranks)
+    assert "far from" not in text_of(run_of(verl_lines((step, row(step)) for step in range(1, 51))))
