@@ -43,7 +43,7 @@ class Arranging(Routes):
         """Say which metric the key at hand is."""
         key, stream = self.key_at_hand
         if key and self.session.may_mean(self.followed):
-            from rltop.pages.meaning import MeaningPage  # noqa: PLC0415 - rarely opened
+            from rltop.pages.arrange import MeaningPage  # noqa: PLC0415 - rarely opened
 
             self.push(MeaningPage(key, stream))
 

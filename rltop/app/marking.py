@@ -78,7 +78,7 @@ class Marking(Visits):
         Args:
             text: as typed; says what would do where it names none.
         """
-        from rltop.pages.axes import axes_logged  # noqa: PLC0415 - few sessions draw several
+        from rltop.pages.chart import axes_logged  # noqa: PLC0415 - few sessions draw several
         from rltop.pages.chart_page import ChartPage  # noqa: PLC0415
         from rltop.pages.overlay import MOST_METRICS, OverlayPage, read_asked  # noqa: PLC0415
 

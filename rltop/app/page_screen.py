@@ -198,7 +198,7 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        rows = _with_marks(self.page.rows(self.moment, width, height), self.page, self.moment)
+        rows = _with_marks(self.page.paint(self.moment, width, height), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
@@ -268,7 +268,7 @@ class PageScreen(Screen[None]):
         rows: list[Row] = []
         for number, (page, moment) in enumerate(self._details):
             share = (height - len(rows)) // (len(self._details) - number)
-            rows += fill([*page.rows(moment.within(page.stream), max(1, width - DETAIL_GAP), share)], share)
+            rows += fill([*page.paint(moment.within(page.stream), max(1, width - DETAIL_GAP), share)], share)
         line = RowBuilder(width, glyphs).add(f" {glyphs.upright}", "rule").row()
         unlinked = [row._replace(links=()) for row in rows]
         return side_by_side([line] * height, unlinked, DETAIL_GAP)

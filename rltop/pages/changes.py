@@ -19,7 +19,7 @@ from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
-from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Row, Target, TargetKind
@@ -29,7 +29,6 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
 
-LEAST = (40, 12)
 BEFORE_VALUES = 32
 """Values of a key before the step that say what is usual."""
 AFTER_VALUES = 5
@@ -238,19 +237,14 @@ def line_cells(width: int) -> int:
     return lay_out(wanted, columns, width - _SIGN - 1).of(len(columns) - 1)
 
 
-def paint_change(
-    view: ChangeView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
-) -> list[Row]:
+def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
     """Paint the page from the top.
 
     Args:
-        height: rows; what does not fit is cut off below.
         sorting: the order of the keys; None is the largest change first.
     """
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.step is None:
-        return fill([text_row("no metrics yet", width, glyphs, "dim")], height)
+        return [text_row("no metrics yet", width, glyphs, "dim")]
     title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
     rows = [title.row()]
     rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
@@ -277,7 +271,7 @@ def paint_change(
     left_out = view.moved - sum(one.is_outside for one in view.rows)
     if left_out > 0:
         rows.append(text_row(f"and {units.count(left_out)} more with smaller changes", width, glyphs, "dim"))
-    return fill(rows, height)
+    return rows
 
 
 def _summary(view: ChangeView) -> str:
@@ -362,8 +356,7 @@ class ChangePage(Page):
         """The ranking at the step that is shown."""
         snapshot = moment.snapshot
         view = build_change(snapshot.at(self._step) if snapshot.at_step is None else snapshot, width=width)
-        is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_change(view, width, height if is_small else None, moment.glyphs, self.sorting)
+        return paint_change(view, width, moment.glyphs, self.sorting)
 
     def left(self) -> Effect | None:
         """Put the time cursor back where it was."""

@@ -11,8 +11,23 @@ from dataclasses import replace
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.axes import Canvas, axes_logged, canvas_of, placed, places, step_at
-from rltop.pages.chart import SMOOTHING, WHEEL, Axis, Curve, Places, PlotData, PlotMark, Zoom, value_ranges
+from rltop.pages.chart import (
+    SMOOTHING,
+    WHEEL,
+    Axis,
+    Canvas,
+    Curve,
+    Places,
+    PlotData,
+    PlotMark,
+    Zoom,
+    axes_logged,
+    canvas_of,
+    placed,
+    places,
+    step_at,
+    value_ranges,
+)
 from rltop.pages.markers import Marker
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep

@@ -1,4 +1,4 @@
-"""Marked runs beside each other: a table, one metric of all of them in a chart, and where they diverge.
+"""Runs beside each other: marked ones in a table and a chart, one beside the baseline run, and where they diverge.
 
 Owns what is compared with what; a chart is drawn, and a run is read, as on every page.
 """
@@ -7,31 +7,56 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, RunState, Unit
-from rltop.pages.axes import places, signal_in
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, Curve, Places, PlotData, PlotMark, Series, Zoom, series_of
+from rltop.model import Label, Signal, Unit
+from rltop.pages.chart import (
+    LABEL_CELLS,
+    SMOOTHING,
+    Axis,
+    Curve,
+    Places,
+    PlotData,
+    PlotMark,
+    Series,
+    Zoom,
+    name_or_key,
+    places,
+    series_of,
+    signal_in,
+)
 from rltop.pages.chart_page import ChartPage
-from rltop.pages.header import STATE_ROLES, age_text
-from rltop.pages.key_metrics import choose_key_metrics
+from rltop.pages.key_metrics import MetricRow, choose_key_metrics, is_difference
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say, ShowStep
-from rltop.pages.run_entry import REWARDS, VALIDATIONS, RunEntry, Value, best, newest, read_entry, speed_text
+from rltop.pages.run_entry import (
+    REWARDS,
+    VALIDATIONS,
+    RunEntry,
+    Value,
+    age_cell,
+    best,
+    duration_cell,
+    newest,
+    read_entry,
+    speed_text,
+    state_cell,
+    value_cell,
+)
 from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
-from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
+from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, divergence
 from rltop.structs import NamedTuple
 
-LEAST = (40, 12)
 MOST_RUNS = 8
 """Curves that one chart can tell apart."""
 
@@ -288,17 +313,15 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
             sort=lambda one: one.entry.name.raw.casefold(),
         ),
         Column("alerts", lambda one: _alerts(one, glyphs), Kind.TEXT, least=10, priority=2, sort=_level, likes=24),
-        Column("state", lambda one: _state(one.entry, glyphs), is_right=False, priority=4),
+        Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
         Column("step", lambda one: (_step(one.entry.step), "value"), least=6, sort=lambda one: one.entry.step),
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
         _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
-        Column(
-            "s/step", lambda one: (_duration(one.entry.pace_s), "value"), priority=3, sort=lambda one: one.entry.pace_s
-        ),
+        Column("s/step", lambda one: duration_cell(one.entry.pace_s), priority=3, sort=lambda one: one.entry.pace_s),
         Column("speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5, sort=_speed),
         Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=9, priority=6),
-        Column("ETA", lambda one: (_duration(one.entry.eta_s), "value"), priority=8, sort=lambda one: one.entry.eta_s),
-        Column("age", lambda one: (_age(one.entry), "dim"), priority=7, sort=lambda one: one.entry.age_s),
+        Column("ETA", lambda one: duration_cell(one.entry.eta_s), priority=8, sort=lambda one: one.entry.eta_s),
+        Column("age", lambda one: age_cell(one.entry), priority=7, sort=lambda one: one.entry.age_s),
     )
 
 
@@ -309,18 +332,11 @@ def _speed(one: ComparedRun) -> float | None:
 def _number(
     head: str, read: Callable[[ComparedRun], Value | None], priority: int, *, has_step: bool = False
 ) -> Column[ComparedRun]:
-    def cell(one: ComparedRun) -> Cell:
-        found = read(one)
-        if found is None:
-            return "", "value"
-        at = f" @{units.step(found.step)}" if has_step else ""
-        return f"{units.measure(found.value, found.unit)}{at}", "value"
-
     def key(one: ComparedRun) -> float | None:
         found = read(one)
         return None if found is None else found.value
 
-    return Column(head, cell, priority=priority, sort=key)
+    return Column(head, lambda one: value_cell(read(one), has_step=has_step), priority=priority, sort=key)
 
 
 def _paint_settings(
@@ -353,25 +369,12 @@ def _level(one: ComparedRun) -> float:
     return float(one.entry.attention)
 
 
-def _state(entry: RunEntry, glyphs: Glyphs) -> Cell:
-    text = units.share(entry.loading) if entry.state is RunState.LOADING and entry.loading else entry.state.value
-    return f"{glyphs.state(entry.state)} {text}", STATE_ROLES.get(entry.state, "dim")
-
-
 def _step(step: int | None) -> str:
     return units.UNKNOWN if step is None else units.step(step)
 
 
 def _place_of(one: ComparedRun) -> int | None:
     return int(one.sign) - 1
-
-
-def _duration(seconds: float | None) -> str:
-    return "" if seconds is None else units.duration(seconds)
-
-
-def _age(entry: RunEntry) -> str:
-    return "" if entry.age_s is None else age_text(entry.age_s)
 
 
 def _title_of(metric: tuple[str, str]) -> str:
@@ -410,8 +413,6 @@ class ComparePage(ChartPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Table, sentences, chart."""
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, moment.glyphs, LEAST)
         self.begin()
         runs = _shown_runs(moment)
         if len(runs) < 2:
@@ -578,3 +579,75 @@ class ComparePage(ChartPage):
             case _:
                 return super().on(key, moment)
         return Redraw()
+
+
+_RECORDS = 8
+"""So many new records of either run before it is worked out again where they diverge."""
+
+
+class Beside(NamedTuple):
+    """One metric at the same step of both runs.
+
+    Attributes:
+        text: how this run differs; a dash where that cannot be said.
+        why: the other value and step, or why it cannot be said.
+    """
+
+    text: str
+    why: str
+
+
+def beside(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Beside:
+    """How a metric differs from that of the baseline run at the same step."""
+    theirs = signal_in(other, name_or_key(signal))
+    if theirs is None:
+        return Beside(units.UNKNOWN, f"{other.name.display} does not log it")
+    if theirs.metric.unit is not signal.metric.unit:
+        return Beside(units.UNKNOWN, f"{other.name.display} logs it in another unit")
+    ours = snapshot.stream.latest(signal.key, snapshot.at_step)
+    last = other.stream.last_step
+    if ours is None or last is None:
+        return Beside(units.UNKNOWN, "no value yet")
+    point = other.stream.latest(theirs.key, ours.step)
+    if point is None:
+        return Beside(units.UNKNOWN, f"{other.name.display} has no value up to step {units.step(ours.step)}")
+    value = f"{units.measure(theirs.read(point.value), theirs.metric.unit)} @{units.step(point.step)}"
+    if last < ours.step:
+        return Beside(units.UNKNOWN, f"{other.name.display} ends at step {units.step(last)}: {value}")
+    text = units.change(
+        signal.read(ours.value),
+        theirs.read(point.value),
+        signal.metric.unit,
+        is_difference=is_difference(signal.metric),
+    )
+    return Beside(text, f"{other.name.display} {value}")
+
+
+def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot) -> tuple[MetricRow, ...]:
+    """The rows of the overview, those of the main stream with what each differs by.
+
+    Args:
+        rows: as they were read.
+    """
+    return tuple(
+        row if row.reading.stream else row._replace(against=beside(snapshot, other, row.reading.signal).text)
+        for row in rows
+    )
+
+
+class FirstDivergence:
+    """Where a run first diverges from the baseline run; looked for anew only where some records have come."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Hashable, str] = (None, "")
+
+    def text(self, run: Run, other: Run) -> str:
+        """The sentence."""
+        at = (id(run), id(other), run.stream.rows // _RECORDS, other.stream.rows // _RECORDS, run.loading is None)
+        if self._known[0] != at:
+            self._known = (at, divergence_text(_compared(Snapshot(run), Snapshot(other))))
+        return self._known[1]
+
+
+def _compared(ours: Snapshot, theirs: Snapshot) -> Comparison:
+    return compare(ours, theirs, [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG])

@@ -14,7 +14,6 @@ from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Open, Push, Redraw
 from rltop.pages.rollouts import (
-    LEAST,
     LOW_ROWS,
     RolloutPage,
     RolloutsView,
@@ -26,7 +25,7 @@ from rltop.pages.rollouts import (
     paint_trail,
     reasons,
 )
-from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
@@ -88,26 +87,16 @@ def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None
 # -- the completions of a group --------------------------------------------------------------------------------------
 
 
-def paint_completions(
-    view: CompletionsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
-) -> list[Row]:
+def paint_completions(view: CompletionsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
     """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions.
 
     Args:
         is_low: the screen is low: most of the lines above the completions are left out.
     """
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     group = view.group
     if group is None:
-        return fill(
-            [
-                paint_trail(view.rollouts, (), width, glyphs).row(),
-                Row(()),
-                *paint_nothing(view.rollouts, width, glyphs),
-            ],
-            height,
-        )
+        head = paint_trail(view.rollouts, (), width, glyphs).row()
+        return [head, Row(()), *paint_nothing(view.rollouts, width, glyphs)]
     builder = paint_trail(view.rollouts, (f"group {_name(group, width)}",), width, glyphs)
     note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.head}"
     if builder.room > len(note) + 3:
@@ -117,7 +106,7 @@ def paint_completions(
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *paint_table(completion_table(view, width, glyphs), width, glyphs)], height)
+    return [*rows, *paint_table(completion_table(view, width, glyphs), width, glyphs)]
 
 
 def _name(group: GroupSummary, width: int) -> str:
@@ -290,7 +279,7 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
     """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
-        return paint_completions(view.completions, width, None, glyphs)
+        return paint_completions(view.completions, width, glyphs)
     number = _number(view.completions, view.rank, completion)
     trail = (f"group {_name(group, width - 20)}", f"completion {number}")
     builder = paint_trail(view.completions.rollouts, trail, width, glyphs)
@@ -411,8 +400,7 @@ class CompletionsPage(RolloutPage):
         """The completions of the group."""
         view = self._view(moment)
         self.sorting = view.order
-        is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
+        return paint_completions(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
     def found_by(self, target: Target, moment: Moment) -> str:
         """How a completion begins, and its reason to stop."""
@@ -483,8 +471,8 @@ class CompletionPage(RolloutPage):
         group = self._list(moment)
         found = group.find(self._place)
         shelf = moment.snapshot.rollouts
-        if width < LEAST[0] or height < LEAST[1] or found is None or shelf is None:
-            return paint_completions(group, width, height, moment.glyphs)
+        if found is None or shelf is None:
+            return paint_completions(group, width, moment.glyphs)
         rank, completion = found
         text = shelf.text(completion)
         view = CompletionView(group, rank, completion, text)

@@ -10,9 +10,9 @@ from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
-from rltop.pages.ranks import RanksPage
 from rltop.pages.run_settings import SettingsPage
 from rltop.pages.runs import RunsPage
+from rltop.pages.stragglers import RanksPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage

@@ -10,22 +10,19 @@ from dataclasses import replace
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.axes import name_or_key
-from rltop.pages.chart import LABEL_CELLS, build_plot
+from rltop.pages.chart import LABEL_CELLS, build_plot, name_or_key
 from rltop.pages.chart_page import ChartPage
 from rltop.pages.compare import ComparedRun, overlays, runs_beside
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
-from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
-
-LEAST = (40, 12)
 
 _SMALLEST = (30, 8)
 """Columns and rows below which a chart is no more than its axes."""
@@ -86,8 +83,6 @@ class GridPage(ChartPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """A title, then the charts of this page."""
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, moment.glyphs, LEAST)
         metrics = charted(moment.snapshot)
         if not metrics:
             return fill([text_row("no metrics yet", width, moment.glyphs, "dim")], height)

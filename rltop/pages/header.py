@@ -1,4 +1,4 @@
-"""The header of the overview: run, step, pace, age and state; and how many rows of the terminal a page gets."""
+"""The header of the overview: run, step, pace, age and state, the step of each stream; or how to turn metrics on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, RunState
 from rltop.pages.signals import cadence_of
 from rltop.pages.stages import PACE_STEPS, TimingView, build_timing
-from rltop.rows.cells import RowBuilder, clip
+from rltop.rows.cells import RowBuilder, clip, text_row, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.rows import Piece, Row
+from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import NamedTuple
+from rltop.trainers import SETUP_HINTS
 
 CHROME_ROWS = 2
 """The status line and the footer below every page."""
@@ -396,3 +397,82 @@ def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> 
             word, "warn" if _ALARMING.intersection(word.split(" ")[1:2]) else "dim"
         )
     return [builder.row()]
+
+
+class StreamEntry(NamedTuple):
+    """One stream: its name, the step that it is at on the screen, and whether it goes on."""
+
+    name: Label
+    step: int | None
+    state: RunState
+
+
+class StreamsView(NamedTuple):
+    """The streams of a run, the main one first, and how many ranks there are besides."""
+
+    entries: tuple[StreamEntry, ...]
+    ranks: int
+
+
+def build_streams(snapshot: Snapshot) -> StreamsView | None:
+    """How far each stream has come; None where there is only one."""
+    _, *beside = snapshot.streams
+    if not beside:
+        return None
+    parts = [part for part in beside if not part.source.is_rank]
+    entries = [StreamEntry(Label.of(snapshot.stream.name or "run"), snapshot.step, snapshot.source.state)]
+    entries += [StreamEntry(Label.of(part.role), part.step, part.source.state) for part in parts]
+    return StreamsView(tuple(entries), len(beside) - len(parts))
+
+
+def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
+    """All streams in one row; what does not fit is counted."""
+    builder = RowBuilder(width, glyphs).add(" STREAMS", "title")
+    left = len(view.entries)
+    for entry in view.entries:
+        step = "no row yet" if entry.step is None else f"step {units.step(entry.step)}"
+        state = "" if entry.state is RunState.LIVE else f" {entry.state.value}"
+        if builder.room < cell_width(entry.name.display) + len(step) + len(state) + 10:
+            break
+        left -= 1
+        builder.add("  ").add(f"{glyphs.state(entry.state)} ", "dim").add(entry.name.display, "strong")
+        builder.add(f" {step}", "value").add(state, "dim")
+    if left:
+        builder.add(f"  +{left}", "dim")
+    if view.ranks:
+        words = f"{units.count(view.ranks)} {'rank' if view.ranks == 1 else 'ranks'}"
+        if builder.room >= len(words) + 2:
+            builder.add("  ").add(words, "text", Target(TargetKind.RANKS))
+    return builder.row()
+
+
+def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
+    """A title, and a row for each trainer whose files are followed."""
+    followed = [each for each in SETUP_HINTS if each.is_followed]
+    column = max(len(each.trainer) for each in followed) + 3
+    rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]
+    for each in followed:
+        builder = RowBuilder(width, glyphs).add(" ").add(each.trainer, "value").to(column)
+        rows.append(builder.add(clip(each.summary, builder.room), "dim").row())
+    return rows
+
+
+_WORKS = (
+    'JSON lines with a step and numbers: {"step": 12, "loss": 0.31}',
+    "CSV with a head: step,loss,reward",
+    "a console log: step:12 - loss:0.31",
+    "--step-key KEY where the step has a name of its own",
+)
+
+
+def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list[Row]:
+    """How a file without a number was read, what its rows lack, and what would work.
+
+    Args:
+        title: of the format; empty where none was recognised.
+    """
+    what = lack_of(counts) or "no row of metrics in it"
+    lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)
+    rows = [text_row(line, width, glyphs) for line in lines]
+    rows += [text_row("what works:", width, glyphs, "dim")]
+    return rows + [text_row(part, width, glyphs, "dim") for one in _WORKS for part in wrap(f"  {one}", width - 2, 2)]

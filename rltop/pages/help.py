@@ -23,6 +23,7 @@ _SEP = "  "
 class HelpPage(Page):
     """The keys, and what the page below is for."""
 
+    least = (1, 1)
     help = "This page. {find} searches it, {back} goes back."
     footer = ("find",)
     search_hint = "a key, or what it does"

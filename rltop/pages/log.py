@@ -11,7 +11,7 @@ from rltop.model import Label, Level
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep
 from rltop.pages.rollouts import places_text
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
@@ -21,7 +21,6 @@ from rltop.structs import NamedTuple
 if TYPE_CHECKING:
     from rltop.run.console_log import ConsoleLog, LogLine, LogState
 
-LEAST = (24, 6)
 _HEAD_ROWS = 2
 _WHOLE_ROWS = ((30, 6), (20, 3), (14, 2))
 """From so many rows of the screen on, so many of them show the selected line in full."""
@@ -191,6 +190,7 @@ class LogPage(ListPage[int]):
     """The console log of the run: tail, filter, errors, steps."""
 
     where = (Where.LOG,)
+    least = (24, 6)
     filter_hint = "filter by text"
     help = (
         "The console log: the file of --log, else the newest one beside the run. Its last lines are loaded and "
@@ -210,8 +210,6 @@ class LogPage(ListPage[int]):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lines around the selected one."""
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, moment.glyphs, LEAST)
         log = moment.run.console
         if log is None or not log.state.path:
             self._view = None

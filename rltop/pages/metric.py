@@ -17,9 +17,8 @@ from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import text_of
 from rltop.model import Direction, Label, Level, Signal
-from rltop.pages.axes import name_or_key
 from rltop.pages.bands import band_around, families_of
-from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot
+from rltop.pages.chart import LABEL_CELLS, SMOOTHING, Axis, PlotData, Zoom, build_plot, name_or_key
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.markers import read_markers
@@ -27,7 +26,7 @@ from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.run_entry import REWARDS, VALIDATIONS
 from rltop.pages.signals import SignalReading, cadence_of, formula, guess_of, read_signal, signal_of, steps_text
-from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, fill, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
@@ -36,7 +35,6 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket
 
-LEAST = (40, 12)
 _RELATED = 8
 _DIRECTIONS = {
     Direction.UP: "higher is better",
@@ -281,8 +279,6 @@ class MetricPage(ChartPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say."""
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, moment.glyphs, LEAST)
         self.begin()
         view = build_metric(
             moment.snapshot,
@@ -308,7 +304,7 @@ class MetricPage(ChartPage):
         other = None if self.stream else baseline_of(moment)
         if other is None:
             return ""
-        from rltop.pages.baseline import beside  # noqa: PLC0415 - few sessions compare anything
+        from rltop.pages.compare import beside  # noqa: PLC0415 - few sessions compare anything
 
         found = beside(moment.snapshot, Snapshot(other), signal)
         return f"{'' if found.text == units.UNKNOWN else found.text} vs {found.why}".strip()

@@ -24,7 +24,7 @@ from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_li
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, worst_verdict
-from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.names import told_apart
@@ -35,8 +35,6 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.structs import NamedTuple
-
-LEAST = (40, 12)
 
 _ALIKE = 8
 """Of fewer metrics that differ by a number none is called odd."""
@@ -255,8 +253,6 @@ def section_names(index: TreeIndex) -> Sequence[str]:
 
 def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
     """A title row, then the lines in view; every line can be selected."""
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]
     if not view.lines:
         note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet"

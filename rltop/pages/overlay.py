@@ -22,7 +22,7 @@ from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
-from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Piece, Row, Target, TargetKind
@@ -31,7 +31,6 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
-LEAST = (40, 12)
 MOST_METRICS = 8
 """Curves that one chart can tell apart."""
 
@@ -222,8 +221,6 @@ class OverlayPage(ChartPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and a table with a row for each metric."""
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, moment.glyphs, LEAST)
         self.begin()
         metrics = self._metrics(moment, width - 2 * LABEL_CELLS)
         table = self._table(metrics, moment, width)

@@ -16,27 +16,42 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rltop import units
 from rltop.model import Action, Counts, Event, Label, Level, RunState, SpanKind, Verdict
-from rltop.pages.badges import BadgeGroup, Banner, build_badges, build_banner, paint_badges, paint_banner
+from rltop.pages.alerts import (
+    BadgeGroup,
+    Banner,
+    alert_target,
+    build_badges,
+    build_banner,
+    origin,
+    paint_badges,
+    paint_banner,
+    worse_before,
+    worst_words,
+)
 from rltop.pages.bands import text_around
 from rltop.pages.events import paint_events
 from rltop.pages.header import (
     BROKEN_OFF,
     HeaderView,
+    StreamsView,
     build_header,
+    build_streams,
     ending_words,
     freshness,
     header_clock,
     lack_of,
     paint_counts,
     paint_header,
+    paint_layout,
+    paint_setup_hints,
+    paint_streams,
 )
 from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, choose_others, metric_layout
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Open, Page, Push
-from rltop.pages.past_alerts import alert_target, origin, worse_before, worst_words
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import Stage, TimingView, build_timing
-from rltop.pages.stragglers import StragglerView, build_stragglers, paint_stragglers
+from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, worst_stage
 from rltop.pages.waterfall import (
     full_height,
     least_full_height,
@@ -56,11 +71,9 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
-    from rltop.pages.baseline import FirstDivergence
+    from rltop.pages.compare import FirstDivergence
     from rltop.pages.flow import Flow
-    from rltop.pages.streams import StreamsView
     from rltop.stats.ranks import StageSummary
-
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
@@ -420,19 +433,12 @@ def _flow(snapshot: Snapshot) -> Flow | None:
 
 
 def _streams(snapshot: Snapshot) -> StreamsView | None:
-    if len(snapshot.streams) == 1:
-        return None
-    # Most runs have one stream, and the first frame waits for every import.
-    from rltop.pages.streams import build_streams  # noqa: PLC0415
-
     return build_streams(snapshot)
 
 
 def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
     if snapshot.source.ranks is None:
         return None
-    from rltop.pages.ranks import worst_stage  # noqa: PLC0415
-
     return worst_stage(snapshot)
 
 
@@ -545,12 +551,8 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     rows += paint_sentence(view.sentence, width, 4, glyphs)
     counts = paint_counts(view.counts, width, glyphs, view.freshness)
     if view.is_awaited:
-        from rltop.pages.setup_hints import paint_setup_hints  # noqa: PLC0415 - only where there is no file yet
-
         return [*rows, Row(()), *paint_setup_hints(width, glyphs)]
     if view.counts.lines and view.header.state not in BROKEN_OFF:
-        from rltop.pages.setup_hints import paint_layout  # noqa: PLC0415 - only where nothing could be read
-
         rows += [Row(()), *paint_layout(view.counts, view.layout, width, glyphs)]
     return [*rows, Row(()), *counts] if counts else rows
 
@@ -567,8 +569,6 @@ class _Painter:
         self.banner = [] if view.banner is None else [paint_banner(view.banner, width, glyphs)]
         self.badges = paint_badges(view.badges, width, glyphs)
         if view.streams is not None:
-            from rltop.pages.streams import paint_streams  # noqa: PLC0415
-
             self.badges = [*self.badges, paint_streams(view.streams, width, glyphs)]
         if view.divergence:
             self.badges = [*self.badges, RowBuilder(width, glyphs).add(" ").add(view.divergence, "note").row()]
@@ -676,8 +676,6 @@ class _Painter:
         elif self.view.stragglers is not None:
             rows += paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
         if self.view.ranks is not None:
-            from rltop.pages.ranks import paint_rank_line  # noqa: PLC0415
-
             rows.append(paint_rank_line(self.view.ranks, self.width, self.glyphs))
         return rows
 
@@ -770,7 +768,7 @@ class OverviewPage(Page):
         other = baseline_of(moment)
         if other is None or view.is_empty:
             return view
-        from rltop.pages.baseline import FirstDivergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
+        from rltop.pages.compare import FirstDivergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
 
         self._divergence = self._divergence or FirstDivergence()
         ours, theirs = moment.snapshot, Snapshot(other)

@@ -14,6 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
+from rltop.rows.cells import too_small
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting
@@ -99,6 +100,9 @@ class Page(ABC):
     help: ClassVar[str] = ""
     """What the page shows, for the help page; `{open}` stands for the key of that action."""
 
+    least: ClassVar[tuple[int, int]] = (40, 12)
+    """Cells and rows without which nothing can be shown truthfully."""
+
     where: ClassVar[Sequence[Where]] = ()
     """The keys of its own, groups of the key table; each reaches `on` by its id."""
 
@@ -128,6 +132,12 @@ class Page(ABC):
     def begins_at(self) -> Target | None:
         """What is selected when the page opens; None is the first there is."""
         return None
+
+    def paint(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """Its rows, or that the screen is too small for them."""
+        if width < self.least[0] or height < self.least[1]:
+            return too_small(width, height, moment.glyphs, self.least)
+        return self.rows(moment, width, height)
 
     @abstractmethod
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

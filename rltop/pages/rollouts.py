@@ -12,7 +12,7 @@ from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Open, Page, Push, Say, ShowStep, Travel
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
@@ -149,7 +149,6 @@ def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
     return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 6)]
 
 
-LEAST = (40, 12)
 _MOST_BARS = 16
 _LEAST_BARS = 8
 """The usual group has as many completions; the head takes seven."""
@@ -238,23 +237,19 @@ def number_or_dash(value: float | None) -> str:
     return units.UNKNOWN if value is None else units.number(value)
 
 
-def paint_rollouts(
-    view: RolloutsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
-) -> list[Row]:
+def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
     """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups.
 
     Args:
         is_low: the screen is low: most of the lines above the groups are left out.
     """
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]
     if view.shelved is None:
-        return fill([*rows, Row(()), *paint_nothing(view, width, glyphs)], height)
+        return [*rows, Row(()), *paint_nothing(view, width, glyphs)]
     rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
     rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *paint_table(group_table(view, width, glyphs), width, glyphs)], height)
+    return [*rows, *paint_table(group_table(view, width, glyphs), width, glyphs)]
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
@@ -506,8 +501,7 @@ class RolloutsPage(RolloutPage):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
         view = build_rollouts(moment.snapshot, self.sorting)
-        is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
+        return paint_rollouts(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
     def found_by(self, target: Target, moment: Moment) -> str:
         """The prompt of a group, and how its completions begin."""

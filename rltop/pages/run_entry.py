@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Direction, Label, Level, RunState, Signal, Unit, Verdict, VerdictState
-from rltop.pages.header import BROKEN_OFF, UNDER_WAY, eta_of, pace_of
-from rltop.pages.past_alerts import alert_name, incident_count, origin, worse_before
+from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
+from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of
 from rltop.pages.query import TEXTS
 from rltop.pages.signals import generic_signal
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.table import Cell
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
@@ -164,6 +166,31 @@ def _what(worst: Verdict) -> str:
     settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
     began = origin(worst)
     return Label.of(f"{'' if began is None else f'{began.title}, '}{worst.title}{settled}").display
+
+
+def state_cell(entry: RunEntry, glyphs: Glyphs) -> Cell:
+    """The state; while the history is read, how much of it has been."""
+    is_reading = entry.state is RunState.LOADING and entry.loading is not None
+    text = units.share(entry.loading) if is_reading and entry.loading is not None else entry.state.value
+    return f"{glyphs.state(entry.state)} {text}", STATE_ROLES.get(entry.state, "dim")
+
+
+def age_cell(entry: RunEntry) -> Cell:
+    """The age of the newest record; empty without one."""
+    return "" if entry.age_s is None else age_text(entry.age_s), "dim"
+
+
+def duration_cell(seconds: float | None) -> Cell:
+    """A duration; empty where it is not known."""
+    return "" if seconds is None else units.duration(seconds), "value"
+
+
+def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:
+    """A number with its unit, and where it was; empty without one."""
+    if found is None:
+        return "", "value"
+    at = f" @{units.step(found.step)}" if has_step else ""
+    return f"{units.measure(found.value, found.unit)}{at}", "value"
 
 
 def past_name(alert: Alert) -> str:

@@ -14,7 +14,7 @@ from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Say
 from rltop.regex import regex
-from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, fill, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter
@@ -24,7 +24,6 @@ from rltop.structs import NamedTuple
 if TYPE_CHECKING:
     from rltop.run.run_settings import RunSettings, SettingsFile
 
-LEAST = (40, 12)
 NOT_SET = units.UNKNOWN
 _MOST_VALUE = 60
 _LEAST_VALUE = 6
@@ -219,8 +218,6 @@ class SettingsPage(ListPage[str]):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The settings around the chosen one."""
         glyphs = moment.glyphs
-        if width < LEAST[0] or height < LEAST[1]:
-            return too_small(width, height, glyphs, LEAST)
         settings = moment.run.settings
         if settings is None or not settings.values:
             return fill([_title("", width, glyphs), *_why_none(settings, width, glyphs)], height)

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Level, RunState
-from rltop.pages.header import STATE_ROLES, age_text
+from rltop.pages.alerts import alert_role
+from rltop.pages.header import STATE_ROLES
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Mark, Open
-from rltop.pages.past_alerts import alert_role
 from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_entry import (
     REWARDS,
@@ -22,14 +22,18 @@ from rltop.pages.run_entry import (
     Entries,
     RunEntry,
     Value,
+    age_cell,
+    duration_cell,
     first_signal,
     past_name,
     read_entry,
     speed_text,
+    state_cell,
+    value_cell,
 )
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
-from rltop.rows.cells import RowBuilder, clip, fill, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
@@ -41,7 +45,6 @@ from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
-LEAST = (40, 12)
 HEAD_ROWS = 2
 _STATES = (
     RunState.DIED, RunState.LOST, RunState.STALLED, RunState.QUIET, RunState.LIVE, RunState.LOADING, RunState.PAUSED,
@@ -174,15 +177,15 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
         ),
         Column(
             "state",
-            lambda one: (f"{glyphs.state(one.state)} {_state(one)}", STATE_ROLES.get(one.state, "dim")),
+            lambda one: state_cell(one, glyphs),
             least=_LEAST_STATE,
             is_right=False,
             sort=lambda one: -_STATES.index(one.state),
         ),
-        Column("reward", lambda one: (_number(one.reward), "value"), priority=3, sort=lambda one: _key(one.reward)),
+        Column("reward", lambda one: value_cell(one.reward), priority=3, sort=lambda one: _key(one.reward)),
         *_curve_column(beside.curve),
-        Column("best val", lambda one: (_best(one), "value"), priority=6, sort=lambda one: _key(one.best)),
-        Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
+        Column("best val", _best, priority=6, sort=lambda one: _key(one.best)),
+        Column("age", age_cell, least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
             "alerts",
             _paint_verdict,
@@ -193,8 +196,8 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
             wants=lambda one: cell_width(_verdict(one)),
             sort=lambda one: one.attention,
         ),
-        Column("s/step", lambda one: (_duration(one.pace_s), "value"), priority=7, sort=lambda one: one.pace_s),
-        Column("ETA", lambda one: (_duration(one.eta_s), "value"), priority=8, sort=lambda one: one.eta_s),
+        Column("s/step", lambda one: duration_cell(one.pace_s), priority=7, sort=lambda one: one.pace_s),
+        Column("ETA", lambda one: duration_cell(one.eta_s), priority=8, sort=lambda one: one.eta_s),
         Column("algorithm", lambda one: (one.algorithm, "note"), Kind.TEXT, least=9, priority=9, sort=_algorithm),
         Column("speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
         Column(
@@ -231,10 +234,6 @@ def _algorithm(entry: RunEntry) -> str:
     return entry.algorithm.casefold()
 
 
-def _duration(seconds: float | None) -> str:
-    return "" if seconds is None else units.duration(seconds)
-
-
 def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
     """The number of a marked run, as it stands in table and chart where runs are compared."""
     if entry.path.raw not in marked:
@@ -249,33 +248,17 @@ def _name(entry: RunEntry, role: str) -> Cell:
     return Piece(entry.name.display, role), Piece(f" ({entry.streams} streams)", role)
 
 
-def _number(found: Value | None, *, has_step: bool = False) -> str:
-    if found is None:
-        return ""
-    return f"{units.measure(found.value, found.unit)}{f' @{units.step(found.step)}' if has_step else ''}"
-
-
 def _key(found: Value | None) -> float | None:
     return None if found is None else found.value
 
 
-def _best(entry: RunEntry) -> str:
-    return _number(entry.best, has_step=True)
+def _best(entry: RunEntry) -> Cell:
+    return value_cell(entry.best, has_step=True)
 
 
 def _verdict(entry: RunEntry) -> str:
     now = entry.verdict + (f" +{entry.more}" if entry.more else "")
     return " · ".join(part for part in (now, entry.past) if part)
-
-
-def _state(entry: RunEntry) -> str:
-    if entry.state is RunState.LOADING and entry.loading is not None:
-        return units.share(entry.loading)
-    return entry.state.value
-
-
-def _age(entry: RunEntry) -> str:
-    return "" if entry.age_s is None else age_text(entry.age_s)
 
 
 def _step(entry: RunEntry) -> str:
@@ -305,8 +288,6 @@ def paint_runs(
         sorting: the order that the heads show; the entries are in it already.
         painter: the entries laid out for this width, where they are already.
     """
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
@@ -486,7 +467,7 @@ class RunsPage(ListPage[RunEntry]):
         """What changes with time alone: states, ages and silence."""
         shown = {one.path.raw for one in self.lines[self.top : self.top + _MOST_SHOWN]}
         entries = self._read_all(moment.runs)
-        return tuple((one.state, one.level, _age(one) if one.path.raw in shown else "") for one in entries)
+        return tuple((one.state, one.level, age_cell(one) if one.path.raw in shown else ()) for one in entries)
 
     def target(self, line: RunEntry) -> Target:
         """A run."""

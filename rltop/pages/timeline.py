@@ -13,7 +13,7 @@ from rltop.model import Event, EventState, Label, Level
 from rltop.pages.events import WITH_FAMILY, Told, event_columns, told
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep
-from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
@@ -23,7 +23,6 @@ from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 
-LEAST = (40, 12)
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
 """What the level filter goes through; the first lets everything pass."""
 
@@ -223,8 +222,6 @@ def paint_timeline(
     keys: KeyNames = NO_KEYS,
 ) -> list[Row]:  # fmt: skip
     """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
-    if width < LEAST[0] or height < LEAST[1]:
-        return too_small(width, height, glyphs, LEAST)
     rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]
     if not snapshot.events:
         none = "no events yet: no alert, no evaluation, no checkpoint, no restart"

@@ -18,7 +18,7 @@ from rltop.pages.overview import longer_words
 from rltop.pages.page import Effect, Open, Page, ShowStep
 from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import NAMED, paint_stages, paint_strip, stage_fills
-from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
@@ -27,7 +27,6 @@ from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_ite
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 
-LEAST = (40, 12)
 _MIN_FOR_TREND = 8
 _SLOWER = 0.05
 _BARS = 40
@@ -206,8 +205,6 @@ def paint_timing(
         height: rows; what does not fit is cut off below.
         sorting: the order of the stages in the table; None is that of the step.
     """
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     timing = view.timing
     if timing is None:
         note = [text_row(line, width, glyphs) for line in wrap(view.note, width - 2, 4)]
@@ -352,8 +349,7 @@ class TimingPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The timing of the step that is shown, with its whole table."""
         view = build_timing_page(moment.snapshot)
-        if width >= LEAST[0] and height >= LEAST[1]:
-            stages = len(view.timing.stages) if view.timing is not None else 0
-            beside = sum(2 + len(timing.stages) for timing in view.beside)
-            height = max(height, stages + len(view.table) + _BESIDES + beside)
+        stages = len(view.timing.stages) if view.timing is not None else 0
+        beside = sum(2 + len(timing.stages) for timing in view.beside)
+        height = max(height, stages + len(view.table) + _BESIDES + beside)
         return paint_timing(view, width, height, moment.glyphs, self.sorting)

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
+from rltop.pages.alerts import origin
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.past_alerts import origin
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
@@ -25,7 +25,6 @@ from rltop.rules import registry
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 
-LEAST = (40, 12)
 _LABEL = 11
 _COPIED_WIDTH = 100
 
@@ -93,12 +92,8 @@ def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
     return max(0, snapshot.stream.rows - verdict.since_record + 1) or None
 
 
-def paint_verdict(
-    view: VerdictView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS
-) -> list[Row]:
+def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
     """Paint the page from the top; what does not fit is cut off below."""
-    if width < LEAST[0] or (height is not None and height < LEAST[1]):
-        return too_small(width, height if height is not None else 1, glyphs, LEAST)
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
@@ -106,7 +101,7 @@ def paint_verdict(
         if view.is_muted:
             text = _muted_words(view, keys)
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
-        return fill([*rows, *_paint_events(view, width, glyphs)], height)
+        return [*rows, *_paint_events(view, width, glyphs)]
     rows = _paint_head(view, verdict, width, glyphs)
     if view.is_muted:
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(_muted_words(view, keys), width - 2, 4)]
@@ -130,7 +125,7 @@ def paint_verdict(
         rows += [*paint_chain(view.chain, width, glyphs), Row(())]
     for i, cause in enumerate(words.causes):
         rows += _paragraph("causes" if i == 0 else "", f"{i + 1}  {cause}", width, glyphs)
-    return fill([*rows, *_paint_events(view, width, glyphs)], height)
+    return [*rows, *_paint_events(view, width, glyphs)]
 
 
 def _muted_words(view: VerdictView, keys: KeyNames) -> str:
@@ -242,10 +237,9 @@ class VerdictPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The verdict at the step that is shown."""
         view = build_verdict(self._snapshot(moment), self.rule, width=width)
-        is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_verdict(view, width, height if is_small else None, moment.glyphs, moment.keys)
+        return paint_verdict(view, width, moment.glyphs, moment.keys)
 
     def text_to_copy(self, moment: Moment) -> str:
         """The whole page, as it reads on 100 columns."""
-        rows = self.rows(moment, _COPIED_WIDTH, LEAST[1])
+        rows = self.rows(moment, _COPIED_WIDTH, self.least[1])
         return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows).strip()

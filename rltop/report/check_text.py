@@ -10,11 +10,17 @@ from collections.abc import Iterable, Sequence
 
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
+from rltop.pages.alerts import alert_role, worse_before, worst_words
 from rltop.pages.events import paint_events
-from rltop.pages.header import BROKEN_OFF, count_words, ending_words, generation_text
-from rltop.pages.past_alerts import alert_role, worse_before, worst_words
-from rltop.pages.setup_hints import paint_layout
-from rltop.pages.streams import build_streams, paint_streams
+from rltop.pages.header import (
+    BROKEN_OFF,
+    build_streams,
+    count_words,
+    ending_words,
+    generation_text,
+    paint_layout,
+    paint_streams,
+)
 from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
+from rltop.pages.alerts import alert_title
 from rltop.pages.goodput import CLASSES
-from rltop.pages.past_alerts import alert_title
 from rltop.regex import regex
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot

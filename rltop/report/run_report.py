@@ -14,17 +14,16 @@ from typing import TypeVar
 
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
-from rltop.pages.axes import places
-from rltop.pages.baseline import FirstDivergence, with_baseline
+from rltop.pages.alerts import alert_words, origin
 from rltop.pages.chain import chain_table
-from rltop.pages.chart import Axis, Places, PlotData, Zoom
+from rltop.pages.chart import Axis, Places, PlotData, Zoom, places
+from rltop.pages.compare import FirstDivergence, with_baseline
 from rltop.pages.events import event_table
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
 from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import OverviewView, build_overview
-from rltop.pages.past_alerts import alert_words, origin
 from rltop.pages.run_entry import RunEntry, read_entry
 from rltop.pages.runs import run_table
 from rltop.pages.stages import TimingView

@@ -16,7 +16,7 @@ from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import Verdict
-from rltop.pages.badges import build_banner
+from rltop.pages.alerts import build_banner
 from rltop.pages.overview import build_overview
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.report.document import incidents
@@ -82,7 +82,7 @@ def test_each_recorded_run_has_one_onset_an_incident(run: RecordedRun) -> None:
     texts = [build_overview(snapshot).sentence.text.raw, markdown([build_report(snapshot, has_charts=False)], _MADE)]
     for one in verdicts:
         view = build_verdict(snapshot, one.rule)
-        rows = paint_verdict(view, 200, None, UNICODE)
+        rows = paint_verdict(view, 200, UNICODE)
         text = "\n".join("".join(piece.text for piece in row.line) for row in rows)
         assert steps_of(_BEGAN, text) <= ({one.incident.step} if one.incident is not None else set())
         texts.append(text)

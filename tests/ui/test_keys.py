@@ -13,19 +13,18 @@ import rltop
 from rltop.app.app import RltopApp
 from rltop.app.key_line import KeyLine
 from rltop.app.options import UiOptions
-from rltop.pages.arrange import ArrangePage
+from rltop.pages.arrange import ArrangePage, MeaningPage
 from rltop.pages.changes import ChangePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
-from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
-from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.runs import RunsPage
+from rltop.pages.stragglers import RanksPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage

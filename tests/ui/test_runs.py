@@ -11,8 +11,8 @@ from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
 from rltop.pages.metric import MetricPage
 from rltop.pages.overview import OverviewPage
-from rltop.pages.ranks import RanksPage
 from rltop.pages.runs import RunsPage
+from rltop.pages.stragglers import RanksPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import awaited, discover
 from rltop.run.found import Found

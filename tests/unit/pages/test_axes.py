@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rltop.pages.axes import axes_logged, places
-from rltop.pages.chart import Axis
+from rltop.pages.chart import Axis, axes_logged, places
 from rltop.run.snapshot import Snapshot
 from tests.screens import session_over, write_rows
 

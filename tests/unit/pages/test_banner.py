@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import Evidence, Level, VerdictState
-from rltop.pages.badges import build_badges, build_banner, paint_badges, paint_banner
+from rltop.pages.alerts import build_badges, build_banner, paint_badges, paint_banner
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row, Target, TargetKind

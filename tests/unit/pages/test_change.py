@@ -51,7 +51,7 @@ def test_what_is_not_finite_comes_first_and_is_named() -> None:
     run = FakeRun(Label.of("run"), stream_of(rows))
     view = build_change(Snapshot(run, 90))
     assert [one.signal.key for one in view.rows[:2]] == ["a", "b"]
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, None, UNICODE))
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, UNICODE))
     assert "NaN/Inf" in text
 
 
@@ -59,12 +59,10 @@ def test_too_little_before_is_said() -> None:
     run = FakeRun(Label.of("run"), stream_of((step, {"a": float(step)}) for step in range(5)))
     view = build_change(Snapshot(run))
     assert (view.judged, view.unknown) == (0, 1)
-    assert "not enough history" in "".join(
-        piece.text for row in paint_change(view, 80, 24, UNICODE) for piece in row.line
-    )
+    assert "not enough history" in "".join(piece.text for row in paint_change(view, 80, UNICODE) for piece in row.line)
     empty = FakeRun(Label.of("run"), stream_of([]))
     assert "no metrics yet" in "".join(
-        piece.text for piece in paint_change(build_change(Snapshot(empty)), 80, 24, UNICODE)[0].line
+        piece.text for piece in paint_change(build_change(Snapshot(empty)), 80, UNICODE)[0].line
     )
 
 
@@ -72,7 +70,7 @@ def test_too_little_before_is_said() -> None:
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_no_row_is_wider_than_the_screen(width: int, glyphs: object) -> None:
     view = build_change(Snapshot(run_with_a_jump(), 300), width=width)
-    for row in paint_change(view, width, None, glyphs):  # type: ignore[arg-type]
+    for row in paint_change(view, width, glyphs):  # type: ignore[arg-type]
         text = "".join(piece.text for piece in row.line)
         assert cell_width(text) <= width
         assert glyphs is UNICODE or text.isascii()
@@ -107,8 +105,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
         rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     text = "\n".join(
-        "".join(piece.text for piece in row.line)
-        for row in paint_change(build_change(Snapshot(run, 40)), 80, None, UNICODE)
+        "".join(piece.text for piece in row.line) for row in paint_change(build_change(Snapshot(run, 40)), 80, UNICODE)
     )
     assert " right " in text
     assert "reward component" not in text
@@ -116,7 +113,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
 
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     run = run_with_a_jump()
-    rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, 20, UNICODE)
+    rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, UNICODE)
     painted = [row for row in rows if row.links and row.links[0].target.kind is TargetKind.METRIC]
     line = "".join(piece.text for piece in painted[0].line)
     assert cell_width(line) <= 40
@@ -135,9 +132,9 @@ def test_the_page_shows_the_value_of_its_step_beside_the_window_that_is_judged()
     (one,) = [one for one in view.rows if one.signal.key == "actor/grad_norm"]
     assert one.here == pytest.approx(0.4, rel=0.2) and one.shift.after == pytest.approx(1.6, rel=0.2)
     assert view.until == 304
-    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, None, UNICODE))
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, UNICODE))
     assert "at 300" in text and "median of steps 300–304" in text
     # At the newest step there is nothing but the step.
     last = build_change(Snapshot(run, 400))
     assert last.until is None
-    assert "median" not in "".join(piece.text for row in paint_change(last, 120, None, UNICODE) for piece in row.line)
+    assert "median" not in "".join(piece.text for row in paint_change(last, 120, UNICODE) for piece in row.line)

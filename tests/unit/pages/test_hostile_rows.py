@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from rltop.model import Label, RunState, Verdict
 from rltop.pages.metric import MetricPage
-from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview, paint_overview
-from rltop.pages.timing import build_timing_page, paint_timing
-from rltop.pages.verdict import build_verdict, paint_verdict
+from rltop.pages.timing import TimingPage
+from rltop.pages.verdict import VerdictPage
 from rltop.report.check_text import check_text
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
@@ -96,12 +96,9 @@ def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs
         height,
         glyphs,
     )
-    check(paint_timing(build_timing_page(Snapshot(run, at)), width, height, glyphs), width, height, glyphs)
-    check(paint_verdict(build_verdict(Snapshot(run, at), "O12"), width, height, glyphs), width, height, glyphs)
-    view = build_tree(Snapshot(run, at), index_tree(Snapshot(run)), height=height, width=width)
-    check(paint_tree(view, width, height, glyphs), width, height, glyphs)
-    for key in (*run.stream.keys[:2], "no such key"):
-        rows = fill([*MetricPage(key).rows(Moment(run, glyphs, at), width, height)], height)
+    metrics = [MetricPage(key) for key in (*run.stream.keys[:2], "no such key")]
+    for page in (TimingPage(), VerdictPage("O12"), MetricsPage(), *metrics):
+        rows = fill([*page.paint(Moment(run, glyphs, at), width, height)], height)
         check(rows, width, height, glyphs)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rltop
-from rltop.pages.arrange import ArrangePage
+from rltop.pages.arrange import ArrangePage, MeaningPage
 from rltop.pages.changes import ChangePage
 from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
@@ -17,14 +17,13 @@ from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
 from rltop.pages.log import LogPage
-from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
 from rltop.pages.overlay import OverlayPage
 from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep
-from rltop.pages.ranks import RanksPage
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.run_settings import SettingsPage
+from rltop.pages.stragglers import RanksPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where

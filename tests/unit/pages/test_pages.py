@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from screens import RECORDED, session_over
 
 from rltop.model import Action, Advice, Event, EventState, Evidence, Incident, Level, Unit, VerdictState
-from rltop.pages.badges import build_badges
+from rltop.pages.alerts import build_badges
 from rltop.pages.chart import Zoom, build_plot
 from rltop.pages.metric import MetricPage, build_metric, paint_metric_details
 from rltop.pages.moment import Moment
@@ -261,7 +261,7 @@ def test_the_table_of_stages_has_whole_columns(run: FakeRun, width: int) -> None
 
 
 def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> None:
-    rows = paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE)
+    rows = paint_verdict(build_verdict(Snapshot(run), "O12"), 120, UNICODE)
     text = text_of(rows)
     for part in (
         "▲ WARN",
@@ -293,14 +293,14 @@ def test_what_moved_before_the_onset_is_said(run: FakeRun) -> None:
 def test_a_recovered_verdict_says_when(run: FakeRun) -> None:
     over = a_verdict(state=VerdictState.RECOVERED, recovered_step=1200)
     text = text_of(
-        paint_verdict(build_verdict(Snapshot(FakeRun(**{**vars(run), "verdicts": [over]})), "O12"), 120, 30, UNICODE)
+        paint_verdict(build_verdict(Snapshot(FakeRun(**{**vars(run), "verdicts": [over]})), "O12"), 120, UNICODE)
     )
     assert "RECOVERED" in text
     assert "recovered 1,200" in text
 
 
 def test_a_rule_that_does_not_stand_says_so(run: FakeRun) -> None:
-    text = text_of(paint_verdict(build_verdict(Snapshot(run, 1100), "O12"), 80, 24, UNICODE))
+    text = text_of(paint_verdict(build_verdict(Snapshot(run, 1100), "O12"), 80, UNICODE))
     assert "no alert from this rule at this step" in text
     assert "1,187" not in text
 
@@ -327,12 +327,9 @@ def test_stages_whose_names_begin_alike_are_told_apart(width: int) -> None:
 def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
     from rltop.rows.widths import cell_width
 
-    pages = [
-        paint_timing(build_timing_page(Snapshot(run)), width, 20, UNICODE),
-        paint_verdict(build_verdict(Snapshot(run), "O12"), width, 20, UNICODE),
-    ]
-    for rows in pages:
-        assert len(rows) == 20
+    timing = paint_timing(build_timing_page(Snapshot(run)), width, 20, UNICODE)
+    assert len(timing) == 20
+    for rows in (timing, paint_verdict(build_verdict(Snapshot(run), "O12"), width, UNICODE)):
         assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
 
 
@@ -461,7 +458,7 @@ def test_a_settled_alert_and_an_incident_are_said() -> None:
     assert "began with: loss blow-up at 101; go back to checkpoint 100" in view.sentence.text.raw
     entry = read_entry(Snapshot(run))
     assert (entry.verdict, entry.more) == ("loss blow-up, entropy crash", 0)
-    text = text_of(paint_verdict(build_verdict(Snapshot(run), "E1"), 120, None, UNICODE))
+    text = text_of(paint_verdict(build_verdict(Snapshot(run), "E1"), 120, UNICODE))
     assert "began with: loss blow-up at 101" in text
     assert "do         go back to checkpoint 100: the weights are poisoned" in text
     flat = a_verdict("E1", title="entropy crash", state=VerdictState.SETTLED, since_step=81)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rltop.pages.ranks import build_ranks, paint_rank_line, paint_ranks, worst_stage
+from rltop.pages.stragglers import build_ranks, paint_rank_line, paint_ranks, worst_stage
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
@@ -24,7 +24,7 @@ def slow_run():
 def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
     glyphs, run = glyph_set(is_ascii=is_ascii), slow_run()
     rows = [
-        *paint_ranks(build_ranks(Snapshot(run)), width, None, glyphs),
+        *paint_ranks(build_ranks(Snapshot(run)), width, glyphs),
         paint_rank_line(worst_stage(Snapshot(run)), width, glyphs),
     ]
     texts = ["".join(piece.text for piece in row.line) for row in rows]
@@ -35,5 +35,5 @@ def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
 
 
 def test_a_run_whose_ranks_say_nothing_says_so():
-    rows = paint_ranks(build_ranks(Snapshot(run_of(verl_lines(verl_rows(20))))), 80, 24, glyph_set(is_ascii=False))
+    rows = paint_ranks(build_ranks(Snapshot(run_of(verl_lines(verl_rows(20))))), 80, glyph_set(is_ascii=False))
     assert "No per-rank timing in this run" in "".join(piece.text for row in rows for piece in row.line)

@@ -53,7 +53,7 @@ def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
     """Every page of the first group and its first completion."""
     view = build_rollouts(Snapshot(run))
     group = build_completions(view, "")
-    painted = [paint_rollouts(view, width, None, glyphs), paint_completions(group, width, None, glyphs)]
+    painted = [paint_rollouts(view, width, glyphs), paint_completions(group, width, glyphs)]
     completion = group.completions[0] if group.completions else None
     shelf = run.rollouts
     if completion is not None and shelf is not None:
@@ -70,13 +70,13 @@ def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
     view = build_rollouts(Snapshot(run, 125))
     ratios = [group.ratio for group in view.groups]
     assert ratios == sorted(ratios, key=lambda ratio: -(ratio or 0)) and (ratios[0] or 0) > 8
-    rows = paint_rollouts(view, 120, 40, UNICODE)
+    rows = paint_rollouts(view, 120, UNICODE)
     assert "step 125   4 groups of 8 · 32 completions" in text_of(rows)
     targets = targets_of(rows)
     assert [target.name for target in targets] == [group.name for group in view.groups]
     assert {target.kind for target in targets} == {TargetKind.GROUP}
     group = build_completions(view, targets[0].name)
-    rows = paint_completions(group, 120, 40, UNICODE)
+    rows = paint_completions(group, 120, UNICODE)
     assert "█" * 16 in text_of(rows) and "length" in text_of(rows)
     leads = targets_of(rows)
     assert {target.kind for target in leads} == {TargetKind.COMPLETION} and len(leads) == 8
@@ -119,7 +119,7 @@ def test_completions_are_sorted_by_any_column(tmp_path: Path, head: str) -> None
 )
 def test_the_order_key_passes_over_columns_that_are_not_shown(width: int, heads: str) -> None:
     view = build_rollouts(Snapshot(run_with(FIXTURE / "rollouts.jsonl", at=125), 125))
-    shown = heads_of(paint_rollouts(view, width, 40, UNICODE))
+    shown = heads_of(paint_rollouts(view, width, UNICODE))
     seen, order = [], next_sorting(shown, None)
     while order is not None:
         seen.append(order.head)
@@ -129,7 +129,7 @@ def test_the_order_key_passes_over_columns_that_are_not_shown(width: int, heads:
 
 def test_on_80_columns_every_completion_of_a_group_of_eight_has_its_bar() -> None:
     view = build_rollouts(Snapshot(run_with(FIXTURE / "rollouts.jsonl", at=125), 125))
-    rows = paint_rollouts(view, 80, 24, UNICODE)
+    rows = paint_rollouts(view, 80, UNICODE)
     bars = [piece.text for row in rows for piece in row.line if piece.role == "spark"]
     assert len(bars) == 4 and all(len(each.strip()) == 8 for each in bars)
 
@@ -183,7 +183,7 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Pat
 
 def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
-    text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
+    text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
     assert "are in characters" in text
     texts = ["word " * 10] * 7
     rows = [
@@ -192,31 +192,31 @@ def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     path = tmp_path / "uneven" / "30.jsonl"
     path.parent.mkdir()
     path.write_bytes(lines_of(rows))
-    rows_of_page = paint_rollouts(build_rollouts(Snapshot(run_with(path.parent))), 80, 24, UNICODE)
+    rows_of_page = paint_rollouts(build_rollouts(Snapshot(run_with(path.parent))), 80, UNICODE)
     (flagged,) = [line for line in text_of(rows_of_page).splitlines() if "▲" in line]
     assert "12.6" in flagged
 
 
 def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:
     run = run_of((FIXTURE / "metrics.jsonl").read_bytes())
-    assert "looking for" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
+    assert "looking for" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
     run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "", lambda: None)
     run.rollouts.settle()
-    rows = paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE)
+    rows = paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE)
     text = text_of(rows)
     assert text.index("log_completions=True") < text.index("trainer.rollout_data_dir") and "--rollouts" in text
     run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "nowhere/*.jsonl", lambda: None)
     run.rollouts.settle()
-    assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
+    assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
 
 
 def test_another_step_than_the_cursors_says_so(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([10, 20])))
     run = run_with(path, at=17)
-    assert "nearest to step 17" in text_of(paint_rollouts(build_rollouts(Snapshot(run, 17)), 80, 24, UNICODE))
+    assert "nearest to step 17" in text_of(paint_rollouts(build_rollouts(Snapshot(run, 17)), 80, UNICODE))
     run = run_with(path)
-    assert "newest step of the dump" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
+    assert "newest step of the dump" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
 
 
 def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_one(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
     path.write_bytes(lines_of(rows))
     view = build_rollouts(Snapshot(run_with(path)))
     assert sorted(view.prompts.values()) == ["17", "23", "5"]
-    text = text_of(paint_rollouts(view, 80, 24, UNICODE))
+    text = text_of(paint_rollouts(view, 80, UNICODE))
     assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
 
 

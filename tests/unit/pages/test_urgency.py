@@ -11,7 +11,7 @@ from screens import session_over
 
 from rltop import resources
 from rltop.model import Level, VerdictState
-from rltop.pages.badges import build_badges
+from rltop.pages.alerts import build_badges
 from rltop.pages.overview import build_overview, build_sentence
 from rltop.run.snapshot import Snapshot
 
