@@ -14,6 +14,7 @@ from rltop import units
 from rltop.model import Label, VerdictState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open
+from rltop.pages.symptom import DOORS
 from rltop.pages.verdict import rule_titles
 from rltop.regex import regex
 from rltop.rows.keys import KEYS, Where
@@ -146,6 +147,9 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     for run in moment.runs if len(moment.runs) > 1 else ():
         target = Target(TargetKind.RUN, run.path.raw)
         yield _opening(moment, f"run: {run.name} ({run.state.value})", run.path.raw, target, is_offered=False)
+    for chain, words in DOORS.items():
+        target = Target(TargetKind.SYMPTOM, chain)
+        yield _opening(moment, f"symptom: {words}", "what the numbers of this run say", target, is_offered=False)
     yield from _metrics(moment)
     yield from _metrics_elsewhere(moment)
     for setting in SETTINGS:

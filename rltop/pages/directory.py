@@ -62,6 +62,13 @@ def _comparison(target: Target, moment: Moment) -> Page:
     return ComparePage()
 
 
+def _symptom(target: Target, moment: Moment) -> Page:
+    del moment
+    from rltop.pages.symptom import SymptomPage  # noqa: PLC0415 - few sessions ask for one
+
+    return SymptomPage(target.name, target.stream)
+
+
 def _log(target: Target, moment: Moment) -> Page:
     del target, moment
     from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
@@ -90,6 +97,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.COMPARE: _comparison,
         TargetKind.GRID: _grid,
         TargetKind.LOG: _log,
+        TargetKind.SYMPTOM: _symptom,
     }
 )
 """Pages that are opened on top of others, anew each time; by what leads to them."""

@@ -44,6 +44,7 @@ class TargetKind(enum.StrEnum):
     LINE = "line"
     LOG = "log"
     SETTING = "setting"
+    SYMPTOM = "symptom"
 
 
 POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})

@@ -24,6 +24,7 @@ from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep
 from rltop.pages.rollouts import RolloutsPage
 from rltop.pages.run_settings import SettingsPage
 from rltop.pages.stragglers import RanksPage
+from rltop.pages.symptom import SymptomPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Where
@@ -33,7 +34,7 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, OverlayPage, SettingsPage, VerdictPage,
+    MetricPage, RanksPage, RolloutsPage, OverlayPage, SettingsPage, SymptomPage, VerdictPage,
 }  # fmt: skip
 
 

@@ -1,0 +1,156 @@
+"""What the numbers of a run say of a symptom that somebody sees, whether or not an alert stands.
+
+Owns the words under which a symptom is looked for. What is checked, in which order and
+why, are the chains of diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar
+
+from rltop import units
+from rltop.model import Level, Signal, Verdict
+from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.pages.signals import cadence_of, catalogue_title, read_signal
+from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.sparkline import fitted, sparkline
+from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rules.chains import CHAINS, Fact, Link, chain_of
+from rltop.run.snapshot import Snapshot
+
+DOORS: Mapping[str, str] = MappingProxyType(
+    {
+        "slow": "slow: steps take longer",
+        "memory": "out of memory (OOM)",
+        "kl": "KL spike",
+        "eval": "evaluation flat while reward rises",
+        "stuck": "reward stuck at 0, not learning",
+        "length": "lengths explode or collapse, truncated",
+        "reward": "reward falls",
+        "entropy": "entropy collapse",
+        "gradient": "gradient spike, loss explodes",
+        "nonfinite": "NaN or Inf",
+        "collapse": "the policy collapses",
+        "mismatch": "rollout and training probabilities differ",
+        "turns": "tools or multi-turn rollouts fail",
+        "critic": "the critic does not fit",
+        "preference": "preference training fails (DPO, KTO)",
+        "rm": "the reward model does not rank",
+    }
+)
+"""Chain → the words under which its symptom is looked for."""
+
+_CURVE_CELLS = 24
+
+
+def standing_on(snapshot: Snapshot, chain: str) -> list[Verdict]:
+    """The alerts whose symptom it is, worst first."""
+    return [one for one in snapshot.verdicts.firing if chain_of(one.said_by, one.family) is CHAINS[chain]]
+
+
+def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | None]]:
+    """What is to be checked, in order, with what the run logs of it."""
+    signals = {} if snapshot.identity is None else snapshot.identity.signals
+    for link in CHAINS[chain].links:
+        if link.fact is None:
+            yield link, next((signals[name][0] for name in link.metrics if signals.get(name)), None)
+
+
+def _facts(snapshot: Snapshot, chain: str) -> Iterator[str]:
+    """What of the run itself belongs to the symptom."""
+    stream, at = snapshot.stream, snapshot.at_step
+    for link in CHAINS[chain].links:
+        if link.fact is Fact.RESTART:
+            steps = [step for step in stream.seen_restarts if at is None or step <= at]
+            yield f"restarts: {', '.join(units.step(step) for step in steps[-3:])}" if steps else "no restart"
+        elif link.fact is Fact.NONFINITE:
+            marks = [mark.step for key in stream.keys for mark in stream.marks(key) if at is None or mark.step <= at]
+            yield f"first NaN or Inf at step {units.step(min(marks))}" if marks else "no NaN or Inf"
+
+
+def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) -> list[Row]:
+    """Alerts of the symptom, facts, then what to check, each with its value, its change and its curve."""
+    title = RowBuilder(width, glyphs).add(" ").add(CHAINS[chain].symptom, "title")
+    title.add(f"   step {units.step(snapshot.step)}" if snapshot.step is not None else "", "dim")
+    rows = [title.row()]
+    alerts = standing_on(snapshot, chain)
+    for one in alerts:
+        role, target = LEVEL_ROLES[one.level], Target(TargetKind.VERDICT, one.rule, stream=one.stream)
+        words = f"{one.title} since {units.step(one.since_step)}: {one.headline}"
+        for number, line in enumerate(wrap(words, width - 4, 2)):
+            sign = glyphs.level(one.level) if number == 0 else " "
+            rows.append(RowBuilder(width, glyphs).add(f" {sign} ", role).add(line, role).row(target))
+    cadence = cadence_of(snapshot.stream)
+    verdicts, found, missing = snapshot.verdicts.standing, [], []
+    for link, signal in _readings(snapshot, chain):
+        if signal is None:
+            missing.append(catalogue_title(link.metrics[0]))
+            continue
+        reading = read_signal(snapshot, signal, 2 * _CURVE_CELLS, verdicts=verdicts, cadence=cadence)
+        found.append((MetricRow(signal.metric.title, reading), link.question))
+    if not alerts:
+        known = f"{glyphs.level(Level.OK)} no alert of this symptom stands at this step", "ok"
+        text, role = known if found else ("nothing that would tell is logged", "dim")
+        rows.append(text_row(text, width, glyphs, role))
+    facts = ", ".join(_facts(snapshot, chain))
+    rows += [text_row(facts, width, glyphs, "text")] if facts else []
+    rows.append(rule_row(width, glyphs))
+    rows += paint_table(
+        Table(
+            _columns(glyphs),
+            found,
+            target=lambda one: Target(TargetKind.METRIC, one[0].reading.signal.key, stream=snapshot.role),
+            sign=lambda one: row_sign(one[0], glyphs),
+        ),
+        width,
+        glyphs,
+    )
+    for line in wrap(f"not logged: {', '.join(missing)}", width - 2, 3) if missing else ():
+        rows.append(text_row(line, width, glyphs, "dim"))
+    return rows
+
+
+def _columns(glyphs: Glyphs) -> Sequence[Column[tuple[MetricRow, str]]]:
+    return (
+        Column("check in order", lambda one: (one[0].title, "text"), Kind.NAME, least=17),
+        Column("key", lambda one: (one[0].reading.key.display, "key"), Kind.NAME, least=12, priority=3),
+        Column("last", lambda one: value_cell(one[0]), least=8, is_right=False),
+        Column("vs base", lambda one: change_cell(one[0]), least=8, priority=1),
+        Column(
+            "whole run", lambda one, cells: sparkline(fitted(one[0].reading.spark, 2 * cells), glyphs), Kind.DRAWN,
+            least=10, most=_CURVE_CELLS, priority=2, wants=lambda _: _CURVE_CELLS,
+        ),
+        Column("what it tells", lambda one: (one[1], "note"), least=24, priority=4, is_right=False),
+    )  # fmt: skip
+
+
+class SymptomPage(Page):
+    """A symptom: its alerts if any stand, and what to check, in order."""
+
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "change")
+    help = (
+        "A symptom that you see, whether or not rltop raises it: the alerts that stand on it, then the metrics in the "
+        "order in which to check them, each with its value, its change against this run's baseline, its curve and what "
+        "it tells. {open} opens a metric or an alert. {palette} finds symptoms: slow, out of memory, KL spike."
+    )
+
+    def __init__(self, chain: str, stream: str = "") -> None:
+        """The page of a chain of diagnosis.
+
+        Args:
+            chain: its name in `rules.chains.CHAINS`.
+            stream: of the run; "" is the main one.
+        """
+        super().__init__(stream)
+        self._chain = chain
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The symptom at the step that is shown."""
+        del height
+        return paint_symptom(moment.snapshot, self._chain, width, moment.glyphs)
