@@ -205,8 +205,31 @@ def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
 
 
 _WHERE_NOTES = """\
-Read are the log, what traces beside it tell, and the times of the rows; nothing is contacted.
+Read are the log, what traces beside it tell, the times of the rows, the titles of your own processes on this node, and
+what squeue says of the job in the name of a log such as slurm-123.out; nothing else is contacted that is not named.
 exit codes: 0 running, finished or interrupted, 1 stuck or dead, 2 usage error or unreadable file, 3 unknown"""
+
+
+def _add_sources(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
+    """The flags of what is asked beside files."""
+    about = "asked beside the files; nothing is contacted that is not named here" if is_whole else None
+    group = parser.add_argument_group("sources", about)
+
+    def add(flag: str, metavar: str, text: str, *, several: bool = False) -> None:
+        action = "append" if several else "store"
+        group.add_argument(
+            flag, metavar=metavar, action=action, default=[] if several else "",
+            help=text + (" (repeatable)" if several else "") if is_whole else argparse.SUPPRESS,
+        )  # fmt: skip
+
+    add("--metrics", "URL", "a metrics endpoint: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles", several=True)
+    add("--prometheus", "URL", "a server with Prometheus' HTTP API that collects these", several=True)
+    add("--ray", "ADDRESS", "the dashboard of a Ray cluster, for example 127.0.0.1:8265", several=True)
+    add("--nodes", "NAMES", "other nodes, over ssh: node[1-8],node11")
+    add("--via", "CMD", "how to reach a node instead: 'kubectl exec -i {node} --'")
+    add("--job", "ID", "a Slurm job: its limit, and its nodes by one srun --overlap", several=True)
+    add("--token-file", "HOST:PORT=FILE", "the token of one of these addresses, sent there alone", several=True)
+    add("--cacert", "FILE", "certificates that are trusted besides those of the system")
 
 
 def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
@@ -216,14 +239,20 @@ def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         _WHERE_NOTES,
     )
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="console logs, run directories, metric files or traces"
+        "paths", nargs="*", metavar="PATH", help="console logs, run directories, metric files or traces"
     )
     parser.add_argument(
         "--json", action="store_true", help="print a JSON document; an array of documents for several paths"
     )
     parser.add_argument(
-        "--now", type=_epoch, metavar="EPOCH", help="judge as of this time, in seconds since the epoch (default: now)"
-    )
+        "--now", type=_epoch, metavar="EPOCH",
+        help="judge as of this time, in seconds since the epoch (default: now); only files are read",
+    )  # fmt: skip
+    parser.add_argument(
+        "--wait", type=_wait, default=35.0, metavar="S",
+        help="look for at most S seconds whether engines with requests make tokens (default 35; 0: once)",
+    )  # fmt: skip
+    _add_sources(parser, is_whole=True)
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_where)
     return parser
@@ -378,6 +407,13 @@ def _epoch(text: str) -> float:
     value = _number(text)
     if not 0 <= value <= 1e11:
         raise argparse.ArgumentTypeError(f"must be seconds since the epoch, not {text}")
+    return value
+
+
+def _wait(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to 3,600, not {text}")
     return value
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
 from rltop.cli.output import complain_of, say
 from rltop.cli.resolve_paths import answered, load_config
@@ -14,15 +18,19 @@ from rltop.clock import SystemClock
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, NoMetricsError, RltopError, cannot_read
 from rltop.files import open_regular
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, codec_of, kind_of
+from rltop.live.engines import is_undecided
+from rltop.live.gathered import devices_in_words, idle_in_words
 from rltop.live.groups import engine_in_words, group_in_words, grouped
-from rltop.live.job import where_of
+from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Engine, Process
+from rltop.live.probe import Device, Engine, Probes, Process
+from rltop.live.slurm import job_of_log
+from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.traces import events_beside, events_of
 from rltop.model import Label
 from rltop.model.table_rows import split_member
-from rltop.run.beside import logs_beside
+from rltop.run.beside import checkpoint_steps, logs_beside
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -30,6 +38,11 @@ if TYPE_CHECKING:
 _CODES = {"stuck": EXIT_FIRING, "dead": EXIT_FIRING, "unknown": EXIT_NO_METRICS}
 _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 _LAST_CHARS = 160
+_ANSWER_S = 20.0
+"""Sources that have not answered then are said to be silent."""
+_AGAIN_S = 1.0
+_OLD_S = 10.0
+"""What is older is told with its age."""
 
 
 def where(arguments: Namespace) -> int:
@@ -38,13 +51,17 @@ def where(arguments: Namespace) -> int:
     Raises:
         RltopError: the only path cannot be read.
     """
-    now_s = SystemClock().wall() if arguments.now is None else arguments.now
+    sources = sources_of(arguments)
+    paths = arguments.paths or ([""] if not sources.is_empty else [])
+    _check(arguments, paths, sources)
     codes, documents = set(), []
-    for path in arguments.paths:
+    for path in paths:
         try:
-            found = _where(path, arguments, now_s)
+            asked = _asked(path, sources, arguments) if arguments.now is None and len(paths) == 1 else Asked()
+            now_s = SystemClock().wall() if arguments.now is None else arguments.now
+            found = _where(path, arguments, now_s, asked)
         except RltopError as error:
-            if len(arguments.paths) == 1:
+            if len(paths) == 1:
                 raise
             complain_of(error)
             codes.add(error.exit_code)
@@ -57,19 +74,65 @@ def where(arguments: Namespace) -> int:
     if arguments.json:
         from rltop.report.document import dumps
 
-        say(dumps(documents if len(arguments.paths) > 1 else documents[0]).decode() + "\n")  # type: ignore[arg-type]
+        say(dumps(documents if len(paths) > 1 else documents[0]).decode() + "\n")  # type: ignore[arg-type]
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
 
-def _where(path: str, arguments: Namespace, now_s: float) -> Where:
+def sources_of(arguments: Namespace) -> SourceOptions:
+    """What a person named to be asked beside the files."""
+    return SourceOptions(
+        arguments.metrics, arguments.prometheus, arguments.ray, arguments.nodes, arguments.via, arguments.job,
+        arguments.token_file, arguments.cacert, has_processes=True,
+    )  # fmt: skip
+
+
+def _check(arguments: Namespace, paths: Sequence[str], sources: SourceOptions) -> None:
+    """Refuse what cannot be meant.
+
+    Raises:
+        RltopError: says what to leave out.
+    """
+    if not paths:
+        raise RltopError("no path and no source is named", "rltop where train.log, or rltop where --ray 127.0.0.1:8265")
+    if arguments.now is not None and not sources.is_empty:
+        raise RltopError("--now is for files: a source says what is so now", "leave out --now, or the sources")
+    if len(paths) > 1 and not sources.is_empty:
+        raise RltopError("sources are those of one job, and several paths are named", "name one path")
+
+
+def _asked(path: str, sources: SourceOptions, arguments: Namespace) -> Asked:
+    """What the sources say: each is asked once, engines until each that is busy has been seen to go on, or hangs.
+
+    Raises:
+        RltopError: a source that was named is none.
+    """
+    logs = [path, *(logs_beside(path) if path and path != "-" else ())]
+    jobs = [job for log in logs if (job := job_of_log(log)) is not None]
+    clock = SystemClock()
+    probes = Probes(probes_of(sources, os.environ, jobs[:1]), clock)
+    try:
+        ends_s = clock.monotonic() + arguments.wait
+        probes.gather(_ANSWER_S)
+        while is_undecided(probes.facts) and clock.monotonic() < ends_s:
+            time.sleep(_AGAIN_S)
+            probes.gather(_ANSWER_S)
+        steps = checkpoint_steps(path) if path and path != "-" else ()
+        return Asked(probes.facts, probes.silences, steps[-1] if steps else None)
+    finally:
+        probes.close()
+
+
+def _where(path: str, arguments: Namespace, now_s: float, asked: Asked) -> Where:
     """Where the job of a path is.
 
     Raises:
-        RltopError: there is nothing that can be read.
+        RltopError: there is nothing that can be read, and no source that was named tells anything.
     """
+    if not path:
+        return where_of("", [], "", now_s, asked)
     if _is_told_alone(path):
         try:
-            return answered(path, lambda: _of_file(path, now_s))
+            return answered(path, lambda: _of_file(path, now_s, asked))
         except OSError as error:
             raise cannot_read(path, error) from error
     try:
@@ -77,14 +140,16 @@ def _where(path: str, arguments: Namespace, now_s: float) -> Where:
     except NoMetricsError:
         told = [events_of(path)] if os.path.isfile(path) else events_beside(Path(path))  # noqa: PTH113 - as above
         logs = logs_beside(path)
+        if not any(told) and not logs and not sources_of(arguments).is_empty:
+            return where_of("", [], path, now_s, asked)
         if not any(told) and not logs:
             raise
-        return where_of(logs[0] if logs else "", told, path, now_s)
+        return where_of(logs[0] if logs else "", told, path, now_s, asked)
     from rltop.run.whereabouts import where_is
 
     session = read_whole(runs[0], load_config(arguments), SystemClock())
     try:
-        return where_is(session.runs[0], now_s)
+        return where_is(session.runs[0], now_s, asked)
     finally:
         session.close()
 
@@ -101,12 +166,12 @@ def _is_told_alone(path: str) -> bool:
     return codec_of(head) is None and kind_of(head, path, is_all=True) in (CONSOLE, TRACE)
 
 
-def _of_file(path: str, now_s: float) -> Where:
+def _of_file(path: str, now_s: float, asked: Asked) -> Where:
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES) or b""
     if kind_of(head, path, is_all=True) is TRACE:
-        return where_of("", [events_of(path)], path, now_s)
-    return where_of(path, [], path, now_s)
+        return where_of("", [events_of(path)], path, now_s, asked)
+    return where_of(path, [], path, now_s, asked)
 
 
 def document(found: Where, now_s: float) -> dict[str, Any]:
@@ -122,29 +187,48 @@ def document(found: Where, now_s: float) -> dict[str, Any]:
         "cause": found.cause,
         "accuracy_s": _rounded(found.accuracy_s),
         "source": found.source,
-        "ranks": [_rank(each) for each in found.ranks if each.rank is not None or each.source != found.source],
-        "engines": [_engine(each, now_s) for each in found.engines],
+        "ranks": [_rank(each, now_s) for each in found.ranks if each.rank is not None or _is_asked(each, found)],
+        "engines": [_engine(each, now_s, is_asked=_is_asked(each, found)) for each in found.engines],
         "job": found.job,
+        "limit": found.limit or None,
+        "devices": [_device(each, now_s) for each in found.devices],
+        "silent": [{"source": each.source, "reason": each.reason} for each in found.silences],
     }
 
 
-def _groups(found: Where) -> list[str]:
-    is_told = len(found.ranks) > 1 or any(each.rank is not None for each in found.ranks)
-    return [group_in_words(group) for group in grouped(found.ranks)] if is_told else []
+def _is_asked(fact: Process | Engine, found: Where) -> bool:
+    """Does another source tell it than the log?"""
+    return fact.source != found.log
 
 
-def _rank(each: Process) -> dict[str, Any]:
-    known = {"pid": each.pid, "host": each.host or None, "state": None if each.state == "running" else each.state}
+def _groups(found: Where, now_s: float) -> list[str]:
+    is_told = len(found.ranks) > 1 or any(each.rank is not None or _is_asked(each, found) for each in found.ranks)
+    return [group_in_words(group, now_s) for group in grouped(found.ranks)] if is_told else []
+
+
+def _rank(each: Process, now_s: float) -> dict[str, Any]:
+    known = {
+        "at_least": each.is_seen or None, "name": each.name or None, "pid": each.pid, "host": each.host or None,
+        "state": None if each.state == "running" else each.state, "cause": each.cause or None,
+    }  # fmt: skip
     return {
         "rank": each.rank,
         "phase": each.words or words_of(each.key, each.phase) or None,
         "phase_key": each.key or None,
         "since": _rounded(each.since_s),
+        "method": each.phase or None,
+        "source": each.source,
+        "age_s": _rounded(max(0.0, now_s - each.time_s)),
         **{name: value for name, value in known.items() if value is not None},
     }
 
 
-def _engine(each: Engine, now_s: float) -> dict[str, Any]:
+def _engine(each: Engine, now_s: float, *, is_asked: bool) -> dict[str, Any]:
+    known = {
+        "preemptions": _rounded(each.preemptions), "aborts": _rounded(each.aborts), "asleep": each.is_asleep or None,
+        "syncing": each.is_syncing or None, "trouble": each.trouble or None,
+        "source": each.source if is_asked else None,
+    }  # fmt: skip
     return {
         "engine": each.name,
         "running": _whole(each.running),
@@ -152,7 +236,22 @@ def _engine(each: Engine, now_s: float) -> dict[str, Any]:
         "tokens_per_s": _rounded(each.tokens_per_s),
         "cache": _rounded(each.cache),
         "age_s": _rounded(max(0.0, now_s - each.time_s)),
-        **({"trouble": each.trouble} if each.trouble else {}),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def _device(each: Device, now_s: float) -> dict[str, Any]:
+    known = {
+        "use": _rounded(each.use), "memory_bytes": _rounded(each.memory_bytes),
+        "memory_total_bytes": _rounded(each.memory_total_bytes), "power_w": _rounded(each.power_w),
+        "temperature_c": _rounded(each.temperature_c), "trouble": each.trouble or None,
+    }  # fmt: skip
+    return {
+        "host": each.host,
+        "device": each.number,
+        "source": each.source,
+        "age_s": _rounded(max(0.0, now_s - each.time_s)),
+        **{name: value for name, value in known.items() if value is not None},
     }
 
 
@@ -165,10 +264,32 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _text(path: str, found: Where, now_s: float) -> str:
-    lines = [f"{Label.of(path).display}: {Label.of(sentence(found, now_s)).display}"]
-    if found.source and found.source != path:
-        lines.append(f"  source: {Label.of(found.source).display}")
-    lines += [f"  {Label.of(line).display}" for line in (*_groups(found), *map(engine_in_words, found.engines))]
+    name = Label.of(path).display if path else "job"
+    lines = [f"{name}: {Label.of(sentence(found, now_s) + idle_in_words(found)).display}"]
+    told = [f"job {found.job}: {found.limit}"] if found.limit else []
+    told += [f"source: {found.source}"] if found.source and found.source != path else []
+    told += _groups(found, now_s)
+    told += [
+        engine_in_words(each) + _old(each.time_s, now_s, is_asked=_is_asked(each, found)) for each in found.engines
+    ]
+    told += devices_in_words(found.devices)
+    told += [f"{each.source}: {each.reason}" for each in found.silences]
     if found.last_line:
-        lines.append(f"  last line: {Label.of(found.last_line[:_LAST_CHARS]).display}")
-    return "\n".join(lines) + "\n"
+        told.append(f"last line: {found.last_line[:_LAST_CHARS]}")
+    if found.state == "unknown":
+        told += _what_to_try(path)
+    return "\n".join([*lines, *(f"  {Label.of(line).display}" for line in told)]) + "\n"
+
+
+def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:
+    """How old that is, where a server had it for a while."""
+    return f" ({units.duration(now_s - time_s)} ago)" if is_asked and now_s - time_s >= _OLD_S else ""
+
+
+def _what_to_try(path: str) -> Sequence[str]:
+    """What to do where nothing tells anything; what was looked at is said by the lines above."""
+    own = shlex.quote(path or "train.log")
+    return (
+        f"nothing tells where it is. On the node of the job: rltop where {own}",
+        f"or from here: rltop where {own} --nodes NODE (or --job ID, --ray HOST:8265, --metrics HOST:PORT)",
+    )

@@ -7,7 +7,7 @@ trainers of prime-rl and SkyRL, and of miles: each from its code.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,6 +20,8 @@ from rltop.live.probe import Device, Engine, Fact, Process
 
 HUNG_S = 30.0
 """An engine with requests that has made no token for so long hangs; so does one whose answers stand still."""
+HANGS = "hangs"
+"""What is said of it begins so."""
 FULL = 0.98
 """Share of the KV cache from which on it is full."""
 WINDOW_S = 60.0
@@ -178,8 +180,14 @@ class MetricsReader:
 
     def facts(self, now_s: float) -> list[Fact]:
         """Everything that is known; what has not been told of for long is let go."""
-        found = [*(past.engine for past in self._past.values()), *self._others.values()]
-        return [fact for fact in found if now_s - fact.time_s < KEPT_S]
+        alone = Counter(name[:2] for name in self._past)
+        engines = [
+            past.engine._replace(name=" ".join(name[:2]))
+            if alone[name[:2]] == 1 and name[0] in ("vLLM", "SGLang")
+            else past.engine
+            for name, past in self._past.items()
+        ]
+        return [fact for fact in (*engines, *self._others.values()) if now_s - fact.time_s < KEPT_S]
 
     # -- each of them ------------------------------------------------------------------------------------------------
 
@@ -199,6 +207,7 @@ class MetricsReader:
         past.counted.append((time_s, dict(told)))
         is_held = engine.is_asleep or is_syncing or told.get("paused", 0.0) > 0 or not engine.running > 0
         moved = tuple(told[each] for each in _MOVES if each in told)
+        seen_s = past.engine.moved_s if moved == past.moved or not past.moved else time_s
         if is_held or not moved or moved != past.moved:
             # Held, it is counted from the first answer in which it is not.
             past.moved, past.moved_s = (() if is_held else moved), time_s
@@ -207,6 +216,7 @@ class MetricsReader:
         is_hung = time_s - past.moved_s >= HUNG_S
         past.engine = engine._replace(
             tokens_per_s=0.0 if is_hung else _rate(past.counted, told),
+            moved_s=seen_s if moved else time_s,
             trouble=self._trouble(past, engine, told, time_s),
         )
 
@@ -215,7 +225,7 @@ class MetricsReader:
         if told.get("health", 1.0) == 0.0:
             return "not healthy"
         if time_s - past.moved_s >= HUNG_S:
-            return f"hangs: {engine.running:.0f} running, no new tokens for {units.duration(time_s - past.moved_s)}"
+            return f"{HANGS}: {engine.running:.0f} running, no new tokens for {units.duration(time_s - past.moved_s)}"
         if engine.is_asleep and engine.waiting > 0:
             return f"asleep with {engine.waiting:.0f} waiting"
         for name, words in (("aborts", "abort storm"), ("preemptions", "preemption storm")):
@@ -306,6 +316,17 @@ def _device(source: str, time_s: float, host: str, number: str, told: Mapping[st
         memory_total_bytes=used + told.get("free", math.nan), power_w=told.get("power_w", math.nan),
         temperature_c=told.get("temperature_c", math.nan), trouble=f"Xid {xid:.0f}" if xid else "",
     )  # fmt: skip
+
+
+def is_undecided(facts: Sequence[Fact]) -> bool:
+    """Has an engine requests, of which nobody has seen yet whether it goes on?"""
+    return any(
+        isinstance(each, Engine)
+        and each.running > 0
+        and each.moved_s is None
+        and not (each.is_asleep or each.is_syncing or each.trouble)
+        for each in facts
+    )
 
 
 def compared(engines: Sequence[Engine]) -> list[Engine]:

@@ -92,12 +92,19 @@ def grouped(processes: Sequence[Process]) -> list[Group]:
     )
 
 
-def group_in_words(group: Group) -> str:
-    """`1 in compute_log_prob: node-5`."""
+def group_in_words(group: Group, now_s: float | None = None) -> str:
+    """`1 in compute_log_prob for ≥ 14 min: node-5`; without a time `1 in compute_log_prob: node-5`."""
     who = group.who
+    if group.state == "dead":
+        causes = sorted({each.cause for each in group.members if each.cause})
+        return f"{len(group.members)} dead{f': {who}' if who else ''}{f': {causes[0]}' if causes else ''}"
     words = words_of(group.key, "") if group.key and group.state == "running" else ""
     said = f" ({words})" if words and words != group.phase else ""
-    return f"{len(group.members)} {group.what}{said}{f': {who}' if who else ''}"
+    lasts = ""
+    if now_s is not None and group.since_s is not None and group.state == "running":
+        least = "≥ " if all(each.is_seen for each in group.members) else ""
+        lasts = f" for {least}{units.duration(max(0.0, now_s - group.since_s))}"
+    return f"{len(group.members)} {group.what}{said}{lasts}{f': {who}' if who else ''}"
 
 
 def engine_in_words(engine: Engine) -> str:

@@ -9,12 +9,14 @@ from copy import deepcopy
 from pathlib import Path
 
 from rltop.files import open_regular
+from rltop.live.gathered import gathered
 from rltop.live.judge import Where, judge
 from rltop.live.log import LogReader
 from rltop.live.phases import KEPT, Event, Phases, in_order, merged
-from rltop.live.probe import Fact, LogTold
+from rltop.live.probe import Fact, LogTold, Silence
 from rltop.live.traces import events_beside, events_of
 from rltop.regex import regex
+from rltop.structs import NamedTuple
 
 END_BYTES = 16 * 1024 * 1024
 """So much of the end of a log is read: what is usual shows in it."""
@@ -135,8 +137,22 @@ class JobProbe:
         return new
 
 
+class Asked(NamedTuple):
+    """What the sources beside the files have told.
+
+    Attributes:
+        facts: of all of them.
+        silences: sources that tell nothing, and why.
+        checkpoint: step of the last one that lies beside the run.
+    """
+
+    facts: Sequence[Fact] = ()
+    silences: Sequence[Silence] = ()
+    checkpoint: int | None = None
+
+
 def where_of(
-    log: str, others: Sequence[Sequence[Event]], source: str, now_s: float, facts: Sequence[Fact] = ()
+    log: str, others: Sequence[Sequence[Event]], source: str, now_s: float, asked: Asked | None = None
 ) -> Where:
     """Where a job is by its log, and by what other files and sources tell.
 
@@ -145,7 +161,7 @@ def where_of(
         others: what traces and rows tell, each for itself.
         source: named as the source where there is no log.
         now_s: seconds since the epoch.
-        facts: what other sources tell.
+        asked: what other sources tell.
 
     Raises:
         OSError: the log cannot be read.
@@ -158,15 +174,24 @@ def where_of(
         "" if reader is None else reader.last_line,
         0.0 if reader is None else reader.zone_doubt_s,
     )
-    return where_now(told, facts, now_s)
+    return where_now(told, () if asked is None else asked.facts, now_s, asked)
 
 
-def where_now(told: LogTold, facts: Sequence[Fact], now_s: float) -> Where:
-    """Where a job is by what its files and other sources have told."""
+def where_now(told: LogTold, facts: Sequence[Fact], now_s: float, asked: Asked | None = None) -> Where:
+    """Where a job is by what its files and other sources have told.
+
+    Args:
+        told: by its files.
+        facts: by all other sources.
+        now_s: seconds since the epoch.
+        asked: which sources are silent, and the last checkpoint.
+    """
     found = judge(told.phases, now_s, facts, told.source)
     named = _JOB.search(Path(told.source).name)
-    return found._replace(
+    found = found._replace(
         last_line=told.last_line,
         job=found.job or (None if named is None else named[1]),
         accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.doubt_s),
     )
+    asked = asked or Asked()
+    return gathered(found, facts, asked.silences, now_s, asked.checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
@@ -11,7 +12,7 @@ from rltop import units
 from rltop.formats.console.failures import is_interruption
 from rltop.live.lines import words_of
 from rltop.live.phases import Failure, Phase, Phases
-from rltop.live.probe import Engine, Fact, Job, Process
+from rltop.live.probe import Device, Engine, Fact, Job, Process, Silence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -40,7 +41,7 @@ class Where(NamedTuple):
         usual_s: what the phase, or a step where no phase is seen, usually takes in this run.
         unusual: it takes three times as long already.
         outstanding: what is missing of how much.
-        cause: what the job died of.
+        cause: what the job died of, or what is bad by definition, such as an engine that hangs.
         accuracy_s: how far `since` may be off.
         source: the file that tells.
         step: the newest one that has ended.
@@ -49,6 +50,12 @@ class Where(NamedTuple):
         engines: likewise.
         job: number of the job in a scheduler.
         last_line: of the log.
+        total: steps of the run.
+        step_s: what a whole step usually takes.
+        devices: accelerators, as the sources tell them.
+        limit: what the time limit of the job means for it, or why it waits, in words.
+        silences: sources that tell nothing, and why.
+        log: the file that tells the phases, whatever tells the one that is open.
     """
 
     state: str
@@ -67,6 +74,12 @@ class Where(NamedTuple):
     engines: Sequence[Engine] = ()
     job: str | None = None
     last_line: str = ""
+    total: int | None = None
+    step_s: float | None = None
+    devices: Sequence[Device] = ()
+    limit: str = ""
+    silences: Sequence[Silence] = ()
+    log: str = ""
 
 
 def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
@@ -80,6 +93,7 @@ def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str 
     """
     found = _judged(phases, now_s)._replace(
         source=source,
+        log=source,
         ranks=(*processes_of(phases, source), *(fact for fact in facts if isinstance(fact, Process))),
         engines=(*engines_of(phases, source), *(fact for fact in facts if isinstance(fact, Engine))),
         job=next((fact.id for fact in facts if isinstance(fact, Job)), None),
@@ -100,8 +114,8 @@ def _beside(found: Where, now_s: float) -> Where:
     if found.phase_key is not None and newest <= (found.moved_s or 0.0):
         return found
     those = [each for each in told if (each.phase, each.key) == (name, key)]
-    began = [each.since_s for each in those if each.since_s is not None]
-    since_s = min(began, default=None)
+    those.sort(key=lambda each: (each.is_seen, math.inf if each.since_s is None else each.since_s))
+    since_s = those[0].since_s
     return found._replace(
         state="running" if found.state == "unknown" else found.state,
         phase=words_of(key, name) if key else name,
@@ -110,7 +124,7 @@ def _beside(found: Where, now_s: float) -> Where:
         usual_s=None if since_s is not None else found.usual_s,
         unusual=found.unusual or found.state == "stuck",
         outstanding=None,
-        accuracy_s=now_s - newest,
+        accuracy_s=math.inf if those[0].is_seen else now_s - newest,
         source=those[0].source,
     )
 
@@ -119,7 +133,7 @@ def _judged(phases: Phases, now_s: float) -> Where:
     if phases.begun_s is None or phases.moved_s is None:
         return Where("unknown")
     failure = phases.failure
-    about = Where("running", step=phases.step, moved_s=phases.moved_s)
+    about = Where("running", step=phases.step, moved_s=phases.moved_s, total=phases.total, step_s=usual_s(phases, ""))
     if failure is not None and now_s - failure.time_s >= DEAD_S:
         return _ended(phases, failure, about)
     if phases.finished_s is not None:
@@ -253,10 +267,11 @@ def sentence(where: Where, now_s: float) -> str:
         during = f", while {where.phase}" if where.phase else ""
         return f"{what}{during}: {where.cause}"
     if where.state in ("finished", "unknown") or where.since is None:
-        return where.state
+        return f"{where.state}: {where.cause}" if where.cause else where.state
     least = "≥ " if (where.accuracy_s or 0.0) >= 60.0 else ""
     usually = "" if where.usual_s is None else f" (usually {units.duration(where.usual_s)})"
     left = f", {where.outstanding} outstanding" if where.outstanding else ""
     what = where.phase or "no step"
     lasted = f"for {least}{units.duration(max(0.0, now_s - where.since))}"
-    return f"{where.state}: {what} {lasted}{usually}{left}"
+    cause = f"; {where.cause}" if where.cause else ""
+    return f"{where.state}: {what} {lasted}{usually}{left}{cause}"

@@ -77,6 +77,7 @@ class Engine(NamedTuple):
         is_syncing: weights are being updated.
         trouble: what is wrong with it, as one says it; empty where nothing is.
         host: where it is told.
+        moved_s: when it was seen last to go on; None where it has not been so far.
     """
 
     source: str
@@ -92,6 +93,7 @@ class Engine(NamedTuple):
     is_syncing: bool = False
     trouble: str = ""
     host: str = ""
+    moved_s: float | None = None
 
 
 class Device(NamedTuple):

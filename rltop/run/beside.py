@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
-from rltop.files import names_in
+from rltop.files import names_in, open_regular
 from rltop.model.table_rows import is_log, split_member
 from rltop.regex import regex
 from rltop.run.found import LOG_FOLDERS
@@ -129,6 +129,10 @@ _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parq
 """Ends of names of what is dumped by step and nobody can go back to."""
 
 
+_STATUS, _LARGEST_STATUS = "latest_checkpoint_status.json", 64 * 1024
+"""What NeMo-RL writes for a watchdog once a checkpoint is complete, wherever that lies."""
+
+
 def checkpoint_steps(path: str) -> tuple[int, ...]:
     """Steps of the checkpoints that lie beside the metric file `path`, ascending.
 
@@ -145,9 +149,16 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
 
 
 def _steps_in(folder: Path) -> list[int]:
-    return [
-        int(match[1]) for name in names_in(folder) if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))
-    ]
+    names = names_in(folder)
+    found = [int(match[1]) for name in names if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))]
+    if _STATUS in names:
+        try:
+            with open_regular(folder / _STATUS) as file:
+                told = json.loads(file.read(_LARGEST_STATUS) or b"")["last_checkpoint_step"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return found
+        found += [told] if isinstance(told, int) and not isinstance(told, bool) else []
+    return found
 
 
 MOST_LOGS = 8

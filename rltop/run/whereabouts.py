@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rltop.live.job import where_of
+from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where
 from rltop.live.traces import events_beside, events_of, rows
 from rltop.model import RunState
@@ -16,12 +16,13 @@ from rltop.run.run import Run
 _STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
 
 
-def where_is(run: Run, now_s: float) -> Where:
+def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
     """Where a run is that was read to its end.
 
     Args:
         run: with its rows.
         now_s: seconds since the epoch.
+        asked: what sources beside its files tell.
     """
     path = log_of(run.path.raw)[0]
     stream = run.stream
@@ -32,7 +33,7 @@ def where_is(run: Run, now_s: float) -> Where:
     if Path(path).suffix in (".jsonl", ".ndjson"):
         told.append(events_of(path))
     told.append(rows(_times(run), stream.total_steps))
-    found = where_of(logs[0] if logs else "", told, path, now_s)
+    found = where_of(logs[0] if logs else "", told, path, now_s, asked)
     ended = _STATES.get(run.state)
     if ended is not None and found.state in ("running", "stuck", "unknown"):
         return found._replace(

@@ -51,7 +51,7 @@ function _shtab_rltop_using
 end
 
 set -g _shtab_rltop_commands callback check watch replay demo skill completions config report where
-set -g _shtab_rltop_opts_with_value --align --baseline --color --config --explain --fail-on --from --give-up --group-size --log --memory --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --refresh --rollouts --schema --since --speed --step-key --summary --theme --timeout --total-steps --width -o
+set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --summary --theme --timeout --token-file --total-steps --via --wait --width -o
 
 complete -c rltop -e
 complete -c rltop -f
@@ -266,7 +266,16 @@ complete -c rltop -n '_shtab_rltop_using report; and test $_shtab_rltop_npos -ge
 complete -c rltop -n '_shtab_rltop_using; and test $_shtab_rltop_npos -ge 0' -a where -d 'Tell in which phase a job is, since when, what that usually takes, and whether it is stuck or dead.'
 complete -c rltop -n '_shtab_rltop_using where' -s h -l help -d 'show this help message and exit'
 complete -c rltop -n '_shtab_rltop_using where' -l json -d 'print a JSON document; an array of documents for several paths'
-complete -c rltop -n '_shtab_rltop_using where' -l now -x -d 'judge as of this time, in seconds since the epoch (default: now)'
+complete -c rltop -n '_shtab_rltop_using where' -l now -x -d 'judge as of this time, in seconds since the epoch (default: now); only files are read'
+complete -c rltop -n '_shtab_rltop_using where' -l wait -x -d 'look for at most S seconds whether engines with requests make tokens (default 35; 0: once)'
+complete -c rltop -n '_shtab_rltop_using where' -l metrics -x -d 'a metrics endpoint: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles (repeatable)'
+complete -c rltop -n '_shtab_rltop_using where' -l prometheus -x -d 'a server with Prometheus'"'"' HTTP API that collects these (repeatable)'
+complete -c rltop -n '_shtab_rltop_using where' -l ray -x -d 'the dashboard of a Ray cluster, for example 127.0.0.1:8265 (repeatable)'
+complete -c rltop -n '_shtab_rltop_using where' -l nodes -x -d 'other nodes, over ssh: node[1-8],node11'
+complete -c rltop -n '_shtab_rltop_using where' -l via -x -d 'how to reach a node instead: '"'"'kubectl exec -i {node} --'"'"''
+complete -c rltop -n '_shtab_rltop_using where' -l job -x -d 'a Slurm job: its limit, and its nodes by one srun --overlap (repeatable)'
+complete -c rltop -n '_shtab_rltop_using where' -l token-file -x -d 'the token of one of these addresses, sent there alone (repeatable)'
+complete -c rltop -n '_shtab_rltop_using where' -l cacert -xka "(__fish_complete_path (commandline -ct))" -d 'certificates that are trusted besides those of the system'
 complete -c rltop -n '_shtab_rltop_using where' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'config file (default: ~/.config/rltop/config.toml)'
 complete -c rltop -n '_shtab_rltop_using where' -l theme -x -d 'Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file. Unset, a terminal of 16 colours gets `terminal`.'
 complete -c rltop -n '_shtab_rltop_using where' -l ascii -l no-ascii -d 'Use ASCII characters only. Unset, the Linux console gets them.'

@@ -285,7 +285,16 @@ _shtab_rltop_watch_defaults_added=0
 _shtab_rltop_where_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--json[print a JSON document\; an array of documents for several paths]"
-  "--now[judge as of this time, in seconds since the epoch (default\: now)]:EPOCH:"
+  "--now[judge as of this time, in seconds since the epoch (default\: now)\; only files are read]:EPOCH:"
+  "--wait[look for at most S seconds whether engines with requests make tokens (default 35\; 0\: once)]:S:"
+  "*--metrics[a metrics endpoint\: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles (repeatable)]:URL:"
+  "*--prometheus[a server with Prometheus\' HTTP API that collects these (repeatable)]:URL:"
+  "*--ray[the dashboard of a Ray cluster, for example 127.0.0.1\:8265 (repeatable)]:ADDRESS:"
+  "--nodes[other nodes, over ssh\: node\[1-8\],node11]:NAMES:"
+  "--via[how to reach a node instead\: \'kubectl exec -i \{node\} --\']:CMD:"
+  "*--job[a Slurm job\: its limit, and its nodes by one srun --overlap (repeatable)]:ID:"
+  "*--token-file[the token of one of these addresses, sent there alone (repeatable)]:HOST:PORT=FILE:"
+  "--cacert[certificates that are trusted besides those of the system]:FILE:_files"
   "--config[config file (default\: \~\/.config\/rltop\/config.toml)]:FILE:_files"
   "--theme[Colour theme\: a built-in one, or \`\<name\>.toml\` in \`themes\/\` next to the config file. Unset, a terminal of 16 colours gets \`terminal\`.]:TEXT:"
   {--ascii,--no-ascii}"[Use ASCII characters only. Unset, the Linux console gets them.]"
@@ -306,7 +315,7 @@ _shtab_rltop_where_options=(
   "--log[The console log to show\; empty\: search next to the metric file.]:TEXT:_files"
   "--memory[Memory for the newest rows of a run, in MiB\; older rows are kept as minimum, maximum and mean.]:N:"
   "--help-all[list the settings too (--theme, --ascii, \…), and exit]"
-  "(*):console logs, run directories, metric files or traces:_files"
+  "(*)::console logs, run directories, metric files or traces:_files"
 )
 
 # guard to ensure default positional specs are added only once per session

@@ -1,0 +1,172 @@
+"""What sources beside the log say, taken together with what the log says: `Where` with engines, devices, job and ranks.
+
+The log and its times lead; a source that hangs or is silent takes nothing away. States that are bad by definition (an
+engine that hangs, one that is asleep while samples are awaited) need no usual time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from rltop import units
+from rltop.live.engines import HANGS, compared
+from rltop.live.judge import Where
+from rltop.live.lines import words_of
+from rltop.live.probe import Device, Engine, Fact, Job, Process, Silence
+from rltop.live.slurm import GONE
+
+WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
+AWAKE_S = 60.0
+"""So long a phase may be open that needs engines which are still asleep."""
+IDLE = 0.05
+"""A device that is busy for a smaller share of the time does nothing."""
+
+
+def gathered(
+    where: Where, facts: Sequence[Fact], silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
+) -> Where:
+    """Where a job is, by everything that tells.
+
+    Args:
+        where: by its log, with the processes and engines of all sources.
+        facts: of the other sources.
+        silences: sources that tell nothing.
+        now_s: seconds since the epoch.
+        checkpoint: step of the last one.
+    """
+    others = [fact for fact in facts if isinstance(fact, Process)]
+    ranks = [*(each for each in where.ranks if not any(each is other for other in others)), *_once(others)]
+    where = where._replace(
+        ranks=ranks,
+        devices=[fact for fact in facts if isinstance(fact, Device)],
+        silences=tuple(silences),
+        engines=sorted(_awaited(compared(where.engines), where, now_s), key=lambda each: not each.trouble),
+    )
+    where = _with_engines(where)
+    where = _with_job(where, [fact for fact in facts if isinstance(fact, Job)], now_s, checkpoint)
+    if where.state in ("stuck", "unknown") and where.cause is None:
+        dead = next((each for each in ranks if each.state == "dead"), None)
+        where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
+    return where
+
+
+def _once(processes: Sequence[Process]) -> list[Process]:
+    """Processes that several sources tell of, by the one that knows best since when."""
+    found: list[Process] = []
+    for each in sorted(processes, key=lambda each: (each.pid is None, each.is_seen)):
+        same = (other for other in found if other.source != each.source and other.phase == each.phase)
+        if each.pid is None and each.rank is None:
+            is_known = any(other.name == each.name.partition(" × ")[0] for other in same)
+        else:
+            # Ray calls a host by its address, a title by its name.
+            is_known = any(
+                other.pid == each.pid and (other.host == each.host or _is_address(other.host) != _is_address(each.host))
+                for other in same
+            )
+        if not is_known:
+            found.append(each)
+    return found
+
+
+def _is_address(host: str) -> bool:
+    return host.replace(".", "").isdecimal() or ":" in host
+
+
+def _awaited(engines: Sequence[Engine], where: Where, now_s: float) -> list[Engine]:
+    """Engines, of which those are in trouble that sleep while the job waits for them."""
+    open_s = now_s - where.since if where.since is not None and where.state in ("running", "stuck") else 0.0
+    if where.phase_key not in ("generate", "validation") or open_s < AWAKE_S:
+        return list(engines)
+    words = f"asleep while {words_of(where.phase_key, '')} for {units.duration(open_s)}"
+    return [each._replace(trouble=words) if each.is_asleep and not each.trouble else each for each in engines]
+
+
+def _with_engines(where: Where) -> Where:
+    if where.state not in ("running", "stuck", "unknown"):
+        return where
+    hung = [each for each in where.engines if each.trouble.startswith(HANGS)]
+    busy = [each for each in where.engines if each.running > 0]
+    bad = next((each for each in (*hung, *where.engines) if each.trouble), None)
+    if hung and len(hung) == len(busy):
+        where = where._replace(state="stuck")
+        if where.phase is None:
+            where = where._replace(phase=words_of("generate", ""), phase_key="generate")
+    if bad is not None:
+        others = sum(bool(each.trouble) for each in where.engines) - 1
+        more = f" (and {others} more)" if others else ""
+        return where._replace(unusual=True, cause=where.cause or f"{bad.name} {bad.trouble}{more}")
+    if where.phase_key in WAITS_FOR_ENGINES:
+        quiet = next((each for each in where.silences if each.source.startswith(("http://", "https://"))), None)
+        if quiet is not None:
+            return where._replace(unusual=True, cause=where.cause or f"{quiet.source}: {quiet.reason}")
+    return where
+
+
+def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> Where:
+    job = next((each for each in jobs if each.id == where.job), None)
+    if job is not None:
+        return where._replace(limit=job.trouble or limit_words(where, job.ends_s, now_s, checkpoint))
+    gone = next((each for each in where.silences if GONE in each.reason), None)
+    if gone is not None and where.state in ("stuck", "unknown"):
+        return where._replace(state="dead", cause=where.cause or gone.reason)
+    return where
+
+
+def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:
+    """What the limit of a job means for it: `ETA 14 h, limit in 6 h: stops near step 1,840; last checkpoint 1,800`.
+
+    Args:
+        where: with the steps of the run and what one takes.
+        ends_s: when the limit ends the job.
+        now_s: seconds since the epoch.
+        checkpoint: step of the last one.
+    """
+    if ends_s is None or where.state not in ("running", "stuck", "unknown"):
+        return ""
+    left_s = max(0.0, ends_s - now_s)
+    limit = f"limit in {units.duration(left_s)}"
+    if where.step is None or not where.step_s:
+        return limit
+    saved = "" if checkpoint is None else f"; last checkpoint {units.step(checkpoint)}"
+    stops = f"stops near step {units.step(where.step + int(left_s / where.step_s))}{saved}"
+    if where.total is None:
+        return f"{limit}: {stops}"
+    eta_s = where.step_s * max(0, where.total - where.step)
+    return f"ETA {units.duration(eta_s)}, {limit}" + (f": {stops}" if eta_s > left_s else "")
+
+
+def _of(process: Process) -> str:
+    rank = "" if process.rank is None else f" rank {process.rank}"
+    return f"{process.name}{rank}" + (f" on {process.host}" if process.host else "")
+
+
+def devices_in_words(devices: Sequence[Device]) -> list[str]:
+    """What devices do, a line for each host: `node-3: 8 devices, 1 % busy, 569 GB of 640 GB, 61 °C at most, Xid 79`."""
+    lines = []
+    for host in dict.fromkeys(each.host for each in devices):
+        here = [each for each in devices if each.host == host]
+        parts = [f"{len(here)} device{'s' if len(here) > 1 else ''}"]
+        if uses := _known(each.use for each in here):
+            parts.append(f"{units.share(sum(uses) / len(uses))} busy")
+        used, total = _known(each.memory_bytes for each in here), _known(each.memory_total_bytes for each in here)
+        if used and total:
+            parts.append(f"{units.size(round(sum(used)))} of {units.size(round(sum(total)))}")
+        if powers := _known(each.power_w for each in here):
+            parts.append(f"{sum(powers):,.0f} W")
+        if heat := _known(each.temperature_c for each in here):
+            parts.append(f"{max(heat):.0f} °C at most")
+        lines.append(f"{host}: {', '.join(parts + sorted({each.trouble for each in here if each.trouble}))}")
+    return lines
+
+
+def idle_in_words(where: Where) -> str:
+    """That devices do nothing while a phase is open; empty where they do, or nobody tells."""
+    uses = _known(each.use for each in where.devices)
+    if not uses or where.phase is None or where.state not in ("running", "stuck") or max(uses) >= IDLE:
+        return ""
+    return f", {len(uses)} device{'s' if len(uses) > 1 else ''} at {units.share(sum(uses) / len(uses))}"
+
+
+def _known(values: Iterable[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]

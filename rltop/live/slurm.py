@@ -1,0 +1,98 @@
+"""What Slurm has of a job: one `squeue` a minute at most, for all jobs; inside a job what its environment says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rltop.live.command import Command, CommandError
+from rltop.live.probe import Job, ProbeError
+
+EVERY_S = 60.0
+"""Sites ask not to be asked more often."""
+ANSWER_S = 20.0
+GONE = "no longer in the queue"
+JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?")
+"""A job, one of an array, or a part of a heterogeneous one."""
+_OF_LOG = re.compile(r"(?:.*[-_.])?slurm[-_.](\d{1,12}(?:_\d{1,9})?)(?:[-_.].*)?\.(?:out|err|log)", re.IGNORECASE)
+_FORMAT = "%i|%T|%S|%e|%D|%N|%b|%r"
+_GPUS = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
+
+
+def job_of_log(path: str) -> str | None:
+    """The number of the job in the name that Slurm gives to its log, such as `slurm-123.out`; None without one."""
+    found = _OF_LOG.fullmatch(Path(path).name)
+    return None if found is None else found[1]
+
+
+class SlurmProbe:
+    """Asks for jobs.
+
+    Args:
+        jobs: their ids.
+        environment: of this process: inside a job it tells when that ends.
+    """
+
+    source, every_s, patience_s = "squeue", EVERY_S, ANSWER_S + 1.0
+
+    def __init__(self, jobs: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._jobs = [job for job in jobs if JOB_ID.fullmatch(job)]
+        self._environment = environment
+        # Times as seconds since the epoch: without it they are those of a clock whose zone nobody tells.
+        words = ["squeue", "--noheader", f"--jobs={','.join(self._jobs)}", f"--format={_FORMAT}"]
+        self._command = Command(words, ANSWER_S, {"SLURM_TIME_FORMAT": "%s"})
+
+    def ask(self, now_s: float) -> Sequence[Job]:
+        """The jobs that wait or run.
+
+        Raises:
+            ProbeError: none of them does.
+            CommandError: Slurm is not there, or does not answer.
+        """
+        try:
+            text = self._command.output()
+        except CommandError as error:
+            if "Invalid job id" in (error.strerror or ""):
+                raise ProbeError(f"job {', '.join(self._jobs)} is {GONE}: it has ended") from error
+            told = self._own(now_s)
+            if told is None:
+                raise
+            return [told]
+        found = [job for line in text.splitlines() if (job := _job(line, now_s)) is not None]
+        if not found:
+            raise ProbeError(f"job {', '.join(self._jobs)} is {GONE}: it has ended")
+        return found
+
+    def _own(self, now_s: float) -> Job | None:
+        """The job that this process is in, if it is asked for: many containers have no `squeue`."""
+        told = self._environment
+        job = told.get("SLURM_JOB_ID", "")
+        if job not in self._jobs:
+            return None
+        return Job(
+            "SLURM_JOB_ID", now_s, job, "RUNNING", told.get("SLURM_JOB_NODELIST", ""),
+            _epoch(told.get("SLURM_JOB_START_TIME", "")), _epoch(told.get("SLURM_JOB_END_TIME", "")),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End the question that is open."""
+        self._command.close()
+
+
+def _job(line: str, now_s: float) -> Job | None:
+    parts = line.strip().split("|", 7)
+    if len(parts) < 8:
+        return None
+    number, state, begun, ends, nodes, names, gres, reason = parts
+    gpus = sum(int(count) for count in _GPUS.findall(gres)) * (int(nodes) if nodes.isdecimal() else 1)
+    is_waiting = state == "PENDING"
+    return Job(
+        "squeue", now_s, number, state, names, None if is_waiting else _epoch(begun),
+        None if is_waiting else _epoch(ends), gpus or None,
+        trouble="" if reason in ("None", "") else f"{state.lower()}: {reason}",
+    )  # fmt: skip
+
+
+def _epoch(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None

@@ -1,0 +1,105 @@
+"""The sources that a person named, as probes. Nothing else is ever contacted: no address that a file or a log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rltop.errors import RltopError
+from rltop.live.probe import Probe
+from rltop.structs import NamedTuple
+
+
+class SourceOptions(NamedTuple):
+    """What a person named, as typed.
+
+    Attributes:
+        metrics: URLs of metrics endpoints; `/metrics` where they have no path.
+        prometheus: URLs of servers with the HTTP API of Prometheus.
+        ray: addresses of Ray's dashboards.
+        nodes: names of nodes, as `node[1-8],node11`.
+        via: the command that reaches a node instead of ssh.
+        jobs: numbers of Slurm's jobs.
+        tokens: `HOST:PORT=FILE` for each address that wants a token.
+        authorities: a file of certificates that are trusted besides those of the system.
+        has_processes: look at the user's own processes on this node.
+    """
+
+    metrics: Sequence[str] = ()
+    prometheus: Sequence[str] = ()
+    ray: Sequence[str] = ()
+    nodes: str = ""
+    via: str = ""
+    jobs: Sequence[str] = ()
+    tokens: Sequence[str] = ()
+    authorities: str = ""
+    has_processes: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing named that would be contacted?"""
+        return not (self.metrics or self.prometheus or self.ray or self.nodes or self.via or self.jobs)
+
+
+def probes_of(options: SourceOptions, environment: Mapping[str, str], seen_jobs: Sequence[str] = ()) -> list[Probe]:
+    """A probe for each source, in the order of their use; what nobody names is not even imported.
+
+    Args:
+        options: what a person named.
+        environment: of this process: Ray's token, and what Slurm says inside a job.
+        seen_jobs: numbers of jobs in the names of logs: asked for with `squeue`, but never entered.
+
+    Raises:
+        RltopError: an address, a name or a token is none.
+    """
+    found: list[Probe] = []
+    found += _by_http(options, environment)
+    if options.via and not options.nodes:
+        raise RltopError("--via reaches nodes, and none is named", "add --nodes node[1-8]")
+    if options.nodes:
+        from rltop.live.nodes import node_names, node_probes  # noqa: PLC0415
+
+        found += node_probes(node_names(options.nodes), options.via)
+    if options.jobs:
+        from rltop.live.nodes import job_probe  # noqa: PLC0415
+
+        found += [job_probe(job) for job in options.jobs]
+    if options.jobs or seen_jobs:
+        from rltop.live.slurm import SlurmProbe  # noqa: PLC0415
+
+        found.append(SlurmProbe(list(dict.fromkeys((*options.jobs, *seen_jobs))), environment))
+    if options.has_processes:
+        from rltop.live.titles import TitlesProbe  # noqa: PLC0415
+
+        found.append(TitlesProbe())
+    return found
+
+
+def _by_http(options: SourceOptions, environment: Mapping[str, str]) -> list[Probe]:
+    if not (options.metrics or options.prometheus or options.ray or options.tokens):
+        return []
+    from rltop.live.endpoint import Endpoint, address_of, token_in  # noqa: PLC0415
+    from rltop.live.metrics import MetricsProbe, PrometheusProbe  # noqa: PLC0415
+    from rltop.live.ray import RayProbe, ray_token  # noqa: PLC0415
+
+    files: dict[str, str] = {}
+    for pair in options.tokens:
+        place, equals, file = pair.partition("=")
+        if not equals or not file:
+            raise RltopError(f"--token-file {pair}: names no address and file", "for example prometheus:9090=token.txt")
+        files[address_of(place, "--token-file").place] = file
+    used: set[str] = set()
+
+    def endpoint(url: str, flag: str, path: str, token: str = "") -> Endpoint:
+        address = address_of(url, flag, path)
+        if address.place in files:
+            used.add(address.place)
+            token = token_in(files[address.place], "--token-file")
+        return Endpoint(address, token=token, authorities=options.authorities)
+
+    found: list[Probe] = [MetricsProbe(endpoint(url, "--metrics", "/metrics")) for url in options.metrics]
+    found += [PrometheusProbe(endpoint(url, "--prometheus", "")) for url in options.prometheus]
+    found += [RayProbe(endpoint(url, "--ray", "", ray_token(environment))) for url in options.ray]
+    unused = sorted(files.keys() - used)
+    if unused:
+        raise RltopError(f"--token-file {unused[0]}: no source has that address", "name host and port as in its URL")
+    return found

@@ -1,0 +1,144 @@
+"""What the user's own processes are in, by their titles: Ray's workers, vLLM's and SGLang's engines, trainers.
+
+Of a command line only what a known pattern picks out is kept: the rest may hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+
+from rltop.live.lines import key_of_method
+from rltop.live.probe import ProbeError, Process
+from rltop.structs import NamedTuple
+
+EVERY_S = 5.0
+_TITLE_BYTES = 256
+"""No known title is longer."""
+MOST_PROCESSES = 4_096
+_RAY_OWN = frozenset({"IDLE", "IDLE_SpillWorker", "IDLE_RestoreWorker", "DashboardAgent", "RuntimeEnvAgent"})
+"""Titles of Ray's own processes."""
+_PATTERNS = re.compile(
+    r"ray::(?P<actor>[A-Za-z_][\w.<>-]{0,120})(?:\(\))?\s*\Z"
+    r"|(?P<engine>VLLM::[A-Z][A-Za-z_]{0,40}(?:_?[A-Z]{2}\d{1,5}){0,6}(?:_\d{1,5})?)\b"
+    r"|(?P<sglang>sglang::[a-z_]{1,40}(?:_?[A-Z]{2}\d{1,5}){0,6})\b"
+)
+SIGNS = ("ray::", "VLLM::", "sglang::")
+"""A title begins with one of them."""
+
+
+class Title(NamedTuple):
+    """What a title tells.
+
+    Attributes:
+        name: of the actor, or of the part of an engine.
+        method: that it is in; empty where the title tells none.
+    """
+
+    name: str
+    method: str = ""
+
+
+def title_of(text: str) -> Title | None:
+    """What is known of a process by its title; None where it is none of a job."""
+    # Behind the first NUL stand arguments, or what a shorter title has left of a longer one.
+    found = _PATTERNS.match(text.partition("\0")[0][:_TITLE_BYTES].strip())
+    if found is None:
+        return None
+    if not found["actor"]:
+        return Title(found["engine"] or found["sglang"])
+    # Of a class inside another the method is what stands last.
+    actor, _, method = found["actor"].rpartition(".")
+    name, method = (actor, method) if actor else (method, "")
+    return None if name in _RAY_OWN else Title(name, method)
+
+
+class Seen:
+    """Since when each process of a node has been in what it is in, as far as anybody has looked.
+
+    Args:
+        source: named in every fact.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._since_s: dict[tuple[str, int, str], float] = {}
+
+    def processes(self, titles: Iterable[tuple[str, int, Title]], now_s: float) -> list[Process]:
+        """The processes with their ages.
+
+        Args:
+            titles: host, pid and title of each; all that there are now.
+            now_s: the time.
+        """
+        known, self._since_s = self._since_s, {}
+        found = []
+        for host, pid, title in titles:
+            key = host, pid, title.method
+            since_s = self._since_s[key] = known.get(key, now_s)
+            # An actor that is asynchronous or has threads keeps its plain title inside a call: whether it is idle is
+            # not known.
+            found.append(
+                Process(
+                    self._source, now_s, title.name, title.method, key_of_method(title.method) if title.method else "",
+                    since_s if title.method else None, is_seen=True,
+                    state="running" if title.method else "unknown", pid=pid, host=host,
+                )
+            )  # fmt: skip
+        return found
+
+
+class TitlesProbe:
+    """The user's own processes on this node, by `/proc`.
+
+    Args:
+        proc: where it is mounted.
+    """
+
+    source, every_s, patience_s = "processes of this node", EVERY_S, 5.0
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._host = os.uname().nodename.partition(".")[0]
+        self._seen = Seen(self.source)
+
+    def ask(self, now_s: float) -> Sequence[Process]:
+        """What they are in.
+
+        Raises:
+            ProbeError: there is none of a job.
+        """
+        found = self._seen.processes(((self._host, pid, title) for pid, title in own_titles(self._proc)), now_s)
+        if not found:
+            raise ProbeError(f"no process of Ray, vLLM or SGLang runs on {self._host} under your name")
+        return found
+
+    def close(self) -> None:
+        """Nothing is held between two questions."""
+
+
+def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:
+    """The titles of this user's processes that are known, by pid."""
+    own, found = os.getuid(), []
+    try:
+        with os.scandir(proc) as entries:
+            pids = [entry.name for entry in entries if entry.name.isdecimal()]
+    except OSError:
+        return []
+    for pid in pids[:MOST_PROCESSES]:
+        try:
+            # Of another user's process not even the beginning is read.
+            if os.stat(f"{proc}/{pid}").st_uid != own:  # noqa: PTH116 - a thousand of them every few seconds
+                continue
+            descriptor = os.open(f"{proc}/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(descriptor, _TITLE_BYTES)
+            finally:
+                os.close(descriptor)
+        except OSError:  # it has ended
+            continue
+        title = title_of(data.decode("utf-8", "replace"))
+        if title is not None:
+            found.append((int(pid), title))
+    return found
