@@ -67,7 +67,7 @@ def node_names(text: str) -> list[str]:
         found += [head + number + tail for number in _numbers(ranges, text)] if ranges else [head + tail]
         if len(found) > MOST_NODES:
             raise RltopError(f"--nodes: more than {MOST_NODES:,} nodes", "name those that you want to see")
-    for name in found:
+    for name in found or [""]:
         if not NODE.fullmatch(name):
             raise RltopError(
                 f"--nodes: {name!r} is no name of a node", "letters, digits, dots, dashes; users go to ~/.ssh/config"
