@@ -13,8 +13,7 @@ from rltop import units
 from rltop.live.engines import HANGS, compared
 from rltop.live.judge import Where
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, Engine, Fact, Job, Process, Silence
-from rltop.live.slurm import GONE
+from rltop.live.probe import GONE, Device, Engine, Fact, Job, Process, Silence
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
 AWAKE_S = 60.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import shlex
 import shutil
@@ -23,6 +22,7 @@ from rltop.errors import RltopError
 from rltop.live.probe import Device, Fact, ProbeError
 from rltop.live.slurm import JOB_ID
 from rltop.live.titles import SIGNS, Seen, Title, title_of
+from rltop.regex import regex
 
 EVERY_S, ANSWER_S = 5.0, 12.0
 DEVICES_EVERY = 6
@@ -32,9 +32,9 @@ STARTING = 16
 """So many children start at the same time."""
 MOST_NODES = 4_096
 MOST_BYTES = 256 * 1024
-NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+NODE = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 """What a name of a node is: it can be no option, no command and no path."""
-_RANGES = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|\Z)")
+_RANGES = regex(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|\Z)")
 _DEVICE_FIELDS = "index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu"
 SCRIPT = (
     "u=$(id -u); l=; "

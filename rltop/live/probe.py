@@ -22,6 +22,10 @@ LOOK_S = 0.05
 """How often it is looked whether a source has failed to answer in time, while somebody waits."""
 
 
+GONE = "no longer in the queue"
+"""Said of a job that its scheduler had and has no more."""
+
+
 class Process(NamedTuple):
     """A process of the job, and what it is in.
 

@@ -6,7 +6,6 @@ Of its answers a few named fields are kept: with details they hold the environme
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from rltop.errors import RltopError
 from rltop.live.endpoint import ANSWER_S, Endpoint, EndpointError, token_in
 from rltop.live.lines import key_of_method
 from rltop.live.probe import Fact, Job, ProbeError, Process
+from rltop.regex import regex
 
 EVERY_S = 10.0
 MOST = 10_000
@@ -27,7 +27,7 @@ _ON_PURPOSE = frozenset(
 """Reasons of deaths that are none."""
 _CAUSE_CHARS = 300
 _NO_TOKEN = "it wants its token, from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
-_PLACE = re.compile(r"(?P<group>.*)_(?P<node>\d{1,5}):(?P<local>\d{1,5})\Z")
+_PLACE = regex(r"(?P<group>.*)_(?P<node>\d{1,5}):(?P<local>\d{1,5})\Z")
 """veRL's names of actors."""
 
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rltop.live.command import Command, CommandError
-from rltop.live.probe import Job, ProbeError
+from rltop.live.probe import GONE, Job, ProbeError
+from rltop.regex import regex
 
 EVERY_S = 60.0
 """Sites ask not to be asked more often."""
 ANSWER_S = 20.0
-GONE = "no longer in the queue"
-JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?")
+JOB_ID = regex(r"\d{1,12}(?:[_+]\d{1,9})?")
 """A job, one of an array, or a part of a heterogeneous one."""
-_OF_LOG = re.compile(r"(?:.*[-_.])?slurm[-_.](\d{1,12}(?:_\d{1,9})?)(?:[-_.].*)?\.(?:out|err|log)", re.IGNORECASE)
+_OF_LOG = regex(r"(?:.*[-_.])?slurm[-_.](\d{1,12}(?:_\d{1,9})?)(?:[-_.].*)?\.(?:out|err|log)", re.IGNORECASE)
 _FORMAT = "%i|%T|%S|%e|%D|%N|%b|%r"
-_GPUS = re.compile(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
+_GPUS = regex(r"gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)")
 
 
 def job_of_log(path: str) -> str | None:

@@ -6,11 +6,11 @@ Of a command line only what a known pattern picks out is kept: the rest may hold
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 
 from rltop.live.lines import key_of_method
 from rltop.live.probe import ProbeError, Process
+from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 EVERY_S = 5.0
@@ -19,7 +19,7 @@ _TITLE_BYTES = 256
 MOST_PROCESSES = 4_096
 _RAY_OWN = frozenset({"IDLE", "IDLE_SpillWorker", "IDLE_RestoreWorker", "DashboardAgent", "RuntimeEnvAgent"})
 """Titles of Ray's own processes."""
-_PATTERNS = re.compile(
+_PATTERNS = regex(
     r"ray::(?P<actor>[A-Za-z_][\w.<>-]{0,120})(?:\(\))?\s*\Z"
     r"|(?P<engine>VLLM::[A-Z][A-Za-z_]{0,40}(?:_?[A-Z]{2}\d{1,5}){0,6}(?:_\d{1,5})?)\b"
     r"|(?P<sglang>sglang::[a-z_]{1,40}(?:_?[A-Z]{2}\d{1,5}){0,6})\b"
