@@ -129,7 +129,13 @@ def mark_of(writer: str) -> re.Pattern[bytes]:
     """What stands in front of every line of one of several writers, called as `writers.writers_in` does."""
     name = re.escape(writer.encode())
     return re.compile(
-        rb"(?:\x1b\[[0-9;]*m)*(?:\(" + name + rb"(?:,? [^()\n]{1,80})?\)|\[" + name + rb"\]:?|" + name + rb":(?=\s))"
+        rb"(?:\x1b\[[0-9;]*m)*(?:\("
+        + name
+        + rb"(?:,? [^()\n]{1,80})?\)|\["
+        + name
+        + rb"\]:?|"
+        + name
+        + rb"(?::| \|)(?=\s))"
     )
 
 
@@ -472,14 +478,22 @@ _STEPPED = (
 )
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
+_FIELD = (
+    rf"(?:{_LOGGED}\s*[-|:]?\s*|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*"
+    r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+)"
+)
+"""What loggers put in front of a line: a level, something in brackets, a name and a bar."""
 _LOOP_LINE = regex(
-    rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*){{0,4}}"
+    rf"(?P<front>\s*(?:{_TIME})?{_FIELD}{{0,5}})"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
     rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*|)$",
     re.DOTALL,
 )
+_OF_EVALUATION = regex(r"(?:\A|[\s\[|])(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?=\]|:?\s)")
+_REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
+"""How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""
 _LOG_FRONT = regex(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*){{0,4}}")
 _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
@@ -576,8 +590,11 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
         length = int(line["length"])
         found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
         found.total = int(line["epochs"]) * length
-    is_all = _WORD.search(rest, end) is None and not (found.is_of_engine and not found.step)
-    return [found] if is_all and (not found.is_head or end == len(rest)) else []
+    if _OF_EVALUATION.search(line["front"]):
+        found.row, found.is_over = {f"eval/{key}": value for key, value in found.row.items()}, True
+    is_all = _WORD.search(rest, end) is None or (len(found.row) > 1 and _REMARK.match(rest, end) is not None)
+    is_row = is_all and not (found.is_of_engine and not found.step)
+    return [found] if is_row and (not found.is_head or end == len(rest)) else []
 
 
 def _read_pairs_with_step(text: str) -> list[Found]:

@@ -1,7 +1,7 @@
 """Several runs in one console log: those whose lines a launcher has marked, `(name, pid=2710)` in front of each.
 
-SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]` or
-`run-a:` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps
+SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]`, `run-a:`
+or `run-a |` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps
 of its own, and at most steps that two have reached their results differ. They are of one run where
 
 - they name ranks (`rank=0`, `rank=1`), or parts of a job (`WorkerDict`, `TaskRunner`, `[train]`, `[eval]`);
@@ -31,7 +31,8 @@ _MARK = regex(
     (?: \((?P<task>(?P<name>[^(),=\x1b\n]{1,80}?),?[ ](?:rank=(?P<rank>\d{1,9}),[ ])?pid=\d{1,12})
           (?:,[ ]ip=[^()\n]{1,60})?\)
       | \[(?P<tag>[A-Za-z][^\[\]\x1b\n]{0,79})\]:?(?=[\s\x1b])
-      | (?P<word>[A-Za-z][\w.-]{0,63}):(?=\s{1,4}(?:(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)|\{'))
+      | (?P<word>[A-Za-z][\w.-]{0,63})(?::|[ ]\|)
+          (?=\s{1,4}(?:(?i:global_?|train_?)?(?i:step|iter|update|epoch|episode)|\{'))
     )""",
     re.MULTILINE | re.VERBOSE,
 )

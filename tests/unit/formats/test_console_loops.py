@@ -69,6 +69,34 @@ def test_the_step_may_stand_anywhere_among_pairs(line, expected):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "2026-05-01 10:00:01.123 | INFO     | __main__:train:42 - step 5 | loss: 0.5 | reward: 0.25",
+        "2026-05-01 10:00:01.123 | INFO     | __main__:train:42 | step=5 loss=0.5 reward=0.25",
+        "seed1 | step 5 | loss: 0.5 | reward: 0.25",
+        "[10:00:01] INFO     step 5 | loss: 0.5 | reward: 0.25                    train.py:42",
+        "step 5 | loss: 0.5 | reward: 0.25 | saved",
+        "step 5: loss=0.5, reward=0.25 (best so far)",
+    ],
+)
+def test_what_loggers_put_in_front_and_what_is_remarked_behind(line):
+    assert rows(f"{line}\n") == {5: {"loss": 0.5, "reward": 0.25}}
+
+
+@pytest.mark.parametrize("front", ["[eval] ", "eval | ", "2026-01-01 12:00:00,000 - INFO - [val] "])
+def test_what_a_line_of_an_evaluation_says_is_not_of_training(front):
+    text = f"[train] step 5 | loss: 0.5 | reward: 0.25\n{front}step 5 | loss: 2 | reward: 1\n"
+    assert rows(text) == {5: {"loss": 0.5, "reward": 0.25, "eval/loss": 2.0, "eval/reward": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "line", ["step 5: loss 0.5 and a reward of 0.25 were seen", "step 5 | the loss: 0.5 (so it was said)"]
+)
+def test_a_sentence_with_a_step_is_no_row(line):
+    assert rows(f"{line}\n") == {}
+
+
+@pytest.mark.parametrize(
     "line", ["saved at step=5 loss=0.5", "x=5 step=5", "loss=0.5 step=5.5", "reward=0.5 at step=5"]
 )
 def test_a_sentence_with_pairs_and_a_step_is_no_row(line):
@@ -371,7 +399,7 @@ def test_lines_that_lack_nothing_but_a_step_are_said_to(line, first):
 
 
 @pytest.mark.parametrize(
-    "line", ["seed1 | step 1 | reward 0.3", "step 3 reward 0.5 done", "at step 3: we got loss=0.5"]
+    "line", ["seed 1 is at step 1 with reward 0.3", "step 3 reward 0.5 done", "at step 3: we got loss=0.5"]
 )
 def test_lines_with_a_step_and_a_number_that_are_not_read_are_said_to_be_there(line):
     records, decoder = decode("starting\n" + f"{line}\n" * 30)

@@ -85,6 +85,7 @@ def lines(*fronts, apart=1.0, first=0, keys="loss={loss:.4f} reward={reward:.4f}
         (("(a, rank=0, pid=2710)", "(b, rank=0, pid=2711)"), ("a", "b")),
         (("(a, rank=0, pid=1)", "(a, rank=0, pid=2)"), ("a, rank=0, pid=1", "a, rank=0, pid=2")),
         (("run0:", "run1:"), ("run0", "run1")),
+        (("seed1 |", "seed2 |"), ("seed1", "seed2")),
         (("(a, rank=0, pid=1)", "(a, rank=1, pid=2)"), ()),
         (("(WorkerDict pid=1)", "(WorkerDict pid=2)"), ()),
         (("(TaskRunner pid=1)", "(WorkerDict pid=2)", "(WorkerDict pid=3)"), ()),
@@ -98,7 +99,7 @@ def lines(*fronts, apart=1.0, first=0, keys="loss={loss:.4f} reward={reward:.4f}
         (("[INFO]", "[WARNING]"), ()),
         (("[run-a]",), ()),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_marks_with_steps_of_their_own_are_runs_and_parts_of_one_are_not(tmp_path, fronts, expected):
     log = tmp_path / "train.log"
