@@ -1,8 +1,8 @@
 """Several runs in one console log: those whose lines a launcher has marked, `(name, pid=2710)` in front of each.
 
 SkyPilot follows all tasks of a sweep in one log, as does Ray (`(PPO pid=1234)`) and whoever writes `[run-a]`, `run-a:`
-or `run-a |` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts steps
-of its own, and at most steps that two have reached their results differ. They are of one run where
+or `run-a |` in front of each line. Marks are those of several runs where the same keys stand behind them, each counts
+steps of its own, and at most steps that two have reached their results differ. They are of one run where
 
 - they name ranks (`rank=0`, `rank=1`), or parts of a job (`WorkerDict`, `TaskRunner`, `[train]`, `[eval]`);
 - a result that changes is mostly the same at the same step: a mean over all ranks, printed by each;
