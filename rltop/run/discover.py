@@ -20,7 +20,7 @@ from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
 from rltop.files import open_regular
 from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
-from rltop.model.table_rows import LOG_NAME, may_be_database, member_path, split_member
+from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, titled, told_apart, whole_path
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
@@ -63,6 +63,7 @@ class Judged(NamedTuple):
     numbers: Numbers | None = None
 
 
+_EMPTY = Judged(0, CONSOLE, "empty")
 Seen = dict[str, Judged]
 """What earlier looks have shown, by path."""
 
@@ -339,10 +340,12 @@ def _refuse(path: str, reason: str) -> None:
 
 
 def _search(folder: str, result: Discovery) -> list[Found]:
-    """Runs below a directory, newest first."""
-    files, died, titles = [], [], {}
+    """Runs below a directory, newest first; where there is none, the one console log, which may get its first row."""
+    files, died, logs, titles = [], [], [], {}
     for path, info in _walk(folder, result):
         size = info.st_size + (_size_of(f"{path}-wal") if may_be_database(path) else 0)
+        found = Found(path, name_of(path), info.st_size, info.st_mtime, CONSOLE)
+        logs += [found] if is_log(path) else []
         if size == 0:
             result.passed_over.append((path, "empty"))
             continue
@@ -351,7 +354,7 @@ def _search(folder: str, result: Discovery) -> list[Found]:
         if judged.is_unreadable:
             result.leave_out(path, judged.reason)
         elif judged.reason == DIED:
-            died.append(Found(path, name_of(path), info.st_size, info.st_mtime, judged.kind))
+            died.append(found)
         elif judged.reason:
             result.passed_over.append((path, judged.reason))
         elif judged.kind is TABLES:
@@ -365,6 +368,9 @@ def _search(folder: str, result: Discovery) -> list[Found]:
 
     grouped = group(files, titles, died)
     result.passed_over += grouped.repeated
+    if not grouped.runs and len(logs) == 1 and result.seen.get(logs[0].path, _EMPTY).kind is CONSOLE:
+        result.passed_over = [each for each in result.passed_over if each[0] != logs[0].path]
+        return logs
     return grouped.runs
 
 

@@ -231,7 +231,16 @@ def checkpoint_alone(home: Path) -> Path:
     return write_state(home, 60) / "trainer_state.json"
 
 
-@pytest.mark.parametrize("lay_out", [wandb_folder, output_dir, hydra_folder, checkpoint_alone])
+def console_without_rows(home: Path) -> Path:
+    place = home / "outputs"
+    place.mkdir(parents=True)
+    (place / "config.yaml").write_text("lr: 0.1\n")
+    path = place / "train.log"
+    path.write_text("loading\n" + "step 3 of the recipe: we got loss=0.5 somewhere\n" * 30)
+    return path
+
+
+@pytest.mark.parametrize("lay_out", [wandb_folder, output_dir, hydra_folder, checkpoint_alone, console_without_rows])
 def test_a_folder_as_trainers_leave_it_shows_what_its_file_shows(lay_out: Any, tmp_path: Path) -> None:
     path = lay_out(tmp_path)
     (named,) = runs_of(str(path))
