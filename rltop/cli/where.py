@@ -130,7 +130,7 @@ def _where(path: str, arguments: Namespace, now_s: float, asked: Asked) -> Where
     """
     if not path:
         return where_of("", [], "", now_s, asked)
-    if _is_told_alone(path):
+    if answered(path, lambda: _is_told_alone(path)):
         try:
             return answered(path, lambda: _of_file(path, now_s, asked))
         except OSError as error:

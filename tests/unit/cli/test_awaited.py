@@ -164,7 +164,16 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     "command",
-    ["check {}", "--once {}", "--json {}", "report {} -o r.md", "watch {}", "check {}/../*.jsonl", "check --json {}"],
+    [
+        "check {}",
+        "--once {}",
+        "--json {}",
+        "report {} -o r.md",
+        "watch {}",
+        "check {}/../*.jsonl",
+        "check --json {}",
+        "where {}",
+    ],
 )
 def test_a_file_system_that_does_not_answer_is_said_and_given_up(
     hung: Path, capsys: pytest.CaptureFixture[str], command: str
