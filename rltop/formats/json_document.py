@@ -43,6 +43,8 @@ _ROWS_AT_ONCE = 100
 _ROW_LISTS = ("log_history", "history", "metrics", "logs", "rows", "records", "data")
 """Where the rows of a document may stand, most trusted first; else under the only list of objects."""
 
+_CURVES_BELOW = 2
+"""So many objects deep curves are looked for."""
 _TOLD, _LONGEST_KEY = 4, 40
 _NEARLY_AS_LONG = 0.9
 _MOST_LENGTHS = 4
@@ -523,10 +525,21 @@ def _by_group(document: Row) -> list[Row]:
 def _by_points(document: Row) -> list[Row]:
     """Rows of curves with their steps: `{"loss": {"steps": […], "values": […]}}` or `{"loss": [[10, 0.5], …]}`."""
     rows: dict[int, dict[str, object]] = {}
-    for key, value in document.items():
-        for step, number in _points(value):
+    for key, points in _curves(document, _CURVES_BELOW):
+        for step, number in points:
             rows.setdefault(step, {})[key] = number
     return [{"step": step, **rows[step]} for step in sorted(rows)]
+
+
+def _curves(document: Row, below: int) -> Iterator[tuple[str, list[tuple[int, object]]]]:
+    """Every curve of a document and what it is called, also of objects in it, as far below as is said."""
+    for key, value in document.items():
+        points = _points(value)
+        if points:
+            yield key, points
+        elif below and isinstance(value, dict):
+            inner = _curves(value, below - 1)
+            yield from ((name if key in _ROW_LISTS else f"{key}/{name}", found) for name, found in inner)
 
 
 def _points(curve: object) -> list[tuple[int, object]]:

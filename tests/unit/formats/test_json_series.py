@@ -104,5 +104,10 @@ def test_a_series_is_called_as_its_key(rows, document):
     assert rows(document)[800] == {"loss": CURVE[-1], "reward": CURVE[-1]}
 
 
+def test_series_of_a_group_are_called_with_its_name(rows):
+    document = {"train": {"loss": lists("steps", "values")}, "eval": {"loss": {"steps": [10, 800], "values": [2, 3]}}}
+    assert rows(document)[800] == {"train/loss": CURVE[-1], "eval/loss": 3.0}
+
+
 def test_the_only_series_is_called_as_its_key(rows):
     assert rows({"reward": series(CURVE)})[800] == {"reward": CURVE[-1]}
