@@ -307,6 +307,9 @@ def _report_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--baseline", metavar="RUN", help="say how the others differ from this run, and from which step"
     )
+    window = parser.add_mutually_exclusive_group()
+    window.add_argument("--steps", metavar="A-B", help="only these steps: 300-350, 300- or -350; as it was at the last")
+    window.add_argument("--since", type=int, metavar="STEP", help="only from this step on")
     parser.add_argument("--curves", action="store_true", help="in CSV: a row for each point of the charts instead")
     parser.add_argument("--live", action="store_true", help="use the current time, so that a silent run is reported")
     _add_settings(parser, is_whole=is_whole)

@@ -24,6 +24,7 @@ from rltop.report.markdown import job_summary
 from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
 from rltop.run.found import Found
+from rltop.run.run_settings import settings_beside
 from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
     reports: list[RunReport] = []
     failed: list[RltopError] = []
     asked = list(each_run(arguments.paths))
+    window = steps_of(arguments)
     baseline, kept = None, None
     if arguments.baseline is not None:
         baseline = one_run(arguments.baseline)
@@ -86,25 +88,57 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
             continue
         session = kept if kept is not None and found is baseline else read_run(found, config, is_live=arguments.live)
         run = session.runs[0]
+        if suffix not in DATA and run.settings is None:
+            run.settings = settings_beside(run.path.raw)
         trouble = not_read(run)
         if trouble is not None:
             failed.append(trouble)
         if trouble is None or run.stream.rows:
             has_charts = suffix not in DATA and len(reports) < MOST_RUNS
+            whole = run.stream.first_step or 0, run.stream.last_step or 0
+            first, last = window[0] if window[0] is not None else whole[0], window[1]
             reports.append(
                 build_report(
-                    Snapshot(run),
+                    Snapshot(run, last if last is not None and last < whole[1] else None),
+                    window=None if window == (None, None) else (first, whole[1] if last is None else last),
                     has_charts=has_charts or arguments.curves,
                     has_document=suffix in DATA,
                     axis=AXES[arguments.align],
-                    baseline=None if kept is None else Snapshot(kept.runs[0]),
+                    baseline=None if kept is None or baseline is None else Snapshot(kept.runs[0]),
+                    beside=None if kept is None else Snapshot(kept.runs[0]),
                 )
             )
+        if kept is None and len(asked) > 1 and suffix not in DATA:
+            # The first run stays at hand: the others are said to diverge from it.
+            kept = session
         if session is not kept:
             session.close()
     if kept is not None:
         kept.close()
     return reports, failed
+
+
+def steps_of(arguments: Namespace) -> tuple[int | None, int | None]:
+    """The first and the last step that were asked for, both inside; None for an end that was not.
+
+    Raises:
+        RltopError: what was typed is no stretch of steps.
+    """
+    if arguments.since is not None:
+        return arguments.since, None
+    if arguments.steps is None:
+        return None, None
+    first, dash, last = arguments.steps.partition("-")
+    wrong = RltopError(f"--steps {arguments.steps}: no stretch of steps", "type 300-350, 300- or -350")
+    if not dash or not (first or last):
+        raise wrong
+    try:
+        low, high = (int(end) if end else None for end in (first, last))
+    except ValueError:
+        raise wrong from None
+    if low is not None and high is not None and low > high:
+        raise wrong
+    return low, high
 
 
 def write_summary(path: str, reports: Sequence[RunReport]) -> None:

@@ -6,7 +6,7 @@ read is `run.run_settings`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rltop import units
@@ -122,6 +122,11 @@ def _told(values: Mapping[str, str | float | None], name: str) -> str:
 def _rank(name: str) -> int:
     parts = name.replace("/", ".").casefold().split(".")
     return min(_RANKS.get(parts[-1], len(_RANKS)), _RANKS.get(".".join(parts[-2:]), len(_RANKS)))
+
+
+def by_interest(names: Iterable[str]) -> list[str]:
+    """Names of settings in an order of interest: what is changed from run to run most often first, then as given."""
+    return sorted(names, key=_rank)
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:

@@ -20,8 +20,10 @@ from rltop.report.run_report import (
     Made,
     RunReport,
     comparison,
+    differing_settings,
     further_runs,
     run_names,
+    settings_grid,
     text_of,
 )
 from rltop.report.stylesheet import SERIES, style_sheet
@@ -64,6 +66,9 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
     links = [f'<a href="#run-{number + 1}">{escaped(name)}</a>' for number, name in enumerate(names[:MOST_RUNS])]
     yield f'<p class="facts">{" · ".join(links)}</p>'
     yield from _section("Runs", [_table(runs)])
+    differing = differing_settings(reports)
+    if differing.rows:
+        yield from _section("Settings that differ", [_table(differing, "setting")])
     yield from _section("Key metrics, last value and change against the start of each run", [_table(metrics)])
     yield from _overlays(reports, names)
 
@@ -110,6 +115,8 @@ def _run(report: RunReport) -> Iterator[str]:
     if report.is_empty:
         yield from _notes(report)
         return
+    if report.leading:
+        yield _figures(report.leading)
     alerts = [_alert(one) for one in report.alerts] or ['<p class="ok">no active alerts</p>']
     if report.alerts_left_out:
         alerts.append(f'<p class="dim">and {units.count(report.alerts_left_out)} more active alerts</p>')
@@ -117,9 +124,12 @@ def _run(report: RunReport) -> Iterator[str]:
         items = "".join(f"<li>{escaped(words)}</li>" for words in report.over)
         alerts.append(f'<h4>Over</h4><ul class="dim">{items}</ul>')
     yield from _section("Alerts", alerts)
+    settings = settings_grid(report)
+    if settings.rows:
+        yield from _section("Settings", [_table(settings, "setting")])
     yield from _section("Metrics", [_table(report.metrics, "key")])
-    if report.figures:
-        yield from _section("Key curves", [_figures(report.figures)])
+    if report.further:
+        yield from _section("Key curves", [_figures(report.further)])
     yield from _section("Step time", _timing(report))
     if report.events.rows:
         yield from _section("Events", [_table(report.events, "earlier event")])

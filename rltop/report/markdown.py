@@ -15,12 +15,15 @@ from rltop.regex import regex
 from rltop.report.run_report import (
     MOST_RUNS,
     AlertReport,
+    Figure,
     Grid,
     Made,
     RunReport,
     comparison,
+    differing_settings,
     further_runs,
     run_names,
+    settings_grid,
     text_of,
 )
 from rltop.rows.cells import clip_middle
@@ -41,6 +44,9 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
     if len(reports) > 1:
         runs, metrics = comparison(reports)
         lines += [*_table(runs), "", "## Key metrics", "", *_table(metrics), ""]
+        differing = differing_settings(reports)
+        if differing.rows:
+            lines += ["## Settings that differ", "", *_table(differing), *_left_out(differing, "setting"), ""]
     for name, report in zip(names[:MOST_RUNS], reports[:MOST_RUNS], strict=True):
         if len(reports) > 1:
             lines += [f"## {plain(name)}", ""]
@@ -92,21 +98,27 @@ def code(text: str) -> str:
 def _run(report: RunReport) -> Iterator[str]:
     yield from _head(report)
     if not report.is_empty:
+        yield from _curves(report.leading)
         yield from ("### Alerts", "", *_alerts(report))
+        settings = settings_grid(report)
+        if settings.rows:
+            yield "<details><summary>settings</summary>"
+            yield from ("", *_table(settings), *_left_out(settings, "setting"), "", "</details>", "")
         yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
-        lines = [(figure.title, figure.spark) for figure in report.figures if figure.spark.strip()]
-        if lines:
-            width = max(len(title) for title, _ in lines)
-            yield from (
-                "```text",
-                *(f"{title.replace('`', ' '):<{width}}  {spark}" for title, spark in lines),
-                "```",
-                "",
-            )
+        yield from _curves(report.further)
         yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")
         if report.events.rows:
             yield from ("### Events", "", *_left_out(report.events, "earlier event"), *_table(report.events), "")
     yield from _notes(report)
+
+
+def _curves(figures: Sequence[Figure]) -> Iterator[str]:
+    """A line of characters for each metric."""
+    lines = [(figure.title, figure.spark, figure.value) for figure in figures if figure.spark.strip()]
+    if lines:
+        width = max(len(title) for title, _, _ in lines)
+        curves = [f"{title.replace('`', ' '):<{width}}  {spark}  {value}" for title, spark, value in lines]
+        yield from ("```text", *curves, "```", "")
 
 
 def _head(report: RunReport) -> Iterator[str]:

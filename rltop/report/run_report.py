@@ -24,7 +24,8 @@ from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_
 from rltop.pages.markers import Marker, read_markers
 from rltop.pages.metric import build_metric
 from rltop.pages.overview import OverviewView, build_overview
-from rltop.pages.run_entry import RunEntry, read_entry
+from rltop.pages.run_entry import REWARDS, VALIDATIONS, RunEntry, read_entry
+from rltop.pages.run_settings import by_interest, differences
 from rltop.pages.runs import run_table
 from rltop.pages.stages import TimingView
 from rltop.pages.timing import TimingPageView, build_timing_page, stage_columns
@@ -38,6 +39,7 @@ from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table
 from rltop.rules.words import words_of
+from rltop.run.run_settings import RunSettings
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
@@ -53,7 +55,11 @@ MOST_FIGURES = 16
 MOST_ALERTS = 12
 MOST_EVENTS = 60
 MOST_METRICS = 60
+MOST_SETTINGS = 40
 """How much of a run is shown; what is left out is counted."""
+
+LEADING = frozenset({*REWARDS, *VALIDATIONS})
+"""What somebody asks for first: is it learning, and does that hold on held-out data."""
 
 _OVERVIEW = (200, 26 + MOST_METRICS)
 _TABLE_CELLS = 160
@@ -189,6 +195,7 @@ class RunReport:
         is_empty: there is not a single row.
         document: the JSON document of `--once --json`, if it was asked for.
         divergence: where it diverged from the baseline run, in words; empty without one.
+        settings: what it was started with; None where that is not known.
     """
 
     path: Label
@@ -212,6 +219,17 @@ class RunReport:
     is_empty: bool
     document: Document | None = None
     divergence: str = ""
+    settings: RunSettings | None = None
+
+    @property
+    def leading(self) -> Sequence[Figure]:
+        """The charts of reward and validation."""
+        return [one for one in self.figures if one.metric in LEADING]
+
+    @property
+    def further(self) -> Sequence[Figure]:
+        """The other charts."""
+        return [one for one in self.figures if one.metric not in LEADING]
 
 
 def build_report(
@@ -222,6 +240,7 @@ def build_report(
     window: tuple[int, int] | None = None,
     axis: Axis = Axis.STEP,
     baseline: Snapshot | None = None,
+    beside: Snapshot | None = None,
 ) -> RunReport:
     """Read everything that a report says of a run.
 
@@ -230,11 +249,15 @@ def build_report(
         has_document: have the JSON document of the overview too.
         window: the steps, both inside, of the curves of the key metrics; None is all.
         axis: what this run and others are aligned by in one chart.
+        baseline: the run with which this one is compared, metric by metric.
+        beside: without one, the run from which this one is said to diverge.
     """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     divergence = ""
+    other = beside if baseline is None else baseline
+    if other is not None and other.path != snapshot.path:
+        divergence = f"vs {other.name.display}: {FirstDivergence().text(snapshot.run, other.run)}"
     if baseline is not None and baseline.path != snapshot.path:
-        divergence = f"vs {baseline.name.display}: {FirstDivergence().text(snapshot.run, baseline.run)}"
         rows, more = (with_baseline(each, snapshot, baseline) for each in (view.rows, view.more))
         view = view._replace(rows=rows, more=more)
     active = snapshot.verdicts.firing
@@ -263,6 +286,7 @@ def build_report(
         is_empty=view.is_empty,
         document=once_document(snapshot) if has_document else None,
         divergence=divergence,
+        settings=snapshot.run.settings,
     )
 
 
@@ -324,6 +348,30 @@ def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
         rows.append(tuple(cells))
     runs = grid_of(run_table([report.entry for report in reports], UNICODE))
     return runs, Grid(("metric", *names), (False, *(True for _ in names)), tuple(rows))
+
+
+def settings_grid(report: RunReport) -> Grid:
+    """What a run was started with: what is changed most often first."""
+    values = {} if report.settings is None else report.settings.values
+    shown = [
+        ((Piece(Label.of(name).display, "key"),), (Piece(Label.of(units.setting(values[name])).display, "value"),))
+        for name in by_interest(values)[:MOST_SETTINGS]
+    ]
+    return Grid(("setting", "value"), (False, False), tuple(shown), len(values) - len(shown))
+
+
+def differing_settings(reports: Sequence[RunReport]) -> Grid:
+    """The settings in which runs differ, a run in each column; those that only name a run are left out."""
+    found = [one for one in differences([report.settings for report in reports]) if not one.is_name]
+    rows = [
+        (
+            (Piece(Label.of(one.name).display, "key"),),
+            *((Piece(units.UNKNOWN if value is None else value, "value"),) for value in one.values),
+        )
+        for one in found[:MOST_SETTINGS]
+    ]
+    names = run_names(reports)
+    return Grid(("setting", *names), (False, *(True for _ in names)), tuple(rows), len(found) - len(rows))
 
 
 def further_runs(reports: Sequence[RunReport]) -> str:

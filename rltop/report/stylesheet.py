@@ -48,7 +48,8 @@ text.axis { font-size: 11px; }
 text.sign { font-size: 12px; }
 line.grid { stroke: var(--grid); }
 line.rule { stroke: var(--rule); }
-line.level { stroke-dasharray: 6 4; stroke-width: 1.4; }
+line.level { stroke-dasharray: 9 4; stroke-width: 1.4; }
+line.level.threshold { stroke-dasharray: 2.5 3; }
 line.mark { stroke-width: 1.2; stroke-dasharray: 1.5 2.5; }
 polyline.curve { fill: none; stroke-linejoin: round; stroke-linecap: round; }
 polyline.raw { stroke: var(--raw); stroke-width: 1; }

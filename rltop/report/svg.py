@@ -85,7 +85,10 @@ def legend(figure: Figure) -> list[list[Line]]:
     axes = _axes(figure.plot)
     if axes is None:
         return []
-    signs = {LineKind.CURVE: "━ ", LineKind.ACROSS: "┄ ", LineKind.DOWN: "│ ", LineKind.NONE: ""}
+    signs = {
+        LineKind.CURVE: "─ ", LineKind.SIGNED: "━ ", LineKind.ACROSS: "╌ ", LineKind.DASHED: "┈ ", LineKind.DOWN: "│ ",
+        LineKind.NONE: "",
+    }  # fmt: skip
     lines = [(Piece(signs[kind], role), Piece(label, "dim")) for kind, role, label in legend_of(figure.plot, axes)]
     named: list[Line] = []
     begun: list[Piece] = []

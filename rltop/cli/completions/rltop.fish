@@ -51,7 +51,7 @@ function _shtab_rltop_using
 end
 
 set -g _shtab_rltop_commands callback check watch replay demo skill completions config report where
-set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --summary --theme --timeout --token-file --total-steps --via --wait --width -o
+set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --steps --summary --theme --timeout --token-file --total-steps --via --wait --width -o
 
 complete -c rltop -e
 complete -c rltop -f
@@ -240,6 +240,8 @@ complete -c rltop -n '_shtab_rltop_using report' -s h -l help -d 'show this help
 complete -c rltop -n '_shtab_rltop_using report' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the file to write'
 complete -c rltop -n '_shtab_rltop_using report' -l align -xka "step time tokens samples epoch" -d 'in HTML: align the runs in one chart by this (default: step)'
 complete -c rltop -n '_shtab_rltop_using report' -l baseline -xka "(__fish_complete_path (commandline -ct))" -d 'say how the others differ from this run, and from which step'
+complete -c rltop -n '_shtab_rltop_using report' -l steps -x -d 'only these steps: 300-350, 300- or -350; as it was at the last'
+complete -c rltop -n '_shtab_rltop_using report' -l since -x -d 'only from this step on'
 complete -c rltop -n '_shtab_rltop_using report' -l curves -d 'in CSV: a row for each point of the charts instead'
 complete -c rltop -n '_shtab_rltop_using report' -l live -d 'use the current time, so that a silent run is reported'
 complete -c rltop -n '_shtab_rltop_using report' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'config file (default: ~/.config/rltop/config.toml)'

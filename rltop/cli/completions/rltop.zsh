@@ -209,6 +209,8 @@ _shtab_rltop_report_options=(
   {-o,--output}"[the file to write]:FILE:_files"
   "--align[in HTML\: align the runs in one chart by this (default\: step)]:align:(step time tokens samples epoch)"
   "--baseline[say how the others differ from this run, and from which step]:RUN:_files"
+  "--steps[only these steps\: 300-350, 300- or -350\; as it was at the last]:A-B:"
+  "--since[only from this step on]:STEP:"
   "--curves[in CSV\: a row for each point of the charts instead]"
   "--live[use the current time, so that a silent run is reported]"
   "--config[config file (default\: \~\/.config\/rltop\/config.toml)]:FILE:_files"

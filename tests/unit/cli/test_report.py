@@ -155,3 +155,55 @@ def test_what_a_format_cannot_show_is_refused(
     assert main(["report", SLOW, *flags]) == EXIT_USAGE
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def two_runs(folder: Path) -> list[str]:
+    """Two runs that part at step 30, when one takes ten times the learning rate, with their settings beside them."""
+    for name, rate in (("a", 1e-6), ("b", 1e-5)):
+        (folder / name).mkdir()
+        rows = (
+            {
+                "step": n,
+                "reward": 0.5 - 0.01 * max(0, n - 30) * (rate > 2e-6) + 0.001 * (n % 3),
+                "lr": rate,
+                "loss": 1.0,
+            }
+            for n in range(1, 61)
+        )
+        (folder / name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / name / "config.json").write_text(json.dumps({"lr": rate, "seed": 1, "run_name": name}))
+    return [str(folder / name / "metrics.jsonl") for name in ("a", "b")]
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_several_runs_say_which_settings_differ_and_where_they_part(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"report{suffix}"
+    assert main(["report", *two_runs(tmp_path), "-o", str(path)]) == EXIT_OK
+    text = path.read_text()
+    end = "</table>" if suffix == ".html" else "\n## "
+    differing = text.partition("Settings that differ")[2].partition(end)[0]
+    assert "lr" in differing and "1e-5" in differing and "seed" not in differing and "run_name" not in differing
+    assert "vs a: first diverged" in text
+    reward, alerts = text.index("reward  " if suffix == ".md" else "<figcaption><b>reward"), text.rindex("Alerts")
+    assert reward < alerts, "what somebody asks for first comes first"
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "is_past"),
+    [(["--steps", "20-40"], "20–40", True), (["--steps", "-40"], "1–40", True), (["--since", "20"], "20–60", False)],
+)
+def test_a_report_of_some_steps_is_as_it_was_at_the_last(
+    tmp_path: Path, asked: list[str], steps: str, is_past: bool
+) -> None:
+    path = tmp_path / "report.md"
+    assert main(["report", two_runs(tmp_path)[1], *asked, "-o", str(path)]) == EXIT_OK
+    text = path.read_text()
+    assert f"key curves of steps {steps}" in text
+    assert ("`reward` | 0.401 |" in text) is is_past and ("`reward` | 0.200 |" in text) is not is_past
+
+
+@pytest.mark.parametrize("asked", ["20", "-", "40-20", "a-b", ""])
+def test_what_is_no_stretch_of_steps_is_refused(asked: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.md"
+    assert main(["report", RESTART, f"--steps={asked}", "-o", str(path)]) == EXIT_USAGE
+    assert "type 300-350" in capsys.readouterr().err and not path.exists()
