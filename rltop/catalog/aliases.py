@@ -40,6 +40,7 @@ class Spelling:
         self._exact: dict[str, list[int]] = {}
         self._wild: dict[str, list[tuple[int, Pattern]]] = {}
         self._found: dict[str, tuple[Found, ...]] = {}
+        self._written = tuple(written for written, _ in dialect.prefixes)
         for index, alias in enumerate(dialect.aliases):
             if alias.metric not in CATALOG:
                 raise ValueError(f"dialect {dialect.name}: alias {alias.pattern!r} names no metric: {alias.metric!r}")
@@ -51,10 +52,9 @@ class Spelling:
 
     def plain(self, key: str) -> str:
         """The key as the dialect's own file spells it: without the prefix of another sink."""
-        for written, plain in self._dialect.prefixes:
-            if key.startswith(written):
-                return plain + key[len(written) :]
-        return key
+        if not key.startswith(self._written):
+            return key
+        return next(plain + key[len(written) :] for written, plain in self._dialect.prefixes if key.startswith(written))
 
     def find(self, key: str) -> tuple[Found, ...]:
         """Every alias that fits, preferred first; a key without prefix beats one with."""
@@ -168,20 +168,22 @@ class SharedSpelling:
         misleading: list[str] = []
         owners: dict[str, set[str]] = {}
         wild: list[Alias] = []
-        self._prefixes: dict[str, None] = {}
+        prefixes: dict[str, None] = {}
         for whose, dialect in enumerate(dialects):
             misleading += [text for text, _ in dialect.misleading]
-            self._prefixes.update(dict.fromkeys(written for written, plain in dialect.prefixes if not plain))
+            prefixes.update(dict.fromkeys(written for written, plain in dialect.prefixes if not plain))
             for alias in dialect.aliases:
-                section, slash, _ = alias.pattern.partition("/")
+                pattern = alias.pattern
+                section, slash, _ = pattern.partition("/")
                 if slash:
                     owners.setdefault(section, set()).add(dialect.name)
                 if alias.is_borrowed:
                     continue
-                if not is_exact(alias.pattern):
+                if "*" in pattern or "%" in pattern:
                     wild.append(alias)
-                elif slash or "_" in alias.pattern:
-                    self._exact.setdefault(alias.pattern, []).append((whose, alias))
+                elif slash or "_" in pattern:
+                    self._exact.setdefault(pattern, []).append((whose, alias))
+        self._prefixes = tuple(prefixes)
         self._misleading = PatternSet(misleading)
         for alias in wild:
             section, slash, rest = alias.pattern.partition("/")
@@ -214,9 +216,8 @@ class SharedSpelling:
 
     def _spellings(self, key: str) -> Iterable[str]:
         yield key
-        for prefix in self._prefixes:
-            if key.startswith(prefix):
-                yield key[len(prefix) :]
+        if key.startswith(self._prefixes):
+            yield from [key[len(prefix) :] for prefix in self._prefixes if key.startswith(prefix)]
 
     def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[Alias, str]]:
         """What all that know the key agree on; empty where they do not, or none knows it."""

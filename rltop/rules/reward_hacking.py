@@ -313,6 +313,7 @@ class PenalisedDown(Detector):
     )
     first_score: list[float] = []
     first_final: list[float] = []
+    at_start = (0.0, 0.0), (0.0, 0.0)
     score: deque[float] = deque(maxlen=_SIDE)
     final: deque[float] = deque(maxlen=_SIDE)
 
@@ -324,6 +325,8 @@ class PenalisedDown(Detector):
         if len(self.first_score) < _SIDE:
             self.first_score.append(score)
             self.first_final.append(final)
+            if len(self.first_score) == _SIDE:
+                self.at_start = mean_and_error(self.first_final), mean_and_error(self.first_score)
             return QUIET
         self.score.append(score)
         self.final.append(final)
@@ -337,10 +340,9 @@ class PenalisedDown(Detector):
             return QUIET
         if sum(self.score) <= sum(self.first_score):
             return QUIET
-        final, final_error = mean_and_error(self.first_final)
         final_now, final_now_error = mean_and_error(self.final)
-        score, score_error = mean_and_error(self.first_score)
         score_now, score_now_error = mean_and_error(self.score)
+        (final, final_error), (score, score_error) = self.at_start
         gained, lost = score_now - score, final - final_now
         is_gain = gained > sigmas * math.hypot(score_error, score_now_error)
         is_loss = lost > sigmas * math.hypot(final_error, final_now_error)

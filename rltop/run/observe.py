@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from math import isnan
 from operator import itemgetter
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.dialect import Identity
@@ -45,6 +45,10 @@ class _Instances(Mapping[str, Mapping[str, float]]):
         if not found:
             raise KeyError(name)
         return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Rules ask every row for what most runs never log: without an exception for each."""
+        return super().get(name, default) if name in self._sources else default
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._sources if self.get(name))
@@ -128,6 +132,10 @@ class _Asked(Mapping[str, float]):
 
     def __getitem__(self, name: str) -> float:
         return self._read[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Without an exception for what the row has not got."""
+        return self._read.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read)
