@@ -21,7 +21,7 @@ from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, Window, spark_data, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
-from rltop.rules.chains import CHAINS, Fact, Link, chain_of
+from rltop.rules.chains import Fact, Link, chain_of
 from rltop.rules.diagnosis import links_of, symptom_of
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
@@ -221,7 +221,8 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
         cells: room for the charts.
     """
     reader = _Reader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
-    reader.knows_decay = chain_of(verdict.said_by, verdict.family) is CHAINS["stuck"]
+    chain = chain_of(verdict.said_by, verdict.family)
+    reader.knows_decay = chain is not None and chain.name == "stuck"
     subject = _subject(snapshot, verdict, reader)
     links: list[ChainLink] = []
     missing: list[str] = []

@@ -21,7 +21,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, paint_table
-from rltop.rules.chains import CHAINS, Fact, Link, chain_of
+from rltop.rules.chains import Fact, Link, chain_of, chains
 from rltop.run.snapshot import Snapshot
 
 DOORS: Mapping[str, str] = MappingProxyType(
@@ -51,13 +51,13 @@ _CURVE_CELLS = 24
 
 def standing_on(snapshot: Snapshot, chain: str) -> list[Verdict]:
     """The alerts whose symptom it is, worst first."""
-    return [one for one in snapshot.verdicts.firing if chain_of(one.said_by, one.family) is CHAINS[chain]]
+    return [one for one in snapshot.verdicts.firing if chain_of(one.said_by, one.family) is chains()[chain]]
 
 
 def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | None]]:
     """What is to be checked, in order, with what the run logs of it."""
     signals = {} if snapshot.identity is None else snapshot.identity.signals
-    for link in CHAINS[chain].links:
+    for link in chains()[chain].links:
         if link.fact is None:
             yield link, next((signals[name][0] for name in link.metrics if signals.get(name)), None)
 
@@ -65,7 +65,7 @@ def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | N
 def _facts(snapshot: Snapshot, chain: str) -> Iterator[str]:
     """What of the run itself belongs to the symptom."""
     stream, at = snapshot.stream, snapshot.at_step
-    for link in CHAINS[chain].links:
+    for link in chains()[chain].links:
         if link.fact is Fact.RESTART:
             steps = [step for step in stream.seen_restarts if at is None or step <= at]
             yield f"restarts: {', '.join(units.step(step) for step in steps[-3:])}" if steps else "no restart"
@@ -76,7 +76,7 @@ def _facts(snapshot: Snapshot, chain: str) -> Iterator[str]:
 
 def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) -> list[Row]:
     """Alerts of the symptom, facts, then what to check, each with its value, its change and its curve."""
-    title = RowBuilder(width, glyphs).add(" ").add(CHAINS[chain].symptom, "title")
+    title = RowBuilder(width, glyphs).add(" ").add(chains()[chain].symptom, "title")
     title.add(f"   step {units.step(snapshot.step)}" if snapshot.step is not None else "", "dim")
     rows = [title.row()]
     alerts = standing_on(snapshot, chain)
@@ -144,7 +144,7 @@ class SymptomPage(Page):
         """The page of a chain of diagnosis.
 
         Args:
-            chain: its name in `rules.chains.CHAINS`.
+            chain: its name in `rules/chains.toml`.
             stream: of the run; "" is the main one.
         """
         super().__init__(stream)

@@ -40,14 +40,21 @@ _BEGINS = (EventState.FIRING, EventState.ESCALATED, EventState.FACT)
 
 
 def find_rule(name: str) -> RuleSpec:
-    """The rule, or the part of one, with an id, case-insensitive.
+    """The rule, or the part of one, with an id, case-insensitive; for a former one the rule that says it now.
 
     Raises:
-        RltopError: there is no such rule; suggests similar ones.
+        RltopError: there is no such rule, or no more; suggests similar ones.
     """
-    spec = registry.NAMED.get(name) or {each.upper(): one for each, one in registry.NAMED.items()}.get(name.upper())
-    if spec is not None:
-        return spec
+    known = {each.upper(): each for each in (*registry.NAMED, *registry.FORMER)}
+    found = name if name in registry.NAMED else known.get(name.upper(), "")
+    found = registry.FORMER.get(found, found)
+    if found:
+        return registry.NAMED[found]
+    if name.upper() in known:
+        raise RltopError(
+            f"rule {known[name.upper()]} is gone",
+            "no recorded run, glossary or issue ever raised it; see rltop check --rules",
+        )
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a typo only
 
     titles = {one.title: each for each, one in registry.NAMED.items()}
@@ -134,6 +141,7 @@ def rule_rows(
         ("sources", [words.sources]),
         ("public logs", [public_logs().get(spec.id, "no alarm on any that was judged")]),
         ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
+        ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if (former := _former(spec)) else []),
     ]
     rows = [head.row()]
     for name, texts in fields:
@@ -142,6 +150,11 @@ def rule_rows(
         setting = f"[rules.{spec.id}] {next(iter(spec.thresholds))} = …, mute = true"
         rows += field_rows("config", [setting], width, glyphs)
     return rows
+
+
+def _former(spec: RuleSpec) -> list[str]:
+    """Ids that the rule has taken over."""
+    return [each for each, heir in registry.FORMER.items() if heir == spec.id]
 
 
 def _step(spec: RuleSpec, name: str) -> str:

@@ -6,58 +6,35 @@ Mostly infrastructure, not learning; but the policy learns from whatever survive
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from rltop.model import Unit
-from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Grown, Line
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.detectors import Creep, Grown
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window
-from rltop.units import number, percent
+from rltop.units import percent
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
 _FALLING = 0.8
-_AT_TOP = 1e-9
 
 
 class MoreTurns(Detector):
-    """T6: the mean number of turns doubles, or episodes run into their limit while it rises."""
+    """T6: the mean number of turns doubles against the 50 records before."""
 
+    text = "turns per episode {baseline} → {value}"
     window = Window(_WINDOW)
-    start = Frozen(skip=0, size=20, minimum=_MIN_SAMPLES)
-    top = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """WARN on the jump; INFO where the longest episode always hits the longest length seen."""
         value = context.values.get("num_turns_mean")
         if value is None:
             return None
-        window, start, thresholds = self.window, self.start, self.thresholds
-        usual, known = window.median, window.count
-        window.push(value)
-        start.push(value)
-        if known >= _MIN_SAMPLES and value > max(thresholds["floor"], thresholds["warn"] * usual):
-            return Finding(WARN, value, usual, thresholds["warn"] * usual)
-        longest = context.values.get("num_turns_max", 0.0)
-        is_at_limit = longest >= self.top - _AT_TOP and longest > 1.0
-        self.top = max(self.top, longest)
-        base = start.value
-        if base is None:
-            return QUIET
-        line = max(thresholds["info"] * base, 2.0)
-        if value <= line or not is_at_limit:
-            return QUIET
-        return Finding(INFO, value, base, None, (longest,))
-
-    def headline(self, finding: Finding) -> str:
-        if finding.level >= WARN:
-            return f"turns per episode {number(finding.baseline or 0)} → {number(finding.value)}"
-        return (
-            f"longest episode at {number(finding.extra[0])} turns on nearly every step; mean turns "
-            f"{number(finding.baseline or 0)} → {number(finding.value)}"
-        )
+        usual, known = self.window.median, self.window.count
+        self.window.push(value)
+        line = self.thresholds["warn"] * usual
+        if known >= _MIN_SAMPLES and value > max(self.thresholds["floor"], line):
+            return Finding(WARN, value, usual, line)
+        return QUIET
 
 
 class ToolFailures(Detector):
@@ -130,67 +107,3 @@ class TurnsCreep(Creep):
         """Episodes that are all longer are T6's; without a mean nothing is known of them."""
         grown = self.mean.factor(context.values)
         return grown is None or grown > self.thresholds["mean"]
-
-
-_row = partial(RuleSpec, family="agentic", applies=applicability.has_rollouts)
-
-RULES = (
-    _row(
-        id="T4",
-        title="failed rollouts",
-        group=Group.SYSTEM,
-        metrics=("aborted_frac",),
-        detector=partial(
-            Line,
-            metric="aborted_frac",
-            text="{value:%} of rollouts aborted (threshold {threshold:%})",
-            unit=Unit.FRACTION,
-        ),
-        thresholds={"warn": 0.05, "crit": 0.3},
-        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 5)},
-    ),
-    _row(
-        id="T6",
-        title="rising turn count",
-        metrics=("num_turns_mean", "num_turns_max"),
-        detector=MoreTurns,
-        thresholds={"warn": 2.0, "floor": 4.0, "info": 1.5},
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(3, 5)},
-        warm_up=_MIN_SAMPLES,
-        resets_on_phase=True,
-    ),
-    _row(
-        id="T7",
-        part_of="T4",
-        title="tool failures",
-        group=Group.SYSTEM,
-        metrics=("tool_failure_frac",),
-        detector=ToolFailures,
-        thresholds={"warn": 0.2, "rise": 3.0, "floor": 0.05},
-        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
-        evidence=EvidenceNames("tool_failure_frac", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="T8",
-        part_of="P6",
-        title="tool latency",
-        group=Group.SYSTEM,
-        metrics=("time_tool_sample_max", "time_tool_sample_mean", "time_gen"),
-        measures="slowest tool time relative to the mean",
-        detector=ToolLatency,
-        thresholds={"info": 5.0, "share": 0.5},
-        n_of_m={INFO: NOfM(3, 5)},
-        evidence=EvidenceNames("slowest tool time", "mean", Unit.SECONDS, threshold=""),
-    ),
-    _row(
-        id="T10",
-        part_of="T6",
-        title="endless episodes",
-        metrics=("num_turns_max", "num_turns_mean"),
-        detector=TurnsCreep,
-        thresholds={"warn": 4.0, "floor": 20.0, "sigmas": 4.0, "mean": 1.5},
-        n_of_m=EIGHT_OF_TEN,
-        resets_on_phase=True,
-        evidence=EvidenceNames("turns of the longest episode", RUN_START, Unit.COUNT),
-    ),
-)

@@ -169,3 +169,18 @@ def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
         traits: of the run; `is_preference` counts.
     """
     return algorithm in _NO_ROLLOUTS or traits.is_preference
+
+
+def has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
+    """Whether a reference model is loaded: a column of zeros means that there is none."""
+    return has_reference_kl(algorithm, traits) and traits.has_reference
+
+
+def has_groups_or_critic(algorithm: Algorithm, traits: Traits) -> bool:
+    """Advantages of language models; those of classic control grow with the returns."""
+    return has_rollouts(algorithm, traits) and algorithm is not Algorithm.EMBODIED
+
+
+def reads_in_step(algorithm: Algorithm, traits: Traits) -> bool:
+    """The step reads its own batch: no part of the run may wait for another."""
+    return not is_disaggregated(algorithm, traits)

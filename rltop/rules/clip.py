@@ -9,12 +9,9 @@ a robot policy. Each regime has its own rule.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from rltop.model import Evidence, Unit
-from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -24,14 +21,11 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
     State,
-    Subject,
 )
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
-from rltop.units import number, percent
+from rltop.units import number
 
 _MIN_SAMPLES = 10
 _WINDOW = 50
@@ -77,28 +71,13 @@ class _Consequences(State):
         return self.lately.push(is_steep or is_far or has_verdict)
 
 
-class _Clipped(Detector):
-    """A clip fraction against absolute thresholds, lower ones where the update shows consequences."""
+class TokenClip(Detector):
+    """O6: share of tokens, or of a robot policy's actions, whose update was clipped.
+
+    The thresholds are lower where the update shows consequences.
+    """
 
     text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
-
-    def _beyond(self, value: float, usual: float | None, is_harmful: bool) -> Finding:
-        for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
-            factor = self.held_part(level)
-            if value > self.thresholds[alone] * factor:
-                return Finding(level, value, usual, self.thresholds[alone])
-            if is_harmful and value > self.thresholds[name] * factor:
-                return Finding(level, value, usual, self.thresholds[name])
-        return QUIET
-
-    def _noted(self, value: float, usual: float | None) -> Finding:
-        warn = self.thresholds["warn"]
-        return Finding(INFO, value, usual, warn) if value > warn * self.held_part(INFO) else QUIET
-
-
-class TokenClip(_Clipped):
-    """O6: share of tokens of a language model whose update was clipped."""
-
     window = Window(_WINDOW)
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -124,32 +103,27 @@ class TokenClip(_Clipped):
             return beyond
         if known >= _MIN_SAMPLES and 0.0 < rise < value and value > self.thresholds["rise_floor"]:
             return Finding(WARN, value, usual, rise)
-        return self._noted(value, usual)
+        warn = self.thresholds["warn"]
+        return Finding(INFO, value, usual, warn) if value > warn * self.held_part(INFO) else QUIET
+
+    def _beyond(self, value: float, usual: float | None, is_harmful: bool) -> Finding:
+        for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
+            factor = self.held_part(level)
+            if value > self.thresholds[alone] * factor:
+                return Finding(level, value, usual, self.thresholds[alone])
+            if is_harmful and value > self.thresholds[name] * factor:
+                return Finding(level, value, usual, self.thresholds[name])
+        return QUIET
 
 
-class ActionClip(_Clipped):
-    """O6e: share of a robot policy's actions whose update was clipped."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.consequences = _Consequences(thresholds)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute thresholds, lower ones where the update shows consequences."""
-        value = context.values.get("clip_frac")
-        if value is None:
-            return None
-        beyond = self._beyond(value, None, self.consequences.observe(context))
-        return self._noted(value, None) if beyond is QUIET else beyond
-
-
-class SequenceClip(_Clipped):
+class SequenceClip(Detector):
     """O6g: sequence-level clipping, against the run-start baseline.
 
     It clips two orders of magnitude more than token-level clipping, at a step KL
     near 0, so that no absolute threshold below "nearly all" means anything.
     """
 
+    text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -169,33 +143,6 @@ class SequenceClip(_Clipped):
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         return names.of(finding if finding.baseline is not None else finding._replace(baseline=0.0))
-
-
-class ClipAsymmetry(Detector):
-    """O7: one bound of the trust region clips far more than the other."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.floor, self.factor = thresholds["floor"], thresholds["info"]
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Which side clips more, and by what factor."""
-        low, high = context.values.get("clip_frac_low"), context.values.get("clip_frac_high")
-        if low is None or high is None:
-            return None
-        more, less = (high, low) if high >= low else (low, high)
-        if more <= self.floor or more <= self.factor * less:
-            return QUIET
-        return Finding(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject("clip_frac_high" if finding.words[0] == "upper" else "clip_frac_low")
-
-    def headline(self, finding: Finding) -> str:
-        side = finding.words[0]
-        other = "lower" if side == "upper" else "upper"
-        less = percent(finding.baseline or 0.0)
-        return f"the {side} edge clips {percent(finding.value)} of the tokens, the {other} {less}"
 
 
 class PinnedGradient(Detector):
@@ -232,97 +179,3 @@ class PinnedGradient(Detector):
             f"gradient norm at its maximum {number(finding.value)} in {finding.extra[0]:.0f} of {of} records: "
             f"nearly every step is clipped"
         )
-
-
-_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
-_FOUR_OF_EIGHT = {level: NOfM(4, 8) for level in (INFO, WARN, CRIT)}
-
-_row = partial(RuleSpec, family="clip")
-
-RULES = (
-    _row(
-        id="O3",
-        title="gradient clipping",
-        family="gradient",
-        metrics=("grad_norm",),
-        detector=PinnedGradient,
-        thresholds={"n": 27, "m": 30, "reach": 0.01},
-        clear_after=10,
-        warm_up=27,
-        evidence=EvidenceNames("grad_norm", "", threshold=""),
-    ),
-    _row(
-        id="O6",
-        title="clip fraction",
-        metrics=("clip_frac",),
-        detector=TokenClip,
-        thresholds={
-            "warn": 0.05,
-            "crit": 0.2,
-            "rise": 10.0,
-            "rise_floor": 0.02,
-            "alone_warn": 0.2,
-            "alone_crit": 0.4,
-            "kl": 0.02,
-            "gradient": 3.0,
-        },
-        n_of_m=_FOUR_OF_EIGHT,
-        applies=applicability.has_token_clip,
-        evidence=EvidenceNames("clip_frac", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="O6g",
-        part_of="O6",
-        title="sequence clipping",
-        metrics=("clip_frac",),
-        detector=SequenceClip,
-        thresholds={"rise": 2.0, "warn": 0.7},
-        n_of_m=_FIVE_OF_TEN,
-        applies=applicability.has_token_clip,
-        evidence=EvidenceNames("clip_frac", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="O6e",
-        part_of="O6",
-        title="clip fraction",
-        metrics=("clip_frac",),
-        detector=ActionClip,
-        thresholds={
-            "warn": 0.3,
-            "crit": 0.5,
-            "alone_warn": 0.6,
-            "alone_crit": 0.8,
-            "kl": 0.045,
-            "gradient": 3.0,
-        },
-        n_of_m=_FOUR_OF_EIGHT,
-        evidence=EvidenceNames("clip_frac", "", Unit.FRACTION),
-        applies=applicability.is_embodied,
-    ),
-    _row(
-        id="O7",
-        title="one-sided clipping",
-        metrics=("clip_frac_low", "clip_frac_high"),
-        measures="the larger of both sides",
-        detector=ClipAsymmetry,
-        thresholds={"info": 5.0, "floor": 0.02},
-        n_of_m={INFO: NOfM(20, 20)},
-        applies=applicability.has_token_clip,
-        evidence=EvidenceNames("larger side", "smaller side", Unit.FRACTION),
-    ),
-    _row(
-        id="O8",
-        part_of="O7",
-        title="dual clip",
-        metrics=("clip_frac_lower",),
-        detector=partial(
-            Line,
-            metric="clip_frac_lower",
-            text="{value:%} of tokens hit the dual-clip bound for negative advantages (threshold {threshold:%})",
-            unit=Unit.FRACTION,
-        ),
-        thresholds={"warn": 0.005},
-        n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
-        applies=applicability.has_token_clip,
-    ),
-)

@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rltop.model import Evidence, Unit, Verdict
-from rltop.rules import applicability
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import Onset, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding
 from rltop.structs import NamedTuple
 
 FAMILY = "collapse"
@@ -209,14 +208,25 @@ class SilentFailure(Detector):
     """
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
-    streak = 0
+    streak = waiting = 0
+    since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """How many records in a row show it, this one included."""
+        """How many records in a row show it, this one included, and those before it could be told from distillation."""
         finding = self._judge(context)
-        if finding is not None:
-            self.streak = 0 if finding is QUIET else self.streak + 1
-        return finding if finding is None or finding is QUIET else finding._replace(extra=(float(self.streak),))
+        if finding is None:
+            return None
+        seen = context.observation
+        if finding is QUIET:
+            self.streak = 0
+            self.since = (self.since or (seen.record, seen.step)) if self.waiting else None
+            return QUIET
+        self.since = self.since or (seen.record, seen.step)
+        self.streak, self.waiting = self.streak + self.waiting + 1, 0
+        return finding._replace(extra=(float(self.streak),))
+
+    def began(self) -> tuple[int, int] | None:
+        return self.since
 
     def _judge(self, context: RuleContext) -> Finding | None:
         """Persistence is left to `n_of_m`: 20 of 20 records."""
@@ -224,14 +234,20 @@ class SilentFailure(Detector):
         if reward.value is None:
             return None
         if norm is not None and norm >= self.thresholds["gradient"]:
-            self.recent.clear()
-            return QUIET
+            return self._alive()
         is_flat = reward.zero_share is not None and reward.zero_share >= self.thresholds["zero_share"]
-        is_idle = reward.is_constant and not self._is_dead(context)
-        if (norm is None and not is_flat) or is_idle or reward.is_high or is_paused(context):
+        if (norm is None and not is_flat) or is_paused(context):
+            return self._alive()
+        if reward.is_constant and not self._is_dead(context):
             self.recent.clear()
+            self.waiting += 1
             return QUIET
-        return self._signs(context, norm is not None, is_flat)
+        return self._alive() if reward.is_high else self._signs(context, norm is not None, is_flat)
+
+    def _alive(self) -> Finding:
+        self.recent.clear()
+        self.waiting = 0
+        return QUIET
 
     def _is_dead(self, context: RuleContext) -> bool:
         """A reward that has never been above 0 is not distillation's where a learning rate and no teacher is logged."""
@@ -260,45 +276,6 @@ class SilentFailure(Detector):
         return f"not learning for {finding.extra[0]:,.0f} records: {', '.join(finding.words)}"
 
 
-class MismatchDriven(Detector):
-    """X3: rollout/train mismatch first, then the gradient rose, then the policy collapsed."""
-
-    onset: tuple[int, int] | None = None
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """All three are active, and began in this order."""
-        onsets = context.onsets
-        source = min((onsets[one] for one in ("mismatch", "offpolicy") if one in onsets), default=None)
-        if source is None:
-            return QUIET
-        gradient = onsets.get("gradient")
-        end = min((onsets[one] for one in ("entropy", "reward", "kl") if one in onsets), default=None)
-        if gradient is None or end is None or not source.record <= gradient.record <= end.record:
-            return QUIET
-        if end.record - source.record > self.thresholds["records"] or source.record == end.record:
-            return QUIET
-        if not self.is_firing:
-            self.onset = context.observation.record - context.record + source.record, source.step
-        steps = (float(source.step), float(gradient.step), float(end.step))
-        return Finding(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
-
-    def began(self) -> tuple[int, int] | None:
-        """Where the mismatch began."""
-        return self.onset
-
-    def headline(self, finding: Finding) -> str:
-        order = ", then ".join(
-            f"{metric} (step {step:,.0f})" for metric, step in zip(finding.words, finding.extra, strict=True)
-        )
-        return f"rollout/train mismatch preceded the collapse: {order}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return tuple(
-            Evidence(f"{metric}{_MOVED}", step, Unit.COUNT)
-            for metric, step in zip(finding.words, finding.extra, strict=True)
-        )
-
-
 class InfrastructureOnly(Detector):
     """X4: several system symptoms while learning is unaffected: check infrastructure, not the policy."""
 
@@ -320,54 +297,3 @@ class InfrastructureOnly(Detector):
 
     def headline(self, finding: Finding) -> str:
         return f"{' and '.join(_SYSTEM_SPOKEN[word] for word in finding.words)}; learning unaffected"
-
-
-RULES = (
-    RuleSpec(
-        id="X1",
-        title="collapse",
-        family="collapse",
-        metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
-        measures="number of symptom families",
-        detector=Collapse,
-        runs_always=True,
-        thresholds={"families": 3, "records": 5, "lead": 60, "holds": 2},
-        clear_after=5,
-        applies=applicability.has_rollouts,
-    ),
-    RuleSpec(
-        id="X2",
-        title="not learning",
-        family="collapse",
-        metrics=("reward_mean", "score_mean", "grad_norm", "zero_std_frac"),
-        detector=SilentFailure,
-        thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02, "unmoved": 30},
-        n_of_m={CRIT: NOfM(_SILENT_RECORDS, _SILENT_RECORDS), INFO: NOfM(_SILENT_RECORDS, _SILENT_RECORDS)},
-        applies=applicability.has_reward,
-        evidence=EvidenceNames("reward", "best reward", threshold=""),
-    ),
-    RuleSpec(
-        id="X3",
-        title="mismatch collapse",
-        family="collapse",
-        metrics=("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean"),
-        measures="number of symptoms in order",
-        detector=MismatchDriven,
-        thresholds={"records": 100},
-        clear_after=5,
-        applies=applicability.has_rollouts,
-    ),
-    RuleSpec(
-        id="X4",
-        title="infrastructure only",
-        family="performance",
-        group=Group.SYSTEM,
-        metrics=("time_step", "time_gen_sample_max", "aborted_frac"),
-        measures="number of symptom families",
-        detector=InfrastructureOnly,
-        runs_always=True,
-        thresholds={"families": 2, "calm": 20},
-        clear_after=5,
-        evidence=EvidenceNames("symptom families", "", Unit.COUNT, threshold=""),
-    ),
-)  # fmt: skip

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
 
-from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, NOfM, RuleSpec, State
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.units import number
 
 _TINY, _TRIFLE = 1e-5, 1e-3
 _MIN_SAMPLES = 20
@@ -110,7 +109,7 @@ class ExplainedVariance(Detector):
     def _judge(self, value: float, usual: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
         if self.best <= thresholds["blind"] and self.seen >= thresholds["never"]:
-            return Finding(WARN, value, self.best, thresholds["blind"])
+            return Finding(WARN, value, None, thresholds["blind"], (float(self.seen),))
         # A policy that learns all the same has a critic that is good enough, if it is not far worse than none.
         worst = CRIT if not context.reward.has_gained else WARN if usual < thresholds["far"] else INFO
         if value < thresholds["warn"]:
@@ -119,6 +118,12 @@ class ExplainedVariance(Detector):
         if self.best > thresholds["good"] and usual < thresholds["lost"]:
             return Finding(min(WARN, worst), value, self.best, thresholds["lost"])
         return QUIET
+
+    def headline(self, finding: Finding) -> str:
+        if not finding.extra:
+            return super().headline(finding)
+        line, records = number(finding.threshold or 0.0), finding.extra[0]
+        return f"explained variance {number(finding.value)}: never above {line} in {records:,.0f} records"
 
 
 class ValueLossJump(Detector):
@@ -164,7 +169,7 @@ class ValueLossJump(Detector):
 class NotLearning(Detector):
     """C2: value loss where it was at the start, long after it should have fallen."""
 
-    text = "value loss {value} (baseline {baseline}): critic not learning"
+    text = "value loss {value}, no lower than the baseline {baseline}: critic not learning"
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
     explained = Window(_MIN_SAMPLES)
@@ -255,92 +260,3 @@ class ValueDrift(Detector):
         if gap <= thresholds["warn"] * reach:
             return QUIET
         return Finding(WARN, value, returned, returned + thresholds["warn"] * (reach if value > returned else -reach))
-
-
-class ValueClipping(Detector):
-    """C5: value updates are clipped persistently; WARN where the critic also explains little."""
-
-    text = "value clip fraction {value:%} (threshold {threshold:%})"
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """High in the first records of every run."""
-        value = context.values.get("clip_frac_value")
-        if value is None:
-            return None
-        if value <= self.thresholds["info"]:
-            return QUIET
-        if context.record <= self.thresholds["wait"]:
-            return QUIET
-        explained = context.values.get("explained_var")
-        is_held_back = explained is not None and explained < self.thresholds["explained"]
-        return Finding(WARN if is_held_back else INFO, value, None, self.thresholds["info"])
-
-
-_row = partial(RuleSpec, family="critic", applies=applicability.has_critic)
-
-RULES = (
-    _row(
-        id="C1",
-        title="explained variance",
-        metrics=("explained_var",),
-        detector=ExplainedVariance,
-        thresholds={
-            "wait": 30,
-            "warn": 0.0,
-            "crit": -1.0,
-            "good": 0.5,
-            "lost": 0.2,
-            "far": -1.0,
-            "blind": 0.1,
-            "never": 100,
-        },
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 10)},
-        warm_up=30,
-    ),
-    _row(
-        id="C3",
-        title="value loss",
-        metrics=("value_loss",),
-        detector=ValueLossJump,
-        thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05, "fall": 0.3},
-        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
-        warm_up=_FEW,
-    ),
-    _row(
-        id="C2",
-        title="critic not learning",
-        metrics=("value_loss",),
-        detector=NotLearning,
-        thresholds={"wait": 100, "share": 0.9, "learned": 0.3, "explained": 0.2, "blind": 0.005},
-        n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
-        warm_up=100,
-    ),
-    _row(
-        id="C6",
-        title="value loss vanished",
-        metrics=("value_loss",),
-        detector=ValueLossVanished,
-        thresholds={"warn": 1e-3, "good": 0.8, "explained": 0.2, "part": 1e-3},
-        n_of_m={INFO: NOfM(10, 10), WARN: NOfM(10, 10)},
-        warm_up=30,
-    ),
-    _row(
-        id="C4",
-        title="value drift",
-        metrics=("value_mean", "return_mean"),
-        detector=ValueDrift,
-        thresholds={"warn": 2.0, "wait": 30, "floor": 0.2},
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
-        warm_up=30,
-    ),
-    _row(
-        id="C5",
-        part_of="C4",
-        title="value clipping",
-        metrics=("clip_frac_value",),
-        detector=ValueClipping,
-        thresholds={"info": 0.4, "explained": 0.2, "wait": 30},
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
-        warm_up=30,
-    ),
-)

@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from functools import partial
 
 from rltop.model import Unit
-from rltop.rules import applicability
 from rltop.rules.conditions import has_teacher, is_at_top, is_paused
 from rltop.rules.context import FLAT_REWARD_STD, RewardTrack, RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, START_VALUES, Grown
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
+from rltop.rules.detectors import START_VALUES, Grown
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.units import number, percent
 
 _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
@@ -211,52 +209,3 @@ class StuckAtFloor(Detector):
 
 _MOVING = ("entropy", "response_len_mean", "episode_len")
 _SAME = 1e-6
-
-
-_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
-
-RULES = (
-    _row(
-        id="R13",
-        title="no learning signal",
-        metrics=("score_mean", "reward_mean", "success_frac"),
-        detector=NoLearningSignal,
-        thresholds={
-            "warn": 20,
-            "crit": 50,
-            "unmoved": 50,
-            "classic": 50,
-            "gradient": 1e-8,
-            "alive": 1e-3,
-            "certain": 1e-6,
-        },
-        clear_after=3,
-        evidence=EvidenceNames("reward", "", threshold=""),
-    ),
-    _row(
-        id="R22",
-        part_of="R2",
-        title="mostly one reward",
-        metrics=("reward_std", "reward_max", "score_mean", "reward_mean"),
-        measures="share of batches with one and the same reward",
-        detector=MostlyOneReward,
-        thresholds={"records": 30, "least": 20, "warn": 0.6, "floor": 0.9},
-        n_of_m={level: NOfM(5, 5) for level in (INFO, WARN, CRIT)},
-        clear_after=5,
-        warm_up=20,
-        applies=applicability.compares_groups,
-        evidence=EvidenceNames("share of the batches", "", Unit.FRACTION),
-    ),
-    _row(
-        id="R21",
-        part_of="R13",
-        title="stuck at its lowest",
-        metrics=("score_mean", "reward_mean"),
-        measures="how long the reward has stayed at its lowest value",
-        detector=StuckAtFloor,
-        thresholds={"records": 80, "share": 0.9, "flat": 1.1, "hits": 3, "near": 0.1},
-        n_of_m=EIGHT_OF_TEN,
-        warm_up=80,
-        evidence=EvidenceNames("reward", "lowest"),
-    ),
-)

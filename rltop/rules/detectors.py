@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Unit
-from rltop.rules.conditions import Condition
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, State
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding, State
 from rltop.stats.rolling import Frozen
 
 
@@ -21,19 +19,14 @@ class Line(Detector):
     """A number above a line, or below one: the thresholds `info`, `warn` and `crit`, whichever are given, worst first.
 
     While the rule fires the line is 0.8 of itself (1.25 where a number must not be below it), so that a value at the
-    line does not flicker.
+    line does not flicker, unless `is_held` is False.
     """
 
+    metric = ""
+    is_held = True
+
     def __init__(
-        self,
-        thresholds: Mapping[str, float],
-        metric: str,
-        text: str,
-        unit: Unit = Unit.NONE,
-        *,
-        is_below: bool = False,
-        is_held: bool = True,
-        unless: Condition | None = None,
+        self, thresholds: Mapping[str, float], metric: str = "", text: str = "", *, is_below: bool = False
     ) -> None:
         """Compare one metric.
 
@@ -41,24 +34,25 @@ class Line(Detector):
             thresholds: `info`, `warn`, `crit`, at least one of them.
             metric: canonical name of what is compared.
             text: the headline, with {value} and {threshold} in it.
-            unit: of value and thresholds.
             is_below: what is below a line is bad, not what is above it.
-            is_held: the line moves while the rule fires.
-            unless: records that say nothing.
         """
         super().__init__(thresholds)
-        self.metric, self.text, self.unit = metric, text, unit
-        self.is_below, self.is_held, self.unless = is_below, is_held, unless
+        self.metric, self.text = metric or self.metric, text or self.text
+        self.is_below = is_below
         names = ((CRIT, "crit"), (WARN, "warn"), (INFO, "info"))
         self.lines = tuple([(level, thresholds[name]) for level, name in names if name in thresholds])
         lines = [line for _, line in self.lines]
         # Nothing on the good side of this can cross a line.
         self.edge = max(lines) / RELEASE if is_below else min(lines) * RELEASE
 
+    def says_nothing(self, context: RuleContext) -> bool:
+        """Whether a record is passed over although it logs the metric."""
+        return False
+
     def detect(self, context: RuleContext) -> Finding | None:
         """Compare this record's value with the lines, worst first."""
         value = context.values.get(self.metric)
-        if value is None or (self.unless is not None and self.unless(context)):
+        if value is None or self.says_nothing(context):
             return None
         if value >= self.edge if self.is_below else value <= self.edge:
             return QUIET
@@ -68,12 +62,7 @@ class Line(Detector):
                 return Finding(level, value, None, line)
         return QUIET
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return EvidenceNames(self.metric, "", self.unit).of(finding)
 
-
-EIGHT_OF_TEN = {level: NOfM(8, 10) for level in (INFO, WARN)}
-RUN_START = "start"
 START_VALUES, _MINIMUM = 8, 5
 """Values behind what something was at the start: few, because a slow rise is in them too."""
 BEFORE = "median before"

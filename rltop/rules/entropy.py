@@ -11,14 +11,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 
-from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.conditions import is_after, is_at_top
+from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import BEFORE, RUN_START, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -26,10 +23,7 @@ from rltop.rules.rule import (
     RELEASE,
     WARN,
     Detector,
-    EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
 )
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number, percent
@@ -199,9 +193,6 @@ class EntropySurge(Detector):
         return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} {self.nats}{more}"
 
 
-_TWO_OF_THREE = {level: NOfM(2, 3) for level in (INFO, WARN, CRIT)}
-
-
 _SEQUENCE_SUM = 15.0
 HARDLY_BETTER = 0.005
 
@@ -293,90 +284,3 @@ class SpentForNothing(Detector):
         # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
         base = self.teacher.value
         return distance is None or base is None or distance < self.thresholds["closer"] * base
-
-
-_row = partial(RuleSpec, family="entropy")
-
-RULES = (
-    _row(
-        id="E1",
-        title="entropy crash",
-        metrics=_METRICS,
-        detector=EntropyCrash,
-        thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0, "pace": 2.0},
-        n_of_m=_TWO_OF_THREE,
-        warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
-    ),
-    _row(
-        id="E2",
-        title="early entropy collapse",
-        metrics=("entropy",),
-        detector=EarlyCollapse,
-        thresholds={"warn": 0.15, "floor": 0.02, "fast": 60, "until": 200, "zero_share": 0.5, "sigmas": 4.0},
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=3,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
-    ),
-    _row(
-        id="E4",
-        title="entropy surge",
-        metrics=("entropy",),
-        detector=EntropySurge,
-        thresholds={"jump": 2.0, "jump_floor": 0.3, "longer": 1.5, "truncated": 0.2, "sigmas": 3.0},
-        n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
-        warm_up=_MIN_SAMPLES,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
-    ),
-    _row(
-        id="E3",
-        title="low entropy",
-        metrics=("entropy",),
-        detector=Exhausted,
-        thresholds={"info": 0.02, "evaluations": 3},
-        n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", BEFORE, Unit.NATS),
-    ),
-    _row(
-        id="E5",
-        part_of="E4",
-        title="high entropy",
-        metrics=("entropy",),
-        detector=HighEntropy,
-        thresholds={"warn": 1.0, "rise": 2.0},
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
-        warm_up=10,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", unit=Unit.NATS),
-    ),
-    _row(
-        id="E7",
-        part_of="E2",
-        title="entropy lost, no gain",
-        metrics=("entropy",),
-        detector=SpentForNothing,
-        thresholds={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7, "sigmas": 4.0},
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=20,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
-    ),
-    _row(
-        id="E6",
-        title="sequence-level entropy",
-        metrics=("entropy",),
-        detector=lambda thresholds: Line(
-            thresholds,
-            metric="entropy",
-            text="entropy {value} looks like a sum over the sequence: only changes are judged",
-            unit=Unit.NATS,
-            unless=is_after(thresholds["records"]),
-        ),
-        thresholds={"info": _SEQUENCE_SUM, "records": 50},
-        n_of_m={INFO: NOfM(5, 5)},
-        applies=applicability.has_rollouts,
-    ),
-)

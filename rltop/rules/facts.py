@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, Unit
+from rltop.model import Label
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, Group, RuleSpec
+from rltop.rules.rule import INFO, QUIET, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.units import duration, measure, number
 
@@ -154,68 +154,3 @@ def said(alert: str) -> str:
         alert: its level, title and text in one line, as the training script wrote them.
     """
     return f"script alert, {Label.of(alert).display}"
-
-
-RULES = (
-    RuleSpec(
-        id="F1",
-        title="new phase",
-        family="facts",
-        metrics=("response_len_mean", "reward_mean", "score_mean", "time_step", "curriculum_level"),
-        detector=NewPhase,
-        is_fact=True,
-    ),
-    RuleSpec(
-        id="F2",
-        title="checkpoint",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=("time_save",),
-        detector=Checkpoint,
-        thresholds={"n": 6, "m": 10, "most": 200},
-        is_fact=True,
-        evidence=EvidenceNames("time_save", unit=Unit.SECONDS),
-    ),
-    RuleSpec(
-        id="F3",
-        part_of="F2",
-        title="validation",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=("val_score", "val_loss", "time_eval"),
-        detector=Validation,
-        accepts_late=True,
-        thresholds={"n": 6, "m": 10, "most": 200},
-        is_fact=True,
-    ),
-    RuleSpec(
-        id="F4",
-        title="new metric",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=(),
-        detector=NewMetric,
-        runs_always=True,
-        thresholds={"records": 20},
-        is_fact=True,
-    ),
-    RuleSpec(
-        id=IMPOSSIBLE,
-        title="impossible values",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=(),
-        detector=None,
-        is_fact=True,
-    ),
-    RuleSpec(
-        id=SAID,
-        title="alert of the script",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=(),
-        detector=None,
-        thresholds={"most": 200},
-        is_fact=True,
-    ),
-)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
 
-from rltop.model import Algorithm, Evidence, Traits, Unit
-from rltop.rules import applicability
+from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import BEFORE, EIGHT_OF_TEN, RUN_START, Creep, Grown, Line
+from rltop.rules.detectors import BEFORE, Creep, Grown
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -27,8 +25,6 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
     Subject,
 )
 from rltop.stats.persistence import NOfMCounter
@@ -176,35 +172,6 @@ class FewSamples(Detector):
         return Finding(WARN, value, base, line) if value < line / self.held_part(WARN) else QUIET
 
 
-class StaleDiscards(Detector):
-    """G5: generated rollouts are thrown away because they are too old by the time they are read."""
-
-    text = "{value:%} of {words[0]} rollouts were too stale to train on"
-    start = Frozen(skip=0, size=8, minimum=5)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """As a share of what was generated; INFO where only the share of the discards is known, and always high."""
-        values, thresholds = context.values, self.thresholds
-        share = values.get("discarded_stale_frac")
-        if share is None:
-            return None
-        usual = self.start.push(share)
-        if share <= thresholds["stale"] or values.get("discarded_count", 1.0) < thresholds["count"]:
-            return QUIET
-        lost = self._lost(values, share)
-        if lost is not None:
-            line = thresholds["warn"] * (0.5 if self.is_firing else 1.0)
-            return Finding(WARN, lost, usual, thresholds["warn"], words=("generated",)) if lost > line else QUIET
-        has_risen = usual is not None and usual < 0.5 * share
-        return Finding(WARN if has_risen else INFO, share, usual, thresholds["stale"], words=("discarded",))
-
-    @staticmethod
-    def _lost(values: Mapping[str, float], share: float) -> float | None:
-        """Stale ones over all that were generated, or None where these are not counted."""
-        count, trained = values.get("discarded_count"), values.get("sample_count")
-        return None if count is None or not trained else share * count / (count + trained)
-
-
 _WINDOW = 50
 _MIN_SAMPLES = 10
 _IN_A_ROW = 3
@@ -346,117 +313,3 @@ class AdvantageCreep(Creep):
             return True
         reach = max(abs(reward.start), abs(reward.usual), reward.top - reward.bottom if reward.count else 0.0)
         return abs(reward.start) > 0.0 and reach > part * factor * abs(reward.start)
-
-
-def _has_groups_or_critic(algorithm: Algorithm, traits: Traits) -> bool:
-    """Advantages of language models; those of classic control grow with the returns."""
-    return applicability.has_rollouts(algorithm, traits) and algorithm is not Algorithm.EMBODIED
-
-
-_row = partial(RuleSpec, family="groups")
-
-RULES = (
-    _row(
-        id="G1",
-        title="zero-variance groups",
-        metrics=("zero_std_frac", "reward_std"),
-        detector=ZeroVariance,
-        thresholds={
-            "most": 0.75,
-            "warn": 0.8,
-            "crit": 0.99,
-            "gradient": 1e-3,
-            "rare": 0.2,
-            "alone": 10,
-            "dead": 45,
-            "young": 20,
-        },
-        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 5)},
-        applies=applicability.compares_groups,
-        evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
-    ),
-    _row(
-        id="G2",
-        title="discarded rollouts",
-        metrics=("filter_pass_rate", "cancelled_frac", "discarded_count"),
-        detector=Discarded,
-        thresholds={"warn": 0.5, "stale": 0.1, "grown": 10.0, "least": 16},
-        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("discarded", "", Unit.FRACTION),
-    ),
-    _row(
-        id="G6",
-        title="few samples",
-        metrics=("sample_count",),
-        detector=FewSamples,
-        thresholds={"warn": 0.25},
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=10,
-        applies=applicability.has_rollouts,
-        resets_on_phase=True,
-        evidence=EvidenceNames("samples", RUN_START, Unit.COUNT),
-    ),
-    _row(
-        id="G3",
-        title="concentrated reward",
-        metrics=("reward_gini",),
-        detector=partial(
-            Line,
-            metric="reward_gini",
-            text="reward Gini within groups {value:%} (threshold {threshold:%})",
-            unit=Unit.FRACTION,
-        ),
-        thresholds={"info": 0.9},
-        n_of_m={INFO: NOfM(10, 15)},
-        applies=applicability.compares_groups,
-    ),
-    _row(
-        id="G5",
-        part_of="G2",
-        title="stale discards",
-        metrics=("discarded_stale_frac", "discarded_count"),
-        measures="rollouts discarded as stale",
-        detector=StaleDiscards,
-        thresholds={"stale": 0.5, "warn": 0.2, "count": 1.0},
-        n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10)},
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("stale discards", RUN_START, Unit.FRACTION),
-    ),
-    _row(
-        id="A1",
-        title="advantage scale",
-        family="advantage",
-        metrics=("adv_max", "adv_min", "adv_mean"),
-        detector=AdvantageScale,
-        thresholds={"warn": 10.0, "floor": 3.0, "slack": 0.1, "mean": 0.3, "critic_mean": 0.1},
-        clear_after=10,
-        warm_up=5,
-        applies=applicability.has_rollouts,
-    ),
-    _row(
-        id="A2",
-        part_of="R2",
-        title="zero advantages",
-        family="advantage",
-        metrics=("adv_max", "adv_min"),
-        detector=NoAdvantage,
-        thresholds={"spread": 1e-9, "chance": 1e-5},
-        n_of_m={INFO: NOfM(_IN_A_ROW, _IN_A_ROW), WARN: NOfM(_IN_A_ROW, _IN_A_ROW), CRIT: NOfM(5, 5)},
-        applies=applicability.has_reward,
-        evidence=EvidenceNames("advantage spread", "", threshold=""),
-    ),
-    _row(
-        id="A3",
-        part_of="A1",
-        title="advantage spread",
-        family="advantage",
-        metrics=("adv_max", "adv_min", "adv_std"),
-        measures="largest minus smallest advantage",
-        detector=AdvantageCreep,
-        thresholds={"warn": 8.0, "floor": 20.0, "sigmas": 4.0, "reward": 0.25},
-        n_of_m=EIGHT_OF_TEN,
-        applies=_has_groups_or_critic,
-        evidence=EvidenceNames("advantage spread", RUN_START),
-    ),
-)

@@ -11,24 +11,22 @@ from collections.abc import Mapping
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Traits
-from rltop.rules import entropy, reward
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
+from rltop.rules.entropy import EntropyCrash
+from rltop.rules.registry import NAMED
+from rltop.rules.reward import RewardCrash
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Subject
 from rltop.units import number
 
 _CRASH, _CLIFF, _GONE = "crash", "cliff", "gone"
 
 
-def _thresholds(rules: tuple[RuleSpec, ...], rule: str) -> Mapping[str, float]:
-    return next(spec.thresholds for spec in rules if spec.id == rule)
-
-
 class GuessedShape(Detector):
     """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them stays away."""
 
-    reward = reward.RewardCrash(_thresholds(reward.RULES, "R1"))
+    reward = RewardCrash(NAMED["R1"].thresholds)
     # A floor in nats is a level: of a guess nobody knows the unit.
-    entropy = entropy.EntropyCrash({**_thresholds(entropy.RULES, "E1"), "floor": 0.0})
+    entropy = EntropyCrash({**NAMED["E1"].thresholds, "floor": 0.0})
     reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
     entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
     present: dict[str, int] = {}
@@ -93,18 +91,3 @@ class GuessedShape(Detector):
         if what == _GONE:
             return f"{title} missing for {finding.value:.0f} records, was on every record before"
         return f"{title} {number(finding.baseline or 0)} → {number(finding.value)}"
-
-
-RULES = (
-    RuleSpec(
-        id="U1",
-        title="guessed key",
-        family="guessed",
-        metrics=("reward_mean", "entropy", "kl_ref", "response_len_mean", "loss"),
-        detector=GuessedShape,
-        reads_guesses=True,
-        thresholds={"present": 20, "missing": 10, "forget": 100},
-        n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3)},
-        evidence=EvidenceNames("now", "before", threshold=""),
-    ),
-)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import islice
 from operator import mul
-from typing import Self
 
 from rltop.model import Evidence, Level
-from rltop.rules import applicability
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.evaluations import METRIC, OTHERS, RETURN, metric_of
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, RuleSpec, Subject
+from rltop.rules.evaluations import RETURN, metric_of
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
 from rltop.stats.rolling import mean_and_error, median_of
 from rltop.structs import NamedTuple
 from rltop.units import number
@@ -71,21 +69,12 @@ def _odds(share: float) -> float:
     return share / (1.0 - share)
 
 
-class _Source:
+class _Source(State):
     """The last evaluations of one data set, each with the training reward (mean, error) at that time."""
 
-    __slots__ = ("held", "line", "since")
-
-    def __init__(self) -> None:
-        self.held: deque[_Evaluated] = deque(maxlen=_HELD)
-        self.line: float | None = None
-        self.since: tuple[int, int] | None = None
-
-    def clone(self) -> _Source:
-        """An independent copy."""
-        twin = _Source()
-        twin.held, twin.line, twin.since = self.held.copy(), self.line, self.since
-        return twin
+    held: deque[_Evaluated] = deque(maxlen=_HELD)
+    line: float | None = None
+    since: tuple[int, int] | None = None
 
 
 class HeldOutFlat(Detector):
@@ -96,11 +85,9 @@ class HeldOutFlat(Detector):
     is a quarter of what training did, or less where the data are much harder or leave little room.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.sources: dict[str, _Source] = {}
-        self.rewards: deque[float] = deque(maxlen=_REWARDS)
-        self.flat: dict[str, Finding] = {}
+    sources: dict[str, _Source] = {}
+    rewards: deque[float] = deque(maxlen=_REWARDS)
+    flat: dict[str, Finding] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Gives a finding only on records with an evaluation."""
@@ -235,36 +222,3 @@ class HeldOutFlat(Detector):
             Evidence("training reward before", finding.extra[0]),
             Evidence("training reward", finding.extra[1]),
         )
-
-    def clone(self) -> Self:
-        """An independent copy of the state, sources included."""
-        twin = super().clone()
-        twin.sources = {name: source.clone() for name, source in self.sources.items()}
-        return twin
-
-
-RULES = (
-    RuleSpec(
-        id="R14",
-        title="held-out flat",
-        family="validation",
-        metrics=(METRIC, *OTHERS),
-        detector=HeldOutFlat,
-        thresholds={
-            "errors": 4.0,
-            "share": 0.1,
-            "later_share": 0.4,
-            "part": 0.25,
-            "info_evaluations": 5,
-            "warn_evaluations": 8,
-            "other_unit": 0.33,
-            "other": 4.0,
-            "bottom": 0.02,
-            "noises": 2.0,
-        },
-        clear_after=1,
-        applies=applicability.has_reward,
-        accepts_late=True,
-        evidence=EvidenceNames("val_score, last 3", "val_score, first 3", threshold="ends above"),
-    ),
-)

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rltop.model import RECENT_LINES, Counts, Evidence, Level, Unit, Verdict, VerdictState
-from rltop.rules.rule import Group, RuleSpec
+from rltop.rules.registry import NAMED
 from rltop.units import duration, percent
 
 UNREADABLE = "L7"
 FIRST_RECORD = "L5"
-_FEWEST = 20
-_FIRST: Mapping[str, float] = {"first_s": 1800.0}
-_BAD: Mapping[str, float] = {"warn": 0.05, "info": 0.5}
 TWO_WRITERS = "L12"
-_WRITERS: Mapping[str, float] = {"info": 3.0}
+_FEWEST = 20
+_FIRST, _BAD, _WRITERS = (NAMED[rule].thresholds for rule in (FIRST_RECORD, UNREADABLE, TWO_WRITERS))
 _LOCKSTEP = 0.8
 """Rows that overwrite a step, for each step: nearly every one is written twice."""
 
@@ -45,7 +43,7 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
     text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) unreadable"
     evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
     step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
-    return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
+    return _verdict(UNREADABLE, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
 
 
 def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
@@ -55,11 +53,14 @@ def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
         return None
     text = f"{partial:,} of {rows:,} metric lines could be read only in part: the metrics at their ends are missing"
     evidence = (Evidence("lines read in part", float(partial)), Evidence("rows", float(rows)))
-    return _verdict(L7, Level.INFO, text, evidence, 1, 0)
+    return _verdict(UNREADABLE, Level.INFO, text, evidence, 1, 0)
 
 
 def two_writers(
-    counts: Counts, thresholds: Mapping[str, float] = _WRITERS, steps: int = 0, overwritten: int = 0
+    counts: Counts,
+    thresholds: Mapping[str, float] = _WRITERS,
+    steps: int = 0,
+    overwritten: int = 0,
 ) -> Verdict | None:
     """INFO once the file has gone back `info` times to a run id that it had left, or most steps are written anew.
 
@@ -79,7 +80,7 @@ def two_writers(
         "give each run its own file"
     )
     evidence = (Evidence("returns to an earlier run id", float(counts.interleaved_rows)),)
-    return _verdict(L12, Level.INFO, text, evidence, 1, 0)
+    return _verdict(TWO_WRITERS, Level.INFO, text, evidence, 1, 0)
 
 
 def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
@@ -92,7 +93,7 @@ def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
         "of a step; the last values are shown; give each writer its own file"
     )
     evidence = (Evidence("steps", float(steps)), Evidence("rows with other values", float(overwritten)))
-    return _verdict(L12, Level.INFO, text, evidence, 1, 0)
+    return _verdict(TWO_WRITERS, Level.INFO, text, evidence, 1, 0)
 
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
@@ -108,12 +109,11 @@ def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST)
     if waited_s <= thresholds["first_s"]:
         return None
     text = f"no record yet after {duration(waited_s)}: first validation or compilation?"
-    return _verdict(L5, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
+    return _verdict(FIRST_RECORD, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
 
 
-def _verdict(
-    spec: RuleSpec, level: Level, text: str, evidence: tuple[Evidence, ...], record: int, step: int
-) -> Verdict:
+def _verdict(rule: str, level: Level, text: str, evidence: tuple[Evidence, ...], record: int, step: int) -> Verdict:
+    spec = NAMED[rule]
     return Verdict(
         rule=spec.rule,
         title=spec.title,
@@ -131,36 +131,3 @@ def _verdict(
         baseline=None,
         part=spec.part,
     )
-
-
-L5 = RuleSpec(
-    id=FIRST_RECORD,
-    part_of="L4",
-    title="no record yet",
-    family="liveness",
-    group=Group.SYSTEM,
-    metrics=(),
-    detector=None,
-    thresholds=_FIRST,
-)
-L7 = RuleSpec(
-    id=UNREADABLE,
-    title="unreadable lines",
-    family="liveness",
-    group=Group.SYSTEM,
-    metrics=(),
-    detector=None,
-    thresholds=_BAD,
-)
-
-L12 = RuleSpec(
-    id=TWO_WRITERS,
-    title="two writers",
-    family="liveness",
-    group=Group.SYSTEM,
-    metrics=(),
-    detector=None,
-    thresholds=_WRITERS,
-)
-
-RULES = (L5, L7, L12)

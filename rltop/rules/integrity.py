@@ -7,10 +7,9 @@ weights, and needs no baseline.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Level, NonFinite, Unit
+from rltop.model import Level, NonFinite
 from rltop.rules import applicability
 from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
@@ -20,10 +19,7 @@ from rltop.rules.rule import (
     QUIET,
     WARN,
     Detector,
-    EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
     State,
     Subject,
 )
@@ -534,62 +530,3 @@ class KeyVanished(Detector):
         also = f" (also {', '.join(others)})" if others else ""
         rows = "1 record" if finding.value == 1 else f"{finding.value:.0f} records"
         return f"{first} missing for {rows}{also}, was on every record before: NaN that the writer drops?"
-
-
-_row = partial(RuleSpec, family="nonfinite")
-
-RULES = (
-    _row(
-        id="L1",
-        title="NaN/Inf",
-        metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
-        detector=NonFiniteValue,
-        runs_always=True,
-        thresholds={"again": 10, "lasts": 5, "known": 3, "trusted": 20, "returned": 3},
-        evidence=EvidenceNames("non-finite values", unit=Unit.COUNT),
-    ),
-    _row(
-        id="L1b",
-        part_of="L1",
-        title="undefined statistic",
-        metrics=("score_mean", "reward_mean"),
-        detector=UndefinedStatistic,
-        runs_always=True,
-        thresholds={"reward_records": 3},
-    ),
-    _row(
-        id="L2",
-        part_of="L1",
-        title="masked NaN",
-        metrics=("loss", "grad_norm"),
-        detector=MaskedNonFinite,
-        runs_always=True,
-    ),
-    _row(
-        id="L3",
-        title="not updating",
-        family="gradient",
-        metrics=("grad_norm", "reward_std"),
-        detector=NotUpdating,
-        thresholds={"gradient": 1e-8, "zero_share": 0.8, "reward_std": 1e-6, "loss": 1e-3, "always": 20},
-        n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
-    ),
-    _row(
-        id="L10",
-        part_of="L11",
-        title="no longer logged",
-        metrics=("score_mean", "reward_mean"),
-        detector=NoLongerLogged,
-        thresholds={"present": 5, "missing": 5, "gaps": 3.0},
-        applies=applicability.has_reward,
-        evidence=EvidenceNames("records without it", unit=Unit.COUNT),
-    ),
-    _row(
-        id="L11",
-        title="key vanished",
-        metrics=_OF_UPDATES,
-        detector=KeyVanished,
-        thresholds={"present": 20, "missing": 3, "crit": 2, "gaps": 3.0, "forget": 100},
-        evidence=EvidenceNames("records without it", "", Unit.COUNT, threshold=""),
-    ),
-)

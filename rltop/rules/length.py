@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
-from rltop.model import Evidence, Unit
-from rltop.rules import applicability
+from rltop.model import Evidence
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import BEFORE, Line
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.detectors import BEFORE
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
 from rltop.stats.rolling import Ema, Window
 from rltop.units import number, percent
 
@@ -185,68 +183,3 @@ class LengthCollapse(Detector):
             f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens: {percent(gone)} "
             f"shorter than its baseline"
         )
-
-
-_THREE_OF_FIVE = {level: NOfM(3, 5) for level in (INFO, WARN, CRIT)}
-
-_row = partial(RuleSpec, family="truncation", applies=applicability.has_rollouts)
-
-RULES = (
-    _row(
-        id="T1",
-        title="truncation",
-        metrics=("truncated_frac",),
-        detector=Truncation,
-        thresholds={"warn": 0.2, "rise": 0.1, "sigmas": 2.0, "high": 0.5, "crit": 0.9},
-        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
-        evidence=EvidenceNames("truncated_frac", unit=Unit.FRACTION),
-    ),
-    _row(
-        id="T2",
-        title="length explosion",
-        family="length",
-        metrics=("response_len_mean",),
-        detector=LengthExplosion,
-        thresholds={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
-        n_of_m=_THREE_OF_FIVE,
-        warm_up=_MIN_SAMPLES,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS),
-    ),
-    _row(
-        id="T3",
-        title="length collapse",
-        family="length",
-        metrics=("response_len_mean",),
-        detector=LengthCollapse,
-        thresholds={"warn": 0.5, "crit": 0.1},
-        n_of_m=_THREE_OF_FIVE,
-        warm_up=_MIN_SAMPLES,
-        resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS),
-    ),
-    _row(
-        id="T9",
-        part_of="T1",
-        title="no EOS",
-        metrics=("stop_count", "terminated_len_mean"),
-        detector=NothingEnds,
-        thresholds={"never": 20, "truncated": 0.5},
-        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
-    ),
-    _row(
-        id="T5",
-        part_of="T4",
-        group=Group.SYSTEM,
-        title="truncated prompts",
-        metrics=("prompt_clip_frac",),
-        detector=partial(
-            Line,
-            metric="prompt_clip_frac",
-            text="{value:%} of prompts truncated (threshold {threshold:%})",
-            unit=Unit.FRACTION,
-        ),
-        thresholds={"info": 0.05, "warn": 0.2},
-        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
-    ),
-)

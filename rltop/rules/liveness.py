@@ -8,9 +8,11 @@ one detector that needs a time, and it is given one: there is no clock here.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 from rltop.model import Evidence, Level, Observation, Unit, Verdict, VerdictState
-from rltop.rules.rule import Group, RuleSpec
+from rltop.rules.registry import NAMED
+from rltop.rules.rule import State
 from rltop.stats.rolling import Window, median_of
 from rltop.structs import Struct
 from rltop.units import duration
@@ -21,11 +23,8 @@ _SAVE_SHARE = 0.01
 _HELD_PAUSES = 8
 _USUAL_GAPS = 32
 
-LIMITS = {
-    "warn_s": 60.0, "warn_median": 3.0, "warn_p99": 1.5,
-    "crit_s": 600.0, "crit_median": 8.0, "crit_p99": 3.0,
-    "pause": 1.5, "quiet_s": 5.0, "quiet_median": 1.5, "first_record_s": 1800.0,
-}  # fmt: skip
+SPEC = NAMED["L4"]
+LIMITS = SPEC.thresholds
 
 
 class Silence(Struct):
@@ -36,17 +35,16 @@ class Silence(Struct):
     crit_s: float
 
 
-class _Pauses:
+class _Pauses(State):
     """Recurring gaps far above the median: checkpoints and validations, with their own key or without.
 
     Attributes:
         records: gaps seen.
     """
 
-    def __init__(self) -> None:
-        self.records = 0
-        self._usual = Window(_USUAL_GAPS)
-        self._held: deque[tuple[int, float]] = deque(maxlen=_HELD_PAUSES)
+    records = 0
+    _usual = Window(_USUAL_GAPS)
+    _held: deque[tuple[int, float]] = deque(maxlen=_HELD_PAUSES)
 
     def push(self, gap_s: float, factor: float, *, is_named: bool) -> None:
         """Take a gap in; `is_named`: the row says that it saved or evaluated."""
@@ -71,13 +69,8 @@ class _Pauses:
             return 0.0
         return max(gap for _, gap in self._held)
 
-    def clone(self) -> _Pauses:
-        twin = _Pauses()
-        twin.records, twin._usual, twin._held = self.records, self._usual.clone(), self._held.copy()
-        return twin
 
-
-class Liveness:
+class Liveness(State):
     """Gaps between records, and a verdict on the current one when asked.
 
     Attributes:
@@ -87,15 +80,16 @@ class Liveness:
         is_finished: the trainer has said that it is done.
     """
 
-    def __init__(self, thresholds: dict[str, float] | None = None) -> None:
+    has_saved = is_finished = False
+    _gaps: deque[float] = deque(maxlen=_HELD_GAPS)
+    _last_time_s: float | None = None
+    _last_arrived_s: float | None = None
+    _last: Observation | None = None
+    _pauses = _Pauses()
+
+    def __init__(self, thresholds: Mapping[str, float] | None = None) -> None:
+        super().__init__()
         self.thresholds = {**LIMITS, **(thresholds or {})}
-        self._gaps: deque[float] = deque(maxlen=_HELD_GAPS)
-        self._last_time_s: float | None = None
-        self._last_arrived_s: float | None = None
-        self._last: Observation | None = None
-        self._pauses = _Pauses()
-        self.has_saved = False
-        self.is_finished = False
 
     @property
     def gaps(self) -> int:
@@ -224,29 +218,7 @@ class Liveness:
             baseline=median,
         )
 
-    def clone(self) -> Liveness:
-        twin = Liveness(self.thresholds)
-        twin._gaps = self._gaps.copy()
-        twin._pauses = self._pauses.clone()
-        twin._last_time_s, twin._last_arrived_s = self._last_time_s, self._last_arrived_s
-        twin._last = self._last
-        twin.has_saved, twin.is_finished = self.has_saved, self.is_finished
-        return twin
-
 
 def _between(now_s: float | None, before_s: float | None) -> float | None:
     """A gap by one clock; the trainer's and the watcher's may be hours apart."""
     return now_s - before_s if now_s is not None and before_s is not None else None
-
-
-SPEC = RuleSpec(
-    id="L4",
-    title="stalled",
-    family="liveness",
-    group=Group.SYSTEM,
-    metrics=("time_step",),
-    detector=None,
-    thresholds=LIMITS,
-)
-
-RULES = (SPEC,)

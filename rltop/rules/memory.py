@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 
-from rltop.model import Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.persistence import BlockTrend
 from rltop.units import number, percent
 
@@ -103,69 +101,3 @@ class HostLeak(Detector):
             f"host memory {number(finding.baseline or 0)} → {number(finding.value)} GB in 100 records "
             f"({number(finding.extra[0])} GB per record{end})"
         )
-
-
-class OutOfMemoryAhead(Detector):
-    """H3: the largest load so far, on a device that is nearly full."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.size = thresholds["size_gb"]
-        self.metric = ""
-        self.highest = 0.0
-        self.seen = 0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Tokens of the rank with the most, else the longest completion."""
-        if self.size <= 0.0:
-            return None
-        values = context.values
-        if not self.metric:
-            self.metric = next((name for name in _LOADS if name in values), "")
-        load, used = values.get(self.metric), _reserved(values)
-        if load is None or used is None:
-            return None
-        before, self.highest = self.highest, max(self.highest, load)
-        self.seen += 1
-        if self.seen <= self.thresholds["wait"] or load <= self.thresholds["warn"] * before:
-            return QUIET
-        if used <= self.thresholds["used"] * self.size:
-            return QUIET
-        return Finding(WARN, load, before, self.thresholds["warn"] * before, (used / self.size,))
-
-    def headline(self, finding: Finding) -> str:
-        return (
-            f"{self.metric} {number(finding.value)} (previous maximum {number(finding.baseline or 0)}) "
-            f"with GPU memory at {percent(finding.extra[0])}"
-        )
-
-
-_row = partial(RuleSpec, family="memory", group=Group.SYSTEM)
-
-RULES = (
-    _row(
-        id="H1",
-        title="GPU memory",
-        metrics=_RESERVED,
-        detector=DeviceMemory,
-        thresholds={"size_gb": 0.0, "warn": 0.92, "crit": 0.97, "step": 0.01, "wait": 30},
-        n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(1, 1)},
-        evidence=EvidenceNames("in use", "device", Unit.GIGABYTES, threshold=""),
-    ),
-    _row(
-        id="H2",
-        title="host memory",
-        metrics=("mem_cpu_gb",),
-        detector=HostLeak,
-        thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50, "jumps": 0.7},
-        warm_up=100,
-    ),
-    _row(
-        id="H3",
-        part_of="H1",
-        title="OOM risk",
-        metrics=_LOADS,
-        detector=OutOfMemoryAhead,
-        thresholds={"size_gb": 0.0, "warn": 1.2, "used": 0.85, "wait": 20},
-    ),
-)

@@ -8,13 +8,11 @@ discarded mean that training depends on the correction.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 
-from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.conditions import has_less_entropy
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Line
+from rltop.rules.detectors import Creep, Line
 from rltop.rules.rule import (
     CRIT,
     INFO,
@@ -22,14 +20,11 @@ from rltop.rules.rule import (
     RELEASE,
     WARN,
     Detector,
-    EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
     Subject,
 )
 from rltop.stats.persistence import BlockTrend
-from rltop.stats.rolling import Ema, Frozen, Window
+from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
 
 _MEDIAN_OF = 5
@@ -104,32 +99,18 @@ class MismatchTrend(Detector):
         return Finding(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,))
 
 
-class ProbabilityError(Detector):
-    """M5: mean ratio between sampler and trainer token probabilities.
+class ProbabilityCorrelation(Line):
+    """M4: correlation of the sampler's and the trainer's probabilities; where all are 1 it means nothing."""
 
-    A single spike that recovers is acceptable, the average is what counts.
-    """
+    metric = "rollout_prob_corr"
+    text = "sampler/trainer probability correlation only {value}"
+    is_held = False
 
-    average = Ema(10)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds, is_below=True)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Average of ten against the thresholds; a lone spike is INFO."""
-        value = context.values.get("mult_prob_error")
-        if value is None:
-            return None
-        thresholds = self.thresholds
-        usual = self.average.value
-        # One huge record must not dominate the average for the rest of the run.
-        average = self.average.push(min(value, usual + thresholds["reach"]) if self.average.count else value)
-        warn = 1.0 + (thresholds["warn"] - 1.0) * (RELEASE if self.is_firing else 1.0)
-        if self.average.count >= _MEDIAN_OF and average > warn:
-            is_far = average > thresholds["crit"]
-            return Finding(CRIT if is_far else WARN, average, usual, thresholds["crit" if is_far else "warn"])
-        return Finding(INFO, value, usual, thresholds["warn"]) if value > thresholds["warn"] else QUIET
-
-    def headline(self, finding: Finding) -> str:
-        how = "in one record" if finding.level is INFO else "on average"
-        return f"sampler and trainer token probabilities differ by {number(finding.value)}× {how}"
+    def says_nothing(self, context: RuleContext) -> bool:
+        return context.values.get("entropy", 1.0) < self.thresholds["entropy"]
 
 
 class FirstUpdate(Detector):
@@ -172,9 +153,6 @@ class FirstUpdate(Detector):
 
     def subject(self, finding: Finding) -> Subject:
         return Subject("kl_ref" if finding.words[0] == "reference" else "kl_old")
-
-
-SLOW = {level: NOfM(5, 10) for level in (INFO, WARN)} | {CRIT: NOfM(3, 5)}
 
 
 class WeightsOffOne(Detector):
@@ -232,9 +210,6 @@ class Staleness(Detector):
         return f"mean staleness {number(finding.value)} policy versions{start}"
 
 
-_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
-
-
 class MismatchCreep(Creep):
     """M10: the mean log-probability difference between sampler and trainer.
 
@@ -280,154 +255,3 @@ class VersionLag(Creep):
         """Trainer steps minus the mean version of the samples, where it counts trainer steps."""
         version = context.values.get("sample_version")
         return None if version is None else max(0.0, context.observation.step - version)
-
-
-_row = partial(RuleSpec, family="mismatch", applies=applicability.has_rollouts)
-
-RULES = (
-    _row(
-        id="M1",
-        title="rollout/train mismatch",
-        metrics=("off_policy_kl",),
-        detector=MismatchKl,
-        thresholds={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M2",
-        title="mismatch growing",
-        metrics=_DISTANCES,
-        detector=MismatchTrend,
-        thresholds={"warn": 2.0, "floor": 0.003, "monotony": 0.55},
-        warm_up=50,
-    ),
-    _row(
-        id="M3",
-        part_of="M1",
-        title="probability gap",
-        metrics=("rollout_prob_diff_mean",),
-        detector=partial(
-            Line,
-            metric="rollout_prob_diff_mean",
-            text="mean token-probability difference {value} between sampler and trainer (threshold {threshold})",
-        ),
-        thresholds={"info": 0.005, "warn": 0.01, "crit": 0.05},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M4",
-        part_of="M1",
-        title="probability correlation",
-        metrics=("rollout_prob_corr",),
-        detector=lambda thresholds: Line(
-            thresholds,
-            metric="rollout_prob_corr",
-            text="sampler/trainer probability correlation only {value}",
-            is_below=True,
-            is_held=False,
-            unless=has_less_entropy(thresholds["entropy"]),
-        ),
-        thresholds={"warn": 0.98, "crit": 0.9, "entropy": 0.05},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M5",
-        part_of="M1",
-        title="probability error",
-        metrics=("mult_prob_error",),
-        detector=ProbabilityError,
-        thresholds={"warn": 1.05, "crit": 1.2, "reach": 0.2},
-        n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(1, 1)},
-        warm_up=_MEDIAN_OF,
-    ),
-    _row(
-        id="M9",
-        title="mismatch at first update",
-        metrics=("kl_ref", "kl_old"),
-        detector=FirstUpdate,
-        thresholds={"reference": 0.05, "step": 0.01, "warn": 0.2},
-        n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
-    ),
-    _row(
-        id="M6",
-        title="importance weights",
-        metrics=("is_ratio_mean",),
-        detector=WeightsOffOne,
-        thresholds={"warn": 0.1, "crit": 2.0},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M6b",
-        part_of="M6",
-        title="effective sample size",
-        metrics=("is_ess",),
-        detector=partial(
-            Line,
-            metric="is_ess",
-            text="effective sample size {value:%} of the batch after importance weights (threshold {threshold:%})",
-            unit=Unit.FRACTION,
-            is_below=True,
-        ),
-        thresholds={"warn": 0.5, "crit": 0.3},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M6c",
-        part_of="M6",
-        title="importance-weight spread",
-        metrics=("is_ratio_std",),
-        detector=partial(
-            Line,
-            metric="is_ratio_std",
-            text="importance-weight std {value} (threshold {threshold}): few tokens dominate the update",
-        ),
-        thresholds={"warn": 1.0},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M6d",
-        part_of="M6",
-        title="chi-square",
-        metrics=("is_chi2",),
-        detector=partial(
-            Line,
-            metric="is_chi2",
-            text="chi-square divergence sampler/trainer {value} per token (threshold {threshold})",
-        ),
-        thresholds={"crit": 1.0},
-        n_of_m=SLOW,
-    ),
-    _row(
-        id="M8",
-        title="staleness",
-        family="offpolicy",
-        metrics=("staleness_mean", "staleness_max"),
-        detector=Staleness,
-        thresholds={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
-        n_of_m=_FIVE_OF_TEN,
-        warm_up=10,
-        evidence=EvidenceNames("policy versions", "baseline", Unit.COUNT),
-    ),
-    _row(
-        id="M10",
-        part_of="M2",
-        title="mismatch creeping up",
-        metrics=("rollout_logp_diff_mean",),
-        detector=MismatchCreep,
-        thresholds={"warn": 2.0, "floor": 0.05, "sigmas": 4.0, "at_once": 5.0, "agrees": 0.004},
-        n_of_m=EIGHT_OF_TEN,
-        evidence=EvidenceNames("log-prob gap", RUN_START, Unit.NATS),
-    ),
-    _row(
-        id="M11",
-        part_of="M8",
-        title="samples behind",
-        family="offpolicy",
-        metrics=("sample_version",),
-        measures="trainer steps minus the version of the samples",
-        detector=VersionLag,
-        thresholds={"warn": 2.0, "floor": 8.0, "sigmas": 4.0},
-        n_of_m=EIGHT_OF_TEN,
-        evidence=EvidenceNames("versions behind", RUN_START, Unit.COUNT),
-    ),
-)

@@ -142,6 +142,9 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
 
     specs = registry.NAMED
     for rule, settings in rules.items():
+        if rule in registry.FORMER:
+            # What has become part of another rule, or is gone, may stand in a file: it has no effect any more.
+            continue
         spec = specs.get(rule)
         if spec is None:
             raise ConfigError(f"[{table}.{rule}]: unknown rule {rule!r}", _did_you_mean(rule, list(specs)))

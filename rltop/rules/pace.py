@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.performance import EXTRA_STAGES, Work, own_time
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, measure_like, number, percent
@@ -324,44 +323,3 @@ def _ordinal(count: int) -> str:
     """2nd, 3rd, 10th."""
     ending = "th" if count % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
-
-
-_row = partial(RuleSpec, family="performance", group=Group.SYSTEM)
-
-RULES = (
-    _row(
-        id="P2",
-        part_of="P1",
-        title="more tokens per step",
-        metrics=("time_step", "total_tokens", "num_tokens", "response_len_mean"),
-        detector=LongerForLonger,
-        thresholds={"info": 1.3, "per_token": 1.2},
-        n_of_m={INFO: NOfM(5, 8)},
-        warm_up=13,
-        resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
-    ),
-    _row(
-        id="P17",
-        part_of="P16",
-        title="periodic slow step",
-        metrics=("time_step",),
-        measures="share of the time that the slow steps add",
-        detector=PeriodicCost,
-        thresholds={"n": 4, "times": 2.5, "apart": 3, "warn": 0.4, "inside": 0.15, "info": 0.15, "short_s": 1.0},
-        warm_up=13,
-        resets_on_phase=True,
-        evidence=EvidenceNames("share of the time", "", Unit.FRACTION),
-    ),
-    _row(
-        id="P16",
-        title="intermittent slow steps",
-        metrics=("time_step",),
-        detector=SlowNowAndThen,
-        thresholds={"n": 3, "m": 15, "warn": 1.8, "sigmas": 4.0, "per_token": 1.4, "short_s": 1.0, "short_warn": 3.0},
-        clear_after=10,
-        warm_up=16,
-        resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
-    ),
-)

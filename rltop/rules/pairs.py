@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
 
-from rltop.model import Algorithm, Evidence, Traits, Unit
-from rltop.rules import applicability
+from rltop.model import Evidence, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.preference import StuckAtChance
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
-from rltop.rules.validation import LN2
-from rltop.stats.persistence import NOfMCounter
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding
 from rltop.stats.rolling import Frozen, Window, mean_and_error, median_of
 from rltop.units import number
 
@@ -53,46 +49,10 @@ class MarginRunsAway(Detector):
         )
 
 
-class ClassMissing(Detector):
-    """K3: batches without a single chosen, or a single rejected, completion.
+class StuckAtHalf(StuckAtChance):
+    """K1: the loss of KTO at chance."""
 
-    Small batches lack one class or the other by chance. Nearly always the same one means
-    imbalanced data: the loss weighs a class that it never sees.
-    """
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.lasting = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
-        self.chosen, self.rejected = (NOfMCounter(int(thresholds["most"]), int(thresholds["of"])) for _ in range(2))
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """One of the two rewards is there, the other is not, or is not a number."""
-        values = context.values
-        has_chosen, has_rejected = "dpo_chosen" in values, "dpo_rejected" in values
-        if not (has_chosen or has_rejected):
-            return None
-        is_often = self.lasting.push(has_chosen is not has_rejected)
-        lacks_chosen, lacks_rejected = self.chosen.push(not has_chosen), self.rejected.push(not has_rejected)
-        if lacks_chosen or lacks_rejected:
-            name, lacking, other = (
-                ("chosen", self.chosen, self.rejected) if lacks_chosen else ("rejected", self.rejected, self.chosen)
-            )
-            if other.bits.bit_count() <= self.thresholds["other"]:
-                return Finding(WARN, float(lacking.bits.bit_count()), self.thresholds["of"], words=(name,))
-        if not is_often or has_chosen is has_rejected:
-            return QUIET
-        name = "rejected" if has_chosen else "chosen"
-        return Finding(INFO, float(self.lasting.bits.bit_count()), self.thresholds["m"], words=(name,))
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject(f"dpo_{finding.words[0]}")
-
-    def headline(self, finding: Finding) -> str:
-        many = "most" if finding.level >= WARN else "some"
-        return (
-            f"no {finding.words[0]} completion in {many} batches ({finding.value:.0f} of the last "
-            f"{finding.baseline or 0.0:.0f} lack {'it' if finding.level >= WARN else 'a class'})"
-        )
+    loss_at_start, word = 0.5, "0.5"
 
 
 class ScoreScale(Detector):
@@ -119,14 +79,10 @@ class ScoreScale(Detector):
         return names._replace(value=finding.words[0]).of(finding)
 
 
-_SLOW = {level: NOfM(10, 15) for level in (INFO, WARN)}
-
-
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3
 _FEW = 8
 _LEARNED = 4.0
 """Standard errors above 0 that a margin must have been: what was never learned cannot be lost."""
-_NEAR_LN2 = 0.1
 
 
 class PreferenceLost(Detector):
@@ -139,18 +95,10 @@ class PreferenceLost(Detector):
 
     further = (("noise of one record", Unit.NONE),)
 
-    def __init__(self, thresholds: Mapping[str, float], *, metric: str) -> None:
-        """Watch one margin.
-
-        Args:
-            thresholds: by name.
-            metric: canonical name of the margin.
-        """
-        super().__init__(thresholds)
-        self.metric = metric
-        self.held: deque[float] = deque(maxlen=_HELD)
-        self.recent: deque[float] = deque(maxlen=_RECENT)
-        self.usual = 0.0
+    metric = "dpo_margin"
+    held: deque[float] = deque(maxlen=_HELD)
+    recent: deque[float] = deque(maxlen=_RECENT)
+    usual = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One comparison on a record like those before it."""
@@ -184,122 +132,7 @@ class PreferenceLost(Detector):
         return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"
 
 
-class WorseThanChance(Detector):
-    """D9: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first."""
+class RewardModelLost(PreferenceLost):
+    """RM4."""
 
-    level = Window(_LEVEL)
-    is_logistic: bool | None = None
-    first = 0.0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""
-        value = context.values.get("loss")
-        if value is None:
-            return None
-        if self.is_logistic is None:
-            on_pairs = _has_logistic_loss(context.algorithm, context.traits)
-            self.is_logistic = on_pairs and abs(value - LN2) < _NEAR_LN2
-            self.first = LN2 if self.is_logistic else 0.0 if on_pairs else value
-        if self.first <= 0.0:
-            return None
-        self.level.push(value)
-        usual, line = self.level.median, self.thresholds["warn" if self.is_logistic else "times"] * self.first
-        if self.level.count < self.thresholds["records"] or usual <= line or value <= self.first:
-            return QUIET
-        return Finding(WARN, usual, self.first, line)
-
-    def headline(self, finding: Finding) -> str:
-        if not self.is_logistic:
-            return f"loss {number(finding.baseline or 0)} in the first record → {number(finding.value)} (median of ten)"
-        return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
-
-
-def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
-    return applicability.is_preference(algorithm, traits) or applicability.is_reward_model(algorithm, traits)
-
-
-_LOST = {"lost": 0.3, "sigmas": 5.0, "reversed": 2.0}
-
-
-RULES = (
-    RuleSpec(
-        id="D4",
-        title="runaway margin",
-        family="preference",
-        metrics=("dpo_margin",),
-        detector=MarginRunsAway,
-        thresholds={"info": 10.0, "warn": 5.0, "floor": 1.0},
-        n_of_m=_SLOW,
-        warm_up=_LEVEL,
-        applies=applicability.is_pairwise,
-    ),
-    RuleSpec(
-        id="K1",
-        part_of="D1",
-        title="stuck at 0.5",
-        family="preference",
-        metrics=("loss", "dpo_margin"),
-        detector=lambda thresholds: StuckAtChance(thresholds, start=0.5, word="0.5"),
-        thresholds={"wait": 50, "loss": 0.005, "margin": 0.02},
-        n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
-        clear_after=5,
-        warm_up=50,
-        applies=applicability.is_kto,
-    ),
-    RuleSpec(
-        id="K3",
-        title="missing class",
-        family="preference",
-        metrics=("dpo_chosen", "dpo_rejected"),
-        detector=ClassMissing,
-        thresholds={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
-        clear_after=10,
-        applies=applicability.is_kto,
-    ),
-    RuleSpec(
-        id="RM3",
-        part_of="D4",
-        title="score drift",
-        family="rm",
-        metrics=("rm_reward_mean", "rm_reward_min", "rm_reward_max"),
-        measures="score range",
-        detector=ScoreScale,
-        thresholds={"spread": 5.0, "level": 5.0},
-        n_of_m=_SLOW,
-        applies=applicability.is_reward_model,
-        evidence=EvidenceNames("", ""),
-    ),
-    RuleSpec(
-        id="D8",
-        title="margin collapse",
-        family="preference",
-        metrics=("dpo_margin",),
-        detector=lambda thresholds: PreferenceLost(thresholds, metric="dpo_margin"),
-        thresholds=_LOST,
-        applies=applicability.is_pairwise,
-        evidence=EvidenceNames("dpo_margin", "baseline"),
-    ),
-    RuleSpec(
-        id="RM4",
-        part_of="D8",
-        title="margin collapse",
-        family="rm",
-        metrics=("rm_margin",),
-        detector=lambda thresholds: PreferenceLost(thresholds, metric="rm_margin"),
-        thresholds=_LOST,
-        applies=applicability.is_reward_model,
-        evidence=EvidenceNames("rm_margin", "baseline"),
-    ),
-    RuleSpec(
-        id="D9",
-        part_of="O16",
-        title="loss above its first",
-        family="loss",
-        metrics=("loss",),
-        detector=WorseThanChance,
-        thresholds={"warn": 1.3, "records": 5, "times": 2.0},
-        n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
-        warm_up=5,
-        applies=applicability.has_loss_to_minimise,
-    ),
-)
+    metric = "rm_margin"

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, State
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import duration, measure_like, number, percent
 
@@ -271,14 +270,15 @@ class StepSlower(Detector):
 class ThroughputDrop(Detector):
     """P3: throughput against run start, on records without a checkpoint or validation."""
 
+    metrics: tuple[str, ...] = ("throughput", "throughput_per_gpu")
     text = "throughput {baseline} → {value} tok/s since the baseline"
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Throughput is computed from the step time, so a checkpoint distorts it."""
         values = context.values
-        value = values.get("throughput", values.get("throughput_per_gpu"))
-        if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
+        value = next((values[name] for name in self.metrics if name in values), 0.0)
+        if value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         base = self.start.push(value)
         if base is None or value >= base * self.thresholds["warn"]:
@@ -287,81 +287,30 @@ class ThroughputDrop(Detector):
         return QUIET if value >= line else Finding(WARN, value, base, line)
 
 
-class Utilisation(Detector):
+class Utilisation(ThroughputDrop):
     """P4: model FLOPs utilisation against run start; a note where it is low from the start, as no level fits all runs.
 
-    Fewer tokens per step lower utilisation without any fault.
+    Fewer tokens per step lower utilisation without any fault. 0 means that the trainer does not know the hardware.
     """
 
-    start = Frozen()
+    metrics = ("mfu",)
     tokens = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """0 means that the trainer does not know the hardware."""
-        value = context.values.get("mfu")
-        if value is None or value <= 0.0:
+        found, tokens, low = super().detect(context), context.values.get("total_tokens"), self.thresholds["low"]
+        if found is None:
             return None
-        start, tokens = self.start, context.values.get("total_tokens")
-        base = start.push(value)
         if tokens is not None:
             self.tokens.push(tokens)
-        if base is None:
-            return QUIET
-        line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
-        if value >= line:
-            low = self.thresholds["low"]
-            return Finding(INFO, value, None, low) if max(value, base) < low else QUIET
+        if found is QUIET:
+            value, base = context.values["mfu"], self.start.value
+            return Finding(INFO, value, None, low) if base is not None and max(value, base) < low else QUIET
         usual = self.tokens.value
         has_less_to_do = tokens is not None and usual is not None and tokens < self.thresholds["fewer"] * usual
-        return Finding(INFO if has_less_to_do else WARN, value, base, line)
+        return found._replace(level=INFO) if has_less_to_do else found
 
     def headline(self, finding: Finding) -> str:
         if finding.baseline is None:
             return f"MFU {number(finding.value)}, below {number(finding.threshold or 0)} from the start"
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
         return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since the baseline{fewer}"
-
-
-_FIVE_OF_EIGHT = {level: NOfM(5, 8) for level in (INFO, WARN, CRIT)}
-
-_row = partial(RuleSpec, family="performance", group=Group.SYSTEM, n_of_m=_FIVE_OF_EIGHT)
-
-RULES = (
-    _row(
-        id="P1",
-        title="slower steps",
-        metrics=("time_step",),
-        detector=StepSlower,
-        thresholds={
-            "warn": 1.3,
-            "crit": 2.5,
-            "per_token": 1.2,
-            "sigmas": 3.0,
-            "short_s": 1.0,
-            "short_warn": 3.0,
-            "creep": 12.0,
-            "slight": 1.1,
-        },
-        warm_up=13,
-        resets_on_phase=True,
-        evidence=EvidenceNames("step time", "baseline", Unit.SECONDS),
-    ),
-    _row(
-        id="P3",
-        title="throughput",
-        metrics=("throughput", "throughput_per_gpu"),
-        detector=ThroughputDrop,
-        thresholds={"warn": 0.7, "sigmas": 3.0},
-        warm_up=13,
-        resets_on_phase=True,
-    ),
-    _row(
-        id="P4",
-        part_of="P3",
-        title="utilisation",
-        metrics=("mfu",),
-        detector=Utilisation,
-        thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8, "low": 0.3},
-        warm_up=13,
-    ),
-)

@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import islice, pairwise
 
-from rltop.model import Evidence, Unit
-from rltop.rules import applicability
+from rltop.model import Evidence
 from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.rules.validation import LN2
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
@@ -94,16 +93,10 @@ class AfterWarmUp(State):
 class StuckAtChance(Detector):
     """D1 and K1: loss still at its start value, with no margin, long after it should have moved."""
 
-    def __init__(self, thresholds: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
-        """Watch a loss on pairs.
+    loss_at_start, word = LN2, "ln 2"
 
-        Args:
-            thresholds: by name.
-            start: the loss of chance.
-            word: that loss as written in the headline.
-        """
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.loss_at_start, self.word = start, word
         self.loss = Window(_LEVEL)
         self.margin = Window(_LEVEL)
         self.sure_wait = int(thresholds.get("sure_wait", thresholds["wait"]))
@@ -299,29 +292,25 @@ class _Best(State):
             self.best, self.since = value, 0
 
 
-class LearnedByHeart(Detector):
+class Memorised(Detector):
     """D2 and RM1: training accuracy near 1, contradicted by an evaluation.
 
     The sign is a lower evaluation accuracy, or an evaluation loss that rises from its
     best and is a multiple of the training loss: the ranking of easy pairs outlasts their
     margin. A much lower accuracy counts before training is perfect. Where nothing is
     evaluated, several passes over the same pairs are sign enough.
+
+    Attributes:
+        metric: canonical name of the training accuracy.
+        not_better: evaluations since the best one, at least; 0 asks for none.
     """
 
-    def __init__(self, thresholds: Mapping[str, float], *, metric: str, not_better: int) -> None:
-        """Watch one accuracy.
-
-        Args:
-            thresholds: by name.
-            metric: canonical name of the training accuracy.
-            not_better: evaluations since the best one, at least; 0 asks for none.
-        """
-        super().__init__(thresholds)
-        self.metric, self.not_better = metric, not_better
-        self.window = Window(_LEVEL)
-        self.losses = Window(_LEVEL)
-        self.first_loss: float | None = None
-        self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
+    metric = "dpo_accuracy"
+    not_better = 2
+    window = Window(_LEVEL)
+    losses = Window(_LEVEL)
+    first_loss: float | None = None
+    accuracy, loss = _Best(-1.0), _Best(1.0)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten records against the newest evaluation."""
@@ -390,88 +379,8 @@ class LearnedByHeart(Detector):
         return (*names.of(finding), *(() if math.isnan(loss) else (Evidence("evaluation loss", loss),)))
 
 
-_SLOW = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
+class OverfitRewardModel(Memorised):
+    """RM1."""
 
-
-RULES = (
-    RuleSpec(
-        id="D1",
-        title="stuck at ln 2",
-        family="preference",
-        metrics=("loss", "dpo_margin"),
-        detector=StuckAtChance,
-        thresholds={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
-        n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
-        clear_after=5,
-        warm_up=25,
-        applies=applicability.is_preference,
-    ),
-    RuleSpec(
-        id="D2",
-        title="memorisation",
-        family="preference",
-        metrics=("dpo_accuracy",),
-        detector=lambda thresholds: LearnedByHeart(thresholds, metric="dpo_accuracy", not_better=2),
-        thresholds={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
-        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
-        applies=applicability.is_pairwise,
-        evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-    ),
-    RuleSpec(
-        id="D5",
-        title="chosen likelihood falls",
-        family="preference",
-        metrics=("logps_chosen", "dpo_chosen"),
-        detector=ChosenFalls,
-        thresholds={"warn": 0.3, "sigmas": 2.0},
-        n_of_m={level: NOfM(5, 8) for level in (INFO, WARN, CRIT)},
-        warm_up=_LEVEL,
-        applies=applicability.is_preference,
-    ),
-    RuleSpec(
-        id="D6",
-        title="inverted",
-        family="preference",
-        metrics=("dpo_margin",),
-        detector=Inverted,
-        thresholds={"warn": 0.0, "wait": 50},
-        n_of_m=_SLOW,
-        warm_up=50,
-        applies=applicability.is_pairwise,
-    ),
-    RuleSpec(
-        id="RM1",
-        part_of="D2",
-        title="overfit reward model",
-        family="rm",
-        metrics=("rm_accuracy",),
-        detector=lambda thresholds: LearnedByHeart(thresholds, metric="rm_accuracy", not_better=0),
-        thresholds={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
-        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
-        applies=applicability.is_reward_model,
-        evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-    ),
-    RuleSpec(
-        id="RM1b",
-        part_of="D1",
-        title="no better than chance",
-        family="rm",
-        metrics=("rm_accuracy",),
-        detector=CoinToss,
-        thresholds={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
-        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
-        warm_up=25,
-        applies=applicability.is_reward_model,
-    ),
-    RuleSpec(
-        id="RM2",
-        part_of="D6",
-        title="no margin",
-        family="rm",
-        metrics=("rm_margin",),
-        detector=MarginGone,
-        thresholds={"warn": 0.02, "lost": 0.2, "wait": 20},
-        n_of_m=_SLOW,
-        applies=applicability.is_reward_model,
-    ),
-)
+    metric = "rm_accuracy"
+    not_better = 0

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
-from rltop.rules.rule import Group, RuleSpec
 from rltop.structs import NamedTuple, Struct
 
 RULE = "F5"
@@ -115,12 +114,20 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             Profile(
                 "gspo",
                 "Sequence-level clipping: a tenth of all sequences is clipped, at a step KL near 0.",
-                {"O6": _OFF, "O7": _OFF, "O10": {"warn": 0.05}},
+                {"O6": _OFF, "O10": {"warn": 0.05}},
             ),
             Profile(
                 "embodied",
                 "Robot policies: classic PPO settings; success is judged, the shaped reward is not.",
                 {
+                    "O6": {
+                        "warn": 0.3,
+                        "crit": 0.5,
+                        "alone_warn": 0.6,
+                        "alone_crit": 0.8,
+                        "rise": math.inf,
+                        "kl": 0.045,
+                    },
                     "O9": {"warn": 0.045, "signed_warn": 0.045, "crit": 0.15},
                     **dict.fromkeys((*_REWARD_RULES, "G1", "T1", "T2", "T3"), _OFF),
                 },
@@ -183,16 +190,3 @@ def _key_with(words: tuple[str, ...], identity: Identity) -> str:
     # The router of requests to the engines is none of experts.
     flow = {one.key for found in identity.signals.values() for one in found if one.metric.section == "pipeline"}
     return next((key for key in identity.keys if part.search(key) and key not in flow), "")
-
-
-RULES = (
-    RuleSpec(
-        id=RULE,
-        title="profile",
-        family="facts",
-        group=Group.SYSTEM,
-        metrics=(),
-        detector=None,
-        is_fact=True,
-    ),
-)

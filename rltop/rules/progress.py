@@ -10,10 +10,9 @@ import math
 from collections.abc import Mapping
 
 from rltop.model import Unit
-from rltop.rules import applicability
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.rolling import mean_and_error, median_of
 from rltop.units import number, percent
@@ -215,42 +214,3 @@ class ScaleJump(Detector):
 _METRICS = ("score_mean", "reward_mean")
 _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 """What measures the compute of a step, best first; else every batch costs the same."""
-
-RULES = (
-    RuleSpec(
-        id="R3",
-        title="plateau",
-        family="reward",
-        metrics=_METRICS,
-        detector=Plateau,
-        thresholds={"records": 100, "share": 0.25, "never": 1000},
-        warm_up=100,
-        applies=applicability.has_reward,
-        resets_on_phase=True,
-        evidence=EvidenceNames("reward", "best 10-record average", threshold=""),
-    ),
-    RuleSpec(
-        id="R4",
-        part_of="G1",
-        title="task saturated",
-        family="groups",
-        metrics=("zero_std_frac", "reward_std", *_METRICS),
-        detector=Saturated,
-        thresholds={"info": 0.8, "long": 200, "warn": 0.5},
-        n_of_m={INFO: NOfM(10, 10)},
-        applies=applicability.compares_groups,
-        evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
-    ),
-    RuleSpec(
-        id="R12",
-        title="reward rescaled",
-        family="facts",
-        metrics=_METRICS,
-        detector=ScaleJump,
-        thresholds={"info": 5.0},
-        is_fact=True,
-        warm_up=_MIN_RECORDS,
-        applies=applicability.has_reward,
-        evidence=EvidenceNames("reward", "", threshold=""),
-    ),
-)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
 
-from rltop.model import Algorithm, Level, Traits, Unit
-from rltop.rules import applicability
+from rltop.model import Level
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 from rltop.units import number
@@ -208,11 +206,6 @@ class NegativeKl(Detector):
 _SETTLED = 20
 
 
-def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
-    """Whether a reference model is loaded: a column of zeros means that there is none."""
-    return applicability.has_reference_kl(algorithm, traits) and traits.has_reference
-
-
 class NothingMoves(Detector):
     """O14: KL to reference stays at 0 although the learning rate is not 0."""
 
@@ -258,76 +251,3 @@ class CoefficientRunaway(Detector):
         if not base or value <= self.thresholds["info"] * base or self.risen < self.thresholds["records"]:
             return QUIET
         return Finding(INFO, value, base, self.thresholds["info"] * base)
-
-
-_row = partial(RuleSpec, family="kl", applies=applicability.has_reference_kl)
-
-RULES = (
-    _row(
-        id="O11",
-        title="KL to reference",
-        metrics=("kl_ref",),
-        detector=ReferenceKlSpike,
-        thresholds={
-            "absolute": 10.0,
-            "at_once": 100.0,
-            "wait": 50,
-            "young": 10,
-            "warn": 5.0,
-            "floor": 0.3,
-            "crit": 20.0,
-            "crit_floor": 0.5,
-            "sum_warn": 30.0,
-            "sum_crit": 100.0,
-        },
-        n_of_m={WARN: NOfM(3, 5)},
-        clear_after=5,
-        evidence=EvidenceNames("kl_ref", "baseline", Unit.NATS),
-    ),
-    _row(
-        id="O12",
-        title="KL drift",
-        metrics=("kl_ref",),
-        detector=ReferenceKlDrift,
-        thresholds={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
-        warm_up=100,
-        evidence=EvidenceNames("kl_ref", "baseline (records 50 to 80)", Unit.NATS, threshold=""),
-    ),
-    _row(
-        id="O17",
-        part_of="O12",
-        title="high KL to reference",
-        metrics=("kl_ref",),
-        detector=FarWithoutReward,
-        thresholds={"warn": 0.3, "rise": 5.0, "again": 2.0, "high": 2.0},
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=15,
-        evidence=EvidenceNames("kl_ref", "baseline (records 6 to 15)", Unit.NATS),
-    ),
-    _row(
-        id="O13",
-        title="negative KL",
-        metrics=("kl_ref",),
-        detector=NegativeKl,
-        thresholds={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0, "sigmas": 2.0},
-        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
-    ),
-    _row(
-        id="O14",
-        title="KL stuck at 0",
-        metrics=("kl_ref",),
-        detector=NothingMoves,
-        thresholds={"info": 1e-6, "moved": 1e-3},
-        n_of_m={INFO: NOfM(50, 50), WARN: NOfM(50, 50)},
-        warm_up=50,
-        applies=_has_loaded_reference,
-        evidence=EvidenceNames("kl_ref", "", Unit.NATS),
-    ),
-    _row(
-        id="O15",
-        title="KL coefficient",
-        metrics=("kl_coef",),
-        detector=CoefficientRunaway,
-        thresholds={"info": 5.0, "records": 10},
-    ),
-)

@@ -1,55 +1,143 @@
-"""Every rule there is, and every part of one, collected from the family files.
+"""Every rule there is, and every part of one, read from `rules.txt`.
 
-A new rule is a row in the `RULES` of its family's file and a table in the TOML file
-beside it, and so is a part of one, which names the rule; a new family is two such files and their name in `FAMILIES`.
+A new rule is a row of that table, a detector in its family's file and a table in the
+TOML file beside it; a part of one is the same, and names the rule. A new family is a section and two such files.
+Detectors are imported when the first run is judged that logs what they look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from rltop.rules.rule import RuleSpec
+from rltop.model import Level, Unit
+from rltop.rules import applicability
+from rltop.rules.rule import MIN_CLEAR_AFTER, Detector, EvidenceNames, Group, NOfM, RuleSpec
 
-FAMILIES = (
-    "facts",
-    "profiles",
-    "integrity",
-    "liveness",
-    "input_health",
-    "schedule",
-    "stability",
-    "clip",
-    "trust_region",
-    "reference_kl",
-    "entropy",
-    "reward",
-    "dead_start",
-    "progress",
-    "reward_hacking",
-    "validation",
-    "held_out",
-    "groups",
-    "length",
-    "agentic",
-    "mismatch",
-    "critic",
-    "preference",
-    "pairs",
-    "performance",
-    "pace",
-    "stages",
-    "straggler",
-    "memory",
-    "guessed",
-    "collapse",
-)
-"""The family files, in the order in which their rules are asked and documented."""
+_TABLE = Path(__file__).with_name("rules.txt")
+_COLUMNS = 7
+_FORMER = "former"
+_FLAGS = {
+    "fact": "is_fact",
+    "every record": "runs_always",
+    "reads guesses": "reads_guesses",
+    "needs ranks": "needs_ranks",
+    "late rows": "accepts_late",
+    "new at each phase": "resets_on_phase",
+}
+_NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
+_TEXTS = ("family", "part of", "measures", "says", "value", "baseline", "threshold", "unit", "if")
+
+
+def _sections() -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Name of each family's file, what holds for all of its rules, and these, each as its columns."""
+    section: tuple[str, list[str], list[list[str]]] | None = None
+    row: list[str] = []
+    for line in [*_TABLE.read_text(encoding="utf-8").splitlines(), "["]:
+        if line.startswith("    "):
+            row[0] += f" {line.strip()}"
+            continue
+        if row and section is not None:
+            columns = [column.strip() for column in row[0].split(" | ")]
+            section[2].append([*columns, *[""] * (_COLUMNS - len(columns))])
+        row = [line] if line and line[0] not in "[#" else []
+        if line.startswith("["):
+            if section is not None:
+                yield section
+            name, _, common = line[1:].partition("] ")
+            section = name, common.split("; "), []
+
+
+def _items(texts: list[str]) -> dict[str, Any]:
+    """What a row says beyond its columns, by name: flags, numbers and texts; the later of two counts.
+
+    Raises:
+        ValueError: an item that no row may have.
+    """
+    found: dict[str, Any] = {}
+    for text in filter(None, texts):
+        name = next((each for each in (*_NUMBERS, *_TEXTS) if text.startswith(f"{each} ")), "")
+        if name in _NUMBERS:
+            found[_NUMBERS[name]] = int(text[len(name) :])
+        elif name:
+            found[name] = text[len(name) + 1 :]
+        elif text in _FLAGS:
+            found[_FLAGS[text]] = True
+        elif text in {each.value for each in Group}:
+            found["group"] = Group(text)
+        elif text == "for all":
+            found["if"] = ""
+        elif text.startswith("no ") and text[3:] in {"value", "baseline", "threshold"}:
+            found[text[3:]] = ""
+        else:
+            raise ValueError(f"{_TABLE.name}: unknown item {text!r}")
+    return found
+
+
+def _lasting(text: str) -> Mapping[Level, NOfM]:
+    """`INFO WARN 5/10, CRIT 3/5`; without a level, of all three."""
+    found = {}
+    for part in filter(None, text.split(", ")):
+        *levels, counts = part.split()
+        n, m = map(int, counts.split("/"))
+        found.update({Level[level]: NOfM(n, m) for level in levels or ("INFO", "WARN", "CRIT")})
+    return MappingProxyType(found)
+
+
+def _limits(text: str) -> Mapping[str, float]:
+    pairs = (part.split() for part in filter(None, text.split(", ")))
+    return MappingProxyType({name: float(value) for name, value in pairs})
+
+
+def _made(home: str, name: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
+    """A detector out of a family's file."""
+    detector: Detector = getattr(import_module(f"rltop.rules.{home}"), name)(thresholds, **given)
+    return detector
+
+
+def _spec(home: str, common: list[str], columns: list[str]) -> RuleSpec:
+    """A row of the table."""
+    rule, title, *rest = ["" if column == "-" else column for column in columns]
+    logged, detector, limits, lasts, more = rest
+    said, metrics = _items([*common, *more.split("; ")]), tuple(logged.split())
+    names = {name: said.pop(name) for name in ("value", "baseline", "threshold") if name in said}
+    unit, applies, words = Unit(said.pop("unit", "")), said.pop("if", ""), said.pop("says", "")
+    kind, _, side = detector.partition(" ")
+    made = partial(_made, home, detector) if detector else None
+    if kind == "Line":
+        made = partial(_made, "detectors", "Line", metric=metrics[0], text=words, is_below=side == "below")
+        names = {"value": metrics[0], "baseline": ""}
+    if applies:
+        said["applies"] = getattr(applicability, applies)
+    return RuleSpec(
+        id=rule,
+        title=title,
+        metrics=metrics,
+        detector=made,
+        thresholds=_limits(limits),
+        n_of_m=_lasting(lasts),
+        part_of=said.pop("part of", ""),
+        clear_after=said.pop("clear_after", MIN_CLEAR_AFTER),
+        evidence=EvidenceNames(unit=unit, **names),
+        **said,
+    )
+
 
 _FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
-    (name, spec) for name in FAMILIES for spec in import_module(f"rltop.rules.{name}").RULES
+    (home, _spec(home, common, row)) for home, common, rows in _sections() if home != _FORMER for row in rows
 )
+
+FORMER: Mapping[str, str] = MappingProxyType(
+    {rule: heir.strip("-") for home, _, rows in _sections() if home == _FORMER for rule, heir, *_ in rows}
+)
+"""Id that a rule had once → the one that says it now; "" where nothing does: it never raised anything real."""
+
+FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(home for home, _ in _FOUND))
+"""The family files, in the order in which their rules are asked and documented."""
 
 ALL_SPECS: tuple[RuleSpec, ...] = tuple(spec for _, spec in _FOUND)
 """Every rule and every part, in the order in which they are asked, those judged elsewhere included."""

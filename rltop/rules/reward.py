@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from functools import partial
 
 from rltop.model import Unit
-from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import ILL, RuleContext
 from rltop.rules.evaluations import RETURN
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, State
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of
 from rltop.units import number
@@ -457,78 +455,3 @@ class WorseAfterRestart(Detector):
     def began(self) -> tuple[int, int] | None:
         """The first record after the restart."""
         return self.since
-
-
-_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
-
-RULES = (
-    _row(
-        id="R1",
-        title="reward crash",
-        metrics=(*_METRICS, "success_frac"),
-        detector=RewardCrash,
-        thresholds={
-            "warn": 0.25,
-            "crit": 0.5,
-            "sigmas": 4.0,
-            "share": 0.2,
-            "early": 0.6,
-            "slow": 0.4,
-            "slow_sigmas": 2.5,
-            "wander": 6.0,
-            "beyond": 1.5,
-            "streak": 5,
-            "streak_sigmas": 1.5,
-            "lasts": 1,
-            "out": 2.0,
-            "out_lasts": 10,
-            "range": 0.0,
-            "zero": 0.05,
-        },
-        n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
-        clear_after=5,
-        warm_up=_EARLY,
-        resets_on_phase=True,
-        evidence=EvidenceNames("reward, last 3 records", "best 10-record average"),
-    ),
-    _row(
-        id="R2",
-        title="constant reward",
-        metrics=(*_METRICS, "reward_max", "reward_min"),
-        detector=RewardPinned,
-        thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10, "few_most": 60},
-        clear_after=5,
-    ),
-    _row(
-        id="R11",
-        part_of="R2",
-        title="zero reward variance",
-        metrics=("reward_std", *_METRICS),
-        detector=RewardWithoutSpread,
-        thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10, "few_most": 60},
-        clear_after=5,
-    ),
-    _row(
-        id="R23",
-        part_of="R1",
-        title="worse after a restart",
-        metrics=(*_METRICS, "success_frac"),
-        detector=WorseAfterRestart,
-        thresholds={"warn": 0.25, "share": 0.2, "sigmas": 4.0, "records": 40, "zero": 0.05},
-        n_of_m={WARN: NOfM(3, 5)},
-        clear_after=5,
-        evidence=EvidenceNames("reward, last 10 records", "before the restart"),
-    ),
-    _row(
-        id="B1",
-        part_of="R1",
-        title="success crash",
-        family="embodied",
-        metrics=("success_frac",),
-        detector=SuccessCrash,
-        thresholds={"wait": 15, "share": 0.25, "sigmas": 4.0, "crit": 0.2},
-        n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(2, 3)},
-        applies=applicability.is_embodied,
-        evidence=EvidenceNames("success, last 3 records", "best 10-record average", Unit.FRACTION),
-    ),
-)

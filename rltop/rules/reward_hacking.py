@@ -10,12 +10,10 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from rltop.model import Label, Unit
-from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START
 from rltop.rules.entropy import HARDLY_BETTER
 from rltop.rules.rule import (
     INFO,
@@ -23,10 +21,7 @@ from rltop.rules.rule import (
     RELEASE,
     WARN,
     Detector,
-    EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
     State,
     Subject,
 )
@@ -203,7 +198,6 @@ class PartTraded(Detector):
 
 
 _METRICS = ("score_mean", "reward_mean")
-_TEN = {INFO: NOfM(10, 15), WARN: NOfM(10, 15)}
 
 _LONG = 50.0
 """Mean tokens from which completions that all have one length are no longer those of a simple task."""
@@ -349,68 +343,3 @@ class PenalisedDown(Detector):
         if not (is_gain and is_loss) or lost <= self.thresholds["share"] * gained:
             return QUIET
         return Finding(WARN, final_now, final, None, (score, score_now))
-
-
-_row = partial(RuleSpec, family="reward", applies=applicability.has_reward)
-_length = partial(
-    _row,
-    family="length",
-    metrics=("response_len_mean", *_METRICS),
-    n_of_m=_TEN,
-    warm_up=_LEVEL,
-    resets_on_phase=True,
-    evidence=EvidenceNames("response_len_mean", unit=Unit.TOKENS, threshold=""),
-)
-
-RULES = (
-    _length(id="R8", title="reward up, length down", detector=LengthHack, thresholds={"length": 0.5}),
-    _length(
-        id="R9",
-        part_of="R8",
-        title="reward up, length up",
-        detector=LengthInflation,
-        thresholds={"length": 2.0, "evaluations": 3},
-    ),
-    _row(
-        id="R10",
-        title="component traded off",
-        metrics=("reward_component", *_METRICS),
-        detector=PartTraded,
-        thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05, "never": 50},
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=_LEVEL,
-        resets_on_phase=True,
-        evidence=EvidenceNames("component", "best 10-record average"),
-    ),
-    _row(
-        id="E8",
-        title="entropy spent on a hack",
-        family="entropy",
-        metrics=("entropy",),
-        detector=SpentOnHack,
-        thresholds={
-            "warn": 0.1,
-            "near": 0.5,
-            "floor": 0.2,
-            "repetition": 0.3,
-            "evaluations": 4,
-            "part": 0.05,
-            "shorter": 0.3,
-            "spread": 0.1,
-        },
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=5,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", RUN_START, Unit.NATS),
-    ),
-    _row(
-        id="R20",
-        title="penalised reward falls",
-        metrics=("reward_final", "score_mean"),
-        detector=PenalisedDown,
-        thresholds={"sigmas": 4.0, "share": 0.5},
-        n_of_m=EIGHT_OF_TEN,
-        warm_up=20,
-        evidence=EvidenceNames("penalised reward", RUN_START),
-    ),
-)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import inf
 
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.units import number
 
 _STEADY = 1.5
@@ -127,36 +127,3 @@ class StuckLearningRate(Detector):
         if finding.level >= WARN:
             return f"learning rate {finding.baseline or 0.0:.3g} → 0 within one record: no more updates"
         return "learning rate still 0: warm-up has not started"
-
-
-RULES = (
-    RuleSpec(
-        id="L6",
-        title="restart",
-        family="liveness",
-        group=Group.SYSTEM,
-        metrics=(),
-        detector=None,
-        is_fact=True,
-    ),
-    RuleSpec(
-        id="L8",
-        title="learning-rate change",
-        family="lr",
-        metrics=("lr",),
-        detector=LearningRateChange,
-        thresholds={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
-        n_of_m={},
-        is_fact=True,
-        evidence=EvidenceNames("lr", "previous lr", threshold=""),
-    ),
-    RuleSpec(
-        id="L9",
-        title="learning rate 0",
-        family="lr",
-        metrics=("lr",),
-        detector=StuckLearningRate,
-        thresholds={"until": 200, "height": 0.3},
-        n_of_m={INFO: NOfM(10, 10), WARN: NOfM(5, 5), CRIT: NOfM(3, 3)},
-    ),
-)

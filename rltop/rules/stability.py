@@ -16,8 +16,9 @@ from rltop.model import Level, Unit
 from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import RUN_START, Creep
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec, Subject
+from rltop.rules.detectors import Creep
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Subject
+from rltop.rules.validation import LN2, NEAR_LN2, ON_PAIRS
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number
@@ -231,25 +232,6 @@ class VanishingGradient(Detector):
         return Finding(WARN, value, self.base, line)
 
 
-class AbsurdGradient(Detector):
-    """O18: a gradient norm that no run recovers from, wherever it started."""
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Norms before clipping are large on some healthy runs, but not that large."""
-        value = context.values.get("grad_norm")
-        if value is None:
-            return None
-        thresholds = self.thresholds
-        if value < thresholds["info"]:
-            return QUIET
-        level = CRIT if value >= thresholds["crit"] else INFO
-        return Finding(level, value, None, thresholds["crit" if level is CRIT else "info"])
-
-    def headline(self, finding: Finding) -> str:
-        what = "no update survives this" if finding.level is CRIT else "before clipping?"
-        return f"gradient norm {number(finding.value)} (threshold {number(finding.threshold or 0)}): {what}"
-
-
 class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
 
@@ -337,38 +319,33 @@ class LossJump(Detector):
 
 
 class LossDiverging(Detector):
-    """O16: a loss to minimise is well above both its best level and its start."""
+    """O16: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first."""
 
-    text = "loss {value} (best 10-record average {baseline})"
-    level = Window(10)
-    start = Frozen(skip=0, size=20, minimum=5)
-    best = float("inf")
+    level = Window(_SETTLING)
+    is_logistic: bool | None = None
+    first = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Medians of ten against the best of them; only for objectives that should fall."""
+        """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""
         value = context.values.get("loss")
         if value is None:
             return None
-        level = self.level
-        level.push(value)
-        self.start.push(value)
-        start = self.start.value
-        if start is None or start <= 0.0 or value <= self.thresholds["warn"] * start:
-            self._note_best()
+        if self.is_logistic is None:
+            on_pairs = context.algorithm in ON_PAIRS
+            self.is_logistic = on_pairs and abs(value - LN2) < NEAR_LN2
+            self.first = LN2 if self.is_logistic else 0.0 if on_pairs else value
+        if self.first <= 0.0:
+            return None
+        self.level.push(value)
+        usual, line = self.level.median, self.thresholds["warn" if self.is_logistic else "times"] * self.first
+        if self.level.count < self.thresholds["records"] or usual <= line or value <= self.first:
             return QUIET
-        usual = level.median
-        line = max(
-            self.thresholds["warn"] * start,
-            self.best + max(self.thresholds["floor"], abs(self.best)),
-            start + self.thresholds["sigmas"] * self.start.spread,
-        )
-        self._note_best()
-        return Finding(WARN, usual, self.best, line) if usual > line else QUIET
+        return Finding(WARN, usual, self.first, line)
 
-    def _note_best(self) -> None:
-        level = self.level
-        if level.count == level.size:
-            self.best = min(self.best, level.median)
+    def headline(self, finding: Finding) -> str:
+        if not self.is_logistic:
+            return f"loss {number(finding.baseline or 0)} in the first record → {number(finding.value)} (median of ten)"
+        return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
 
 
 class LossGrowth(Creep):
@@ -407,103 +384,3 @@ class LossGrowth(Creep):
 
 
 _LOSSES = ("value_loss", "loss")
-
-
-RULES = (
-    RuleSpec(
-        id="O1",
-        title="gradient spike",
-        family="gradient",
-        metrics=("grad_norm",),
-        detector=GradientSpike,
-        thresholds={
-            "info": 10.0,
-            "warn": 5.0,
-            "crit": 50.0,
-            "crit_floor": 1.0,
-            "loss_sigmas": 10.0,
-            "sigmas": 3.0,
-            "above": 1.5,
-            "dead": 0.8,
-        },
-        clear_after=10,
-        warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("grad_norm", "baseline", threshold=""),
-    ),
-    RuleSpec(
-        id="O2",
-        title="gradient norm rising",
-        family="gradient",
-        metrics=("grad_norm",),
-        detector=GradientDrift,
-        thresholds={"warn": 3.0, "monotony": 0.55, "dead": 0.8, "gain": 0.1, "floor": 1.0, "faint": 50.0},
-        clear_after=3,
-        warm_up=100,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("grad_norm", "100 records ago", threshold=""),
-    ),
-    RuleSpec(
-        id="O18",
-        part_of="O1",
-        title="absurd gradient",
-        family="gradient",
-        metrics=("grad_norm",),
-        detector=AbsurdGradient,
-        thresholds={"info": 1e6, "crit": 1e8},
-        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
-        evidence=EvidenceNames("grad_norm", ""),
-    ),
-    RuleSpec(
-        id="O4",
-        title="vanishing gradient",
-        family="gradient",
-        metrics=("grad_norm",),
-        detector=VanishingGradient,
-        thresholds={"warn": 0.05, "learned": 0.3, "settled": 0.1},
-        n_of_m={WARN: NOfM(10, 15), INFO: NOfM(10, 15)},
-        warm_up=33,
-    ),
-    RuleSpec(
-        id="O5",
-        title="loss blow-up",
-        family="loss",
-        metrics=("loss", "policy_loss"),
-        detector=LossJump,
-        thresholds={
-            "warn": 10.0,
-            "floor": 0.02,
-            "crit": 100.0,
-            "largest": 2.0,
-            "company": 3.0,
-            "kl": 0.05,
-            "alone": 100.0,
-        },
-        n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
-        warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("loss", "baseline"),
-    ),
-    RuleSpec(
-        id="O16",
-        title="loss diverging",
-        family="loss",
-        metrics=("loss",),
-        detector=LossDiverging,
-        thresholds={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
-        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
-        warm_up=10,
-        applies=applicability.has_loss_to_minimise,
-        evidence=EvidenceNames("loss", "best 10-record average"),
-    ),
-    RuleSpec(
-        id="C7",
-        part_of="O5",
-        title="loss diverges",
-        family="loss",
-        metrics=_LOSSES,
-        detector=LossGrowth,
-        thresholds={"warn": 1e4, "crit": 1e6, "floor": 1e3, "sigmas": 4.0},
-        n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10), CRIT: NOfM(8, 10)},
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("loss", RUN_START),
-    ),
-)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
-from rltop.model import Algorithm, Traits, Unit
-from rltop.rules import applicability
+from rltop.model import Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import EIGHT_OF_TEN, RUN_START, Creep, Grown
 from rltop.rules.performance import own_time
 from rltop.rules.rule import (
     CRIT,
@@ -22,11 +19,7 @@ from rltop.rules.rule import (
     RELEASE,
     WARN,
     Detector,
-    EvidenceNames,
     Finding,
-    Group,
-    NOfM,
-    RuleSpec,
     Subject,
 )
 from rltop.stats.rolling import Frozen, Window
@@ -42,22 +35,17 @@ _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should take next to no time; the others are passes over the whole batch."""
 
 
-class IdleShare(Detector):
-    """P9, P10: the share of step time that one side waits for the other."""
+class TrainerIdle(Detector):
+    """P9: the share of step time that one side waits for the other.
 
-    def __init__(self, thresholds: Mapping[str, float], *, share: str, seconds: str, who: str, bound: str) -> None:
-        """Watch one side's idle time.
+    Attributes:
+        share: canonical name of the logged share.
+        seconds: canonical name of the waiting time, where the share is not logged.
+    """
 
-        Args:
-            thresholds: by name.
-            share: canonical name of the logged share.
-            seconds: canonical name of the waiting time, where the share is not logged.
-            who: which side is idle, for the headline.
-            bound: what that makes the bottleneck, for the headline.
-        """
-        super().__init__(thresholds)
-        self.share, self.seconds, self.who, self.bound = share, seconds, who, bound
-        self.start = Frozen()
+    share, seconds = "trainer_idle_frac", "time_wait_data"
+    text = "trainer idle {value:%} of step time{was:%}: generation is the bottleneck"
+    start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The logged share, else waiting time over step time."""
@@ -77,9 +65,12 @@ class IdleShare(Detector):
             return Finding(CRIT, value, base, thresholds["crit"])
         return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
 
-    def headline(self, finding: Finding) -> str:
-        start = f" (baseline {percent(finding.baseline)})" if finding.baseline is not None else ""
-        return f"{self.who} {percent(finding.value)} of step time{start}: {self.bound}"
+
+class SamplersIdle(TrainerIdle):
+    """P10."""
+
+    share, seconds = "rollouter_idle_frac", "time_wait_policy"
+    text = "samplers idle {value:%} of step time{was:%}: training is the bottleneck"
 
 
 _SYNCS = ("time_weight_sync", "time_weight_sync_infer")
@@ -186,124 +177,3 @@ class Unexplained(Detector):
         if missing <= self.thresholds["info"]:
             return QUIET
         return Finding(INFO, missing, None, self.thresholds["info"], (missing * seconds,))
-
-
-_WAITING = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
-_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
-
-
-class ReaderCreep(Creep):
-    """P18: waiting for or loading the batch takes a multiple of run start, and much of the step."""
-
-    text = "batch reading {baseline:s} → {value:s} since the start"
-    length = Grown("response_len_mean")
-    name = ""
-
-    def read(self, context: RuleContext) -> float | None:
-        """Seconds of the stage that is logged."""
-        values = context.values
-        self.length.note(values)
-        if not self.name:
-            self.name = next((name for name in _READING if name in values), "")
-        return values.get(self.name)
-
-    def is_explained(self, context: RuleContext, factor: float) -> bool:
-        """Little of the step, or completions that are as much longer."""
-        values = context.values
-        step = values.get("time_step", 0.0)
-        if step > 0.0 and values[self.name] < self.thresholds["share"] * step:
-            return True
-        grown = self.length.factor(values)
-        return grown is not None and grown > 0.5 * factor
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject(self.name)
-
-
-_READING = ("time_load_data", "time_wait_data")
-
-
-def _reads_in_step(algorithm: Algorithm, traits: Traits) -> bool:
-    """Where one part may wait for the other it is P9's."""
-    return not applicability.is_disaggregated(algorithm, traits)
-
-
-_row = partial(RuleSpec, family="performance", group=Group.SYSTEM)
-
-RULES = (
-    _row(
-        id="P9",
-        title="trainer idle",
-        metrics=("trainer_idle_frac", "time_wait_data"),
-        detector=lambda thresholds: IdleShare(
-            thresholds, share="trainer_idle_frac", seconds="time_wait_data", who="trainer idle",
-            bound="generation is the bottleneck",
-        ),
-        thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
-        n_of_m=_WAITING,
-        warm_up=13,
-        applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="P10",
-        part_of="P9",
-        title="samplers idle",
-        metrics=("rollouter_idle_frac", "time_wait_policy"),
-        detector=lambda thresholds: IdleShare(
-            thresholds, share="rollouter_idle_frac", seconds="time_wait_policy",
-            who="samplers idle", bound="training is the bottleneck",
-        ),
-        thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
-        n_of_m=_WAITING,
-        warm_up=13,
-        applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="P11",
-        part_of="P12",
-        title="weight sync",
-        metrics=_SYNCS,
-        measures="share of step time",
-        detector=WeightSync,
-        thresholds={"share": 0.15, "rise": 1.5, "jump": 3.0, "floor_s": 5.0},
-        n_of_m=_FIVE_OF_TEN,
-        warm_up=13,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="P12",
-        title="slow stage",
-        metrics=_REPORTED,
-        measures="share of step time",
-        detector=AuxiliaryStage,
-        thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "sigmas": 3.0, "absurd": 0.5},
-        n_of_m=_FIVE_OF_TEN,
-        warm_up=13,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="P14",
-        title="unaccounted step time",
-        metrics=("time_step",),
-        measures="unaccounted share of step time",
-        detector=Unexplained,
-        thresholds={"info": 0.2},
-        n_of_m={INFO: NOfM(5, 8)},
-        evidence=EvidenceNames("share of step time", "baseline", Unit.FRACTION),
-    ),
-    _row(
-        id="P18",
-        part_of="P12",
-        title="slow batch reading",
-        metrics=_READING,
-        detector=ReaderCreep,
-        thresholds={"warn": 5.0, "floor": 30.0, "sigmas": 4.0, "share": 0.25},
-        n_of_m=EIGHT_OF_TEN,
-        applies=_reads_in_step,
-        evidence=EvidenceNames("batch reading", RUN_START, Unit.SECONDS),
-    ),
-)  # fmt: skip

@@ -8,13 +8,10 @@ tokens the ranks really got, after balancing.
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 from rltop.model import Evidence, Level, Unit
-from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import (
-    AT_ONCE,
     INFO,
     QUIET,
     RELEASE,
@@ -22,9 +19,6 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    Group,
-    NOfM,
-    RuleSpec,
 )
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
@@ -243,9 +237,6 @@ class SequenceImbalance(Detector):
         return f"sequence-length imbalance {what} {percent(finding.value)} of the mean (threshold {limit})"
 
 
-_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
-
-
 _BEHIND, _OF = 5, 10
 _MASK = (1 << _OF) - 1
 
@@ -312,87 +303,3 @@ class RankStraggler(Detector):
             Evidence("ranks", finding.extra[1], Unit.COUNT),
             Evidence("threshold", finding.threshold or 0.0, Unit.SECONDS),
         )
-
-
-_row = partial(RuleSpec, family="straggler", group=Group.SYSTEM)
-
-RULES = (
-    _row(
-        id="P5",
-        title="stragglers",
-        metrics=("group_len_ratio",),
-        detector=GroupStraggler,
-        thresholds={"warn": 4.0, "rise": 2.0},
-        clear_after=10,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("longest / median", "baseline"),
-    ),
-    _row(
-        id="P5b",
-        part_of="P5",
-        title="lone straggler",
-        metrics=("group_len_ratio",),
-        measures="longest completion of the step over the median of its group",
-        detector=LoneStraggler,
-        thresholds={"warn": 8.0, "rise": 1.5, "tokens": 200.0, "lead": 2.0},
-        n_of_m={INFO: AT_ONCE, WARN: NOfM(3, 10)},
-        clear_after=10,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("longest / median"),
-    ),
-    _row(
-        id="P6",
-        title="long-tail rollouts",
-        metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
-        measures="slowest rollout over the mean",
-        detector=BatchTail,
-        thresholds={"warn": 3.0, "rise": 1.5, "share": 0.4},
-        n_of_m=_FIVE_OF_TEN,
-        warm_up=13,
-        applies=applicability.has_rollouts,
-    ),
-    _row(
-        id="P6b",
-        part_of="P6",
-        title="long-tail lengths",
-        metrics=("response_len_max", "response_len_mean"),
-        measures="longest completion over the mean",
-        detector=LengthTail,
-        thresholds={"info": 3.0, "rise": 2.0},
-        n_of_m=_FIVE_OF_TEN,
-        warm_up=13,
-        applies=applicability.has_rollouts,
-    ),
-    _row(
-        id="P7",
-        part_of="P5",
-        title="uneven group lengths",
-        metrics=("group_len_gini",),
-        detector=GroupInequality,
-        thresholds={"info": 0.4, "rise": 0.15, "warn": 0.5},
-        n_of_m=_FIVE_OF_TEN,
-        applies=applicability.has_rollouts,
-    ),
-    _row(
-        id="P8",
-        title="seq-length imbalance",
-        family="balance",
-        metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
-        measures="token spread across ranks over the mean",
-        detector=SequenceImbalance,
-        thresholds={"warn": 0.1, "raw": 0.3, "grown": 5.0},
-        n_of_m=_FIVE_OF_TEN,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("spread / mean", "", Unit.FRACTION),
-    ),
-    _row(
-        id="P15",
-        title="rank straggler",
-        metrics=(),
-        detector=RankStraggler,
-        thresholds={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
-        clear_after=10,
-        runs_always=True,
-        needs_ranks=True,
-    ),
-)

@@ -10,13 +10,11 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Unit
-from rltop.rules import applicability
-from rltop.rules.conditions import is_paused
+from rltop.model import Algorithm
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
-from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.stats.rolling import Frozen, median_of
 from rltop.units import number
 
 _MEDIAN_OF = 5
@@ -128,75 +126,3 @@ def _has_update(context: RuleContext) -> bool:
     """A ratio in a run of an unknown kind is only one between policies where an update is logged beside it."""
     values = context.values
     return context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
-
-
-class TimidUpdates(Detector):
-    """B3: updates so small that success no longer moves."""
-
-    text = "success flat at {extra[1]:%}; step KL {value} nats and clip fraction {extra[0]:%}: updates too small?"
-    success = Window(50)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Step KL and clip fraction near 0, on a plateau below the top."""
-        values, thresholds = context.values, self.thresholds
-        success = values.get("success_frac")
-        if success is not None:
-            self.success.push(success)
-        step_kl, clipped = values.get("kl_old"), values.get("clip_frac")
-        if step_kl is None or clipped is None or self.success.count < self.success.size:
-            return None
-        if abs(step_kl) > thresholds["step_kl"] or clipped > thresholds["clipped"] or is_paused(context):
-            return QUIET
-        held = self.success.values
-        half = len(held) // 2
-        before, after = median_of(held[:half]), median_of(held[half:])
-        if abs(after - before) > thresholds["moves"] or after > thresholds["top"]:
-            return QUIET
-        return Finding(INFO, step_kl, None, thresholds["step_kl"], (clipped, after))
-
-
-RULES = (
-    RuleSpec(
-        id="O9",
-        title="step KL",
-        family="kl",
-        metrics=("kl_old",),
-        detector=StepKl,
-        thresholds={
-            "warn": 0.02,
-            "signed_warn": 0.03,
-            "crit": 0.1,
-            "async_factor": 3.0,
-            "often": 1,
-            "far": 2.5,
-            "wait": 0,
-        },
-        n_of_m={INFO: NOfM(2, 5), WARN: NOfM(2, 5), CRIT: NOfM(2, 5)},
-        applies=applicability.has_trust_region,
-        evidence=EvidenceNames("kl_old", "", Unit.NATS),
-    ),
-    RuleSpec(
-        id="O10",
-        part_of="O7",
-        title="importance ratio",
-        family="ratio",
-        metrics=("ratio_mean",),
-        detector=ImportanceRatio,
-        thresholds={"warn": 0.1, "crit": 2.0, "high": 2.0, "low": 0.1, "extreme": 1000.0},
-        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
-        applies=applicability.has_trust_region,
-        evidence=EvidenceNames("ratio_mean"),
-    ),
-    RuleSpec(
-        id="B3",
-        part_of="O14",
-        title="small updates",
-        family="embodied",
-        metrics=("kl_old", "clip_frac"),
-        detector=TimidUpdates,
-        thresholds={"step_kl": 0.0015, "clipped": 0.004, "moves": 0.02, "top": 0.95},
-        n_of_m={INFO: NOfM(10, 15)},
-        warm_up=50,
-        applies=applicability.is_embodied,
-    ),
-)

@@ -6,17 +6,12 @@ Never a verdict on one evaluation: thirty questions move by nine points by chanc
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
-from typing import Self
 
 from rltop.model import Algorithm, Evidence, Level
-from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.evaluations import HELD, METRIC, OF_LEVEL, OTHERS, RETURN, History, metric_of, noise_of
+from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, History, metric_of, noise_of
 from rltop.rules.rule import (
-    AT_ONCE,
     CRIT,
     INFO,
     QUIET,
@@ -24,8 +19,7 @@ from rltop.rules.rule import (
     Detector,
     EvidenceNames,
     Finding,
-    NOfM,
-    RuleSpec,
+    State,
     Subject,
 )
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, median_of
@@ -41,11 +35,11 @@ _CHANCE, _QUESTIONS = 2.0, 100
 _FEW = 5
 _FELL = 0.9
 LN2 = math.log(2.0)
-_NEAR_LN2 = 0.1
-_ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
+NEAR_LN2 = 0.1
+ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
 
 
-class _Source:
+class _Source(State):
     """One data set as one rule sees it: the best median of three evaluations, and how bad the last two were.
 
     Attributes:
@@ -56,14 +50,14 @@ class _Source:
         since: (record, step) of the first of those in a row that were low.
     """
 
-    __slots__ = ("all", "best", "low", "reward_at_best", "since")
+    best = float("-inf")
+    reward_at_best = 0.0
+    low: Finding | None = None
+    since: tuple[int, int] | None = None
 
     def __init__(self, history: History) -> None:
+        super().__init__()
         self.all = history
-        self.best = float("-inf")
-        self.reward_at_best = 0.0
-        self.low: Finding | None = None
-        self.since: tuple[int, int] | None = None
 
     def push(self, history: History, reward: float) -> None:
         """Take in that there is another evaluation."""
@@ -86,24 +80,16 @@ class _Source:
         self.since = self.since or (context.observation.record, context.observation.step)
         return None if before is None else low._replace(level=min(low.level, before.level))
 
-    def clone(self) -> _Source:
-        """An independent copy."""
-        twin = _Source(self.all)
-        twin.best, twin.reward_at_best, twin.low, twin.since = self.best, self.reward_at_best, self.low, self.since
-        return twin
 
-
-class _Held(Detector):
-    """Evaluations of every source so far, and how far each is below the best median of three of them.
+class ValidationFalls(Detector):
+    """R5: evaluations fall below the best median of three of them, with the training reward or against it.
 
     Every source has its own best, noise and persistence; there is one verdict, on the worst of them,
     which names the others. A source stays low until its next evaluation.
     """
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.sources: dict[str, _Source] = {}
-        self.low: dict[str, Finding] = {}
+    sources: dict[str, _Source] = {}
+    low: dict[str, Finding] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Gives a finding only on records with an evaluation."""
@@ -145,8 +131,9 @@ class _Held(Detector):
         if value >= source.best - reach:
             return source.note(None, context)
         line = source.best - max(thresholds["sigmas"] * max(history.noise, history.noise_before), reach)
-        level = Level.NO_DATA if value >= line else self._level(source, value, is_gaming)
-        return source.note(Finding(level, value, source.best, line, extra) if level else None, context)
+        if value >= line:
+            return source.note(None, context)
+        return source.note(Finding(self._level(source, value, is_gaming), value, source.best, line, extra), context)
 
     def _judge_young(
         self, source: _Source, value: float, extra: tuple[float, ...], context: RuleContext
@@ -157,31 +144,32 @@ class _Held(Detector):
         line = first - max(_YOUNG_FELL, _YOUNG_SHARE * abs(first), chance)
         # Of a score below 0 neither a quarter nor the noise is known: its own noise is, from the fourth on.
         is_low = first > 0.0 and source.all.seen > 1 and value < line
-        is_low = is_low and bool(self._level(source, value, bool(extra[0])))
-        low = Finding(WARN, value, first, line, extra) if is_low and self.is_for_young else None
+        low = Finding(WARN, value, first, line, extra) if is_low else None
         lasting = source.note(low, context)
         return low if low is not None and value <= 0.5 * first else lasting
 
     def _judge_return(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
-        """Of a few episodes in the unit of the environment: three below all seen before; R6 alone, WARN."""
+        """Of a few episodes in the unit of the environment: three below all seen before: WARN."""
         held = source.all.held
         if source.all.seen <= _MIN_RETURNS:
             return source.note(None, context)
         before = sorted(held[:-OF_LEVEL])
         usual, noise = median_of(before), max(noise_of(held[:-OF_LEVEL]), MAD_TO_SIGMA * mad_of(before))
         reach = max(_RETURN_SIGMAS * noise, before[-1] - before[0], _RETURN_SHARE * abs(usual))
-        is_low = value < usual - reach and self.is_for_young and bool(self._level(source, value, is_gaming=False))
+        is_low = value < usual - reach
         finding = Finding(WARN, value, usual, usual - reach, (0.0, context.reward.usual)) if is_low else None
         before_last = source.low
         lasting = source.note(finding, context)
         return lasting if before_last is not None and held[-OF_LEVEL] < usual - reach else None
 
-    is_for_young = True
-    """Whether the rule judges the first evaluations of all."""
-
-    @abstractmethod
     def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
-        """How bad an evaluation below the threshold is for this rule; `Level.NO_DATA` where another rule covers it."""
+        """How bad an evaluation below the threshold is."""
+        thresholds, noise = self.thresholds, source.all.noise
+        reach = max(thresholds["floor"], thresholds["sigmas"] * noise)
+        if source.best > thresholds["worth"] * reach and value <= thresholds["crit"] * source.best:
+            return CRIT
+        # As far below the first as below the best: a lucky first evaluation is no level to fall below.
+        return CRIT if is_gaming and value < source.all.first - reach else WARN
 
     def began(self) -> tuple[int, int] | None:
         """The first of the low evaluations in a row, of the source that began first."""
@@ -203,42 +191,6 @@ class _Held(Detector):
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, threshold, training reward."""
         return (*names.of(finding), Evidence("training reward", finding.extra[1]))
-
-    def clone(self) -> Self:
-        """An independent copy of the state, sources included."""
-        twin = super().clone()
-        twin.sources = {name: source.clone() for name, source in self.sources.items()}
-        return twin
-
-
-class ValidationAgainstReward(_Held):
-    """R5: validation falls while the training reward holds: overfitting, or reward hacking."""
-
-    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
-        if not is_gaming:
-            return Level.NO_DATA
-        # As far below the first as below the best: a lucky first evaluation is no level to fall below.
-        reach = max(self.thresholds["floor"], self.thresholds["sigmas"] * source.all.noise)
-        return CRIT if value < source.all.first - reach else WARN
-
-
-class ValidationDrop(_Held):
-    """R6: validation falls, and the training reward with it."""
-
-    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
-        return Level.NO_DATA if is_gaming else WARN
-
-
-class ValidationCollapse(_Held):
-    """R7: validation at a fraction of its best."""
-
-    is_for_young = False
-
-    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
-        is_worth_losing = source.best > self.thresholds["worth"] * max(
-            self.thresholds["floor"], self.thresholds["sigmas"] * source.all.noise
-        )
-        return CRIT if is_worth_losing and value <= self.thresholds["crit"] * source.best else Level.NO_DATA
 
 
 class EvaluationLossUp(Detector):
@@ -271,7 +223,7 @@ class EvaluationLossUp(Detector):
             return None
         held, thresholds = self.held, self.thresholds
         held.push(value)
-        if context.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
+        if context.algorithm in ON_PAIRS and self._is_worse_than_chance(value):
             self.best = min(self.best, value)
             self.since = self.since or (context.observation.record, context.observation.step)
             return Finding(WARN, value, LN2, thresholds["chance"] * LN2, (self.train.last(_FEW),))
@@ -298,7 +250,7 @@ class EvaluationLossUp(Detector):
         return (
             value > thresholds["chance"] * LN2
             and self.first is not None
-            and abs(self.first - LN2) < _NEAR_LN2
+            and abs(self.first - LN2) < NEAR_LN2
             and self.train.count >= _FEW
             and max(self.train.last(_FEW), self.train.median) < thresholds["learned"] * LN2
         )
@@ -317,32 +269,3 @@ class EvaluationLossUp(Detector):
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, threshold, training loss."""
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
-
-
-_row = partial(RuleSpec, family="validation", accepts_late=True)
-_fall = partial(
-    _row, metrics=(METRIC, *OTHERS), applies=applicability.has_rollouts, evidence=EvidenceNames("val_score", "best")
-)
-_LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
-
-RULES = (
-    _fall(id="R5", title="validation vs reward", detector=ValidationAgainstReward, thresholds=_LINES),
-    _fall(id="R6", part_of="R5", title="validation drop", detector=ValidationDrop, thresholds=_LINES),
-    _fall(
-        id="R7",
-        part_of="R5",
-        title="validation collapse",
-        detector=ValidationCollapse,
-        thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
-    ),
-    _row(
-        id="D3",
-        title="overfitting",
-        metrics=("val_loss", "loss"),
-        detector=EvaluationLossUp,
-        thresholds={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
-        n_of_m={INFO: NOfM(2, 2), WARN: AT_ONCE},
-        applies=applicability.has_loss_to_minimise,
-        evidence=EvidenceNames("val_loss", "best"),
-    ),
-)

@@ -16,7 +16,7 @@ from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
-from rltop.rules.straggler import RULES
+from rltop.rules.registry import SPECS
 from rltop.stats.ranks import RankHistory
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import Stream
@@ -151,7 +151,7 @@ class RankWatch:
         options = self._options
         return [
             AlertState(spec, options.thresholds(spec.id))
-            for spec in RULES
+            for spec in SPECS
             if spec.needs_ranks and options.rules.get(spec.id, {}).get("enabled", True)
         ]
 

@@ -103,19 +103,6 @@ def test_x2_traps(healthy: dict) -> None:
     assert alarms(play(160, **healthy), "X2") == []
 
 
-def test_x3_names_the_order_mismatch_gradient_policy() -> None:
-    engine = play(
-        160,
-        off_policy_kl=lambda r: noisy(0.001 if r < 100 else 0.05)(r),
-        grad_norm=lambda r: noisy(0.3)(r) * (12 if r >= 115 and r % 2 else 1),
-        entropy=lambda r: noisy(0.3 if r < 130 else 0.01)(r),
-        reward_mean=lambda r: noisy(0.5 if r < 132 else 0.02)(r),
-    )
-    event = first(engine, "X3")
-    assert event.level is Level.CRIT
-    assert event.message.index("off_policy_kl") < event.message.index("grad_norm") < event.message.index("entropy")
-
-
 def test_x3_trap_a_gradient_that_came_first_is_not_driven_by_mismatch() -> None:
     engine = play(
         160,

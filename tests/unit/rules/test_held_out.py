@@ -98,7 +98,7 @@ def test_every_source_of_an_evaluation_is_judged() -> None:
     found = [event for event in verl({"gsm8k/acc/mean@1": lambda r: 0.6, "aime24/acc/mean@1": falls})
              if event.family == "validation" and event.level >= Level.WARN]  # fmt: skip
     assert found
-    assert {event.said_by for event in found} <= {"R5", "R6", "R7"}
+    assert {event.said_by for event in found} <= {"R5"}
     assert "aime24" in found[0].message and found[0].key == "val-core/aime24/acc/mean@1"
 
 
@@ -123,10 +123,9 @@ def test_of_a_data_set_the_mean_at_the_largest_k_is_judged() -> None:
     assert representatives(("x", "x-truncated_ratio", "x_response_len")) == ("x",)
 
 
-@pytest.mark.parametrize("rule", ["R5", "R6"])
-def test_evaluation_that_falls_and_stays_is_told_at_the_third(rule: str) -> None:
-    reward = (lambda r: 0.3 + r / 300) if rule == "R5" else (lambda r: 0.6 - r / 300)
-    found = alarms(play(35, reward_mean=reward, val_score=every(10, [0.6, 0.42, 0.41])), rule)
+@pytest.mark.parametrize("way", [1, -1])
+def test_evaluation_that_falls_and_stays_is_told_at_the_third(way: int) -> None:
+    found = alarms(play(35, reward_mean=lambda r: 0.45 + way * r / 300, val_score=every(10, [0.6, 0.42, 0.41])), "R5")
     assert [(event.level, event.record, event.since_step) for event in found] == [(Level.WARN, 30, 20)]
 
 

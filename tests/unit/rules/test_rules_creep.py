@@ -27,7 +27,6 @@ CREEPS = {
     "M10": {"rollout_logp_diff_mean": (0.02, 0.08), "reward_mean": learning},
     "T10": {"num_turns_max": (6.0, 80.0), "num_turns_mean": noisy(3.0), "reward_mean": learning},
     "A3": {"adv_max": (2.0, 60.0), "adv_min": noisy(-2.0), "reward_std": noisy(0.4), "reward_mean": learning},
-    "P18": {"time_wait_data": (15.0, 300.0), "time_step": noisy(90.0), "reward_mean": learning},
 }
 
 
@@ -85,21 +84,6 @@ def test_advantages_that_grow_with_the_rewards_are_expected() -> None:
     assert not alarms(engine, "A3")
 
 
-def test_reading_takes_longer_for_longer_completions() -> None:
-    engine = play(
-        330,
-        time_wait_data=ramp(15, 300, 20, 320),
-        response_len_mean=ramp(200, 3000, 20, 320),
-        time_step=noisy(90.0),
-    )
-    assert not alarms(engine, "P18")
-
-
-def test_reading_in_a_disaggregated_run_is_judged_as_idle_time() -> None:
-    engine = play(330, traits={"is_async": True}, time_wait_data=ramp(15, 300, 20, 320), time_step=noisy(400.0))
-    assert "P18" not in [spec.id for spec in engine.active]
-
-
 def test_samples_twelve_versions_behind_are_raised() -> None:
     def version(record: int) -> float:
         return record - (1 if record < 60 else 12)
@@ -110,18 +94,6 @@ def test_samples_twelve_versions_behind_are_raised() -> None:
 def test_samples_that_lag_by_design_are_not() -> None:
     """A sync every ten steps: never more than ten behind, from the first record on."""
     assert not alarms(play(200, sample_version=lambda record: record - record % 10), "M11")
-
-
-def test_stale_discards_are_weighed_against_what_was_generated() -> None:
-    stale = {"discarded_stale_frac": noisy(0.95, 0.01)}
-    assert "of generated" in first(play(40, **stale, discarded_count=180.0, sample_count=64.0), "G5").message
-    assert not alarms(play(40, **stale, discarded_count=2.0, sample_count=64.0), "G5")
-    assert not alarms(play(40, **stale, discarded_count=180.0), "G5"), "always so: INFO"
-
-
-def test_stale_discards_that_rise_are_raised_without_a_count_of_samples() -> None:
-    engine = play(120, discarded_stale_frac=ramp(0.05, 0.95, 20, 100), discarded_count=noisy(90.0))
-    assert first(engine, "G5")
 
 
 def test_a_penalised_reward_that_falls_while_scores_rise_is_raised_and_ends() -> None:

@@ -218,8 +218,8 @@ def test_o6_trap_sequence_level_clipping_is_judged_against_its_own_start() -> No
 def test_o6_trap_embodied_policies_clip_a_quarter() -> None:
     assert alarms(play(60, Algorithm.EMBODIED, clip_frac=noisy(0.24, 0.1))) == []
     assert alarms(play(60, Algorithm.EMBODIED, clip_frac=0.4)) == []
-    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.4, kl_old=0.06), "O6e").level is Level.WARN
-    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.9), "O6e").level is Level.CRIT
+    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.4, kl_old=0.06), "O6").level is Level.WARN
+    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.9), "O6").level is Level.CRIT
 
 
 def test_o6_trap_off_with_one_update_per_rollout() -> None:

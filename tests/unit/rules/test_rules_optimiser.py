@@ -31,14 +31,6 @@ def test_o3_counts_anew_from_a_higher_value() -> None:
     assert next(e.record for e in engine.events if e.rule == "O3") == 47
 
 
-def test_o7_one_edge_does_all_the_cutting() -> None:
-    lasting = play(30, clip_frac_low=0.002, clip_frac_high=0.03)
-    assert next(e.record for e in lasting.events if e.rule == "O7") == 20
-    assert "upper edge" in next(e.message for e in lasting.events if e.rule == "O7")
-    assert "O7" not in infos(play(60, clip_frac_low=0.0, clip_frac_high=0.003))
-    assert "O7" not in infos(play(60, clip_frac_low=0.02, clip_frac_high=0.03))
-
-
 def test_o14_a_policy_that_never_leaves_its_reference() -> None:
     still = {"kl_ref": 3e-8, "lr": 1e-6}
     flat = play(120, traits={"has_reference": True}, reward_mean=noisy(0.3), **still)
@@ -113,10 +105,8 @@ def test_e7_entropy_that_bought_nothing() -> None:
 def test_o6_regimes_have_rules_of_their_own() -> None:
     embodied = {spec.id for spec in Engine(identity(Algorithm.EMBODIED)).active}
     language = {spec.id for spec in Engine(identity(Algorithm.GRPO)).active}
-    assert "O6e" in embodied
-    assert {"O6", "O6g"}.isdisjoint(embodied)
+    assert {"O6", "O6g"} & embodied == {"O6"}
     assert {"O6", "O6g"} <= language
-    assert "O6e" not in language
 
 
 def test_a1_the_bound_of_a_group_is_kept_by_a_healthy_run_and_said_of_another() -> None:

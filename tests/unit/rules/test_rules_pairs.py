@@ -40,12 +40,6 @@ def test_k1_a_kto_loss_that_stays_where_it_began() -> None:
     assert alarms(play(80, Algorithm.KTO, **(stuck | {"loss": lambda r: 0.5 - r / 1000})), "K1") == []
 
 
-def test_k3_batches_without_a_class_are_information() -> None:
-    engine = play(60, Algorithm.KTO, dpo_chosen=0.1, dpo_rejected=lambda r: None if r % 3 == 0 else -0.1)
-    assert levels(engine, "K3") == {Level.INFO}
-    assert levels(play(60, Algorithm.KTO, dpo_chosen=0.1, dpo_rejected=-0.1), "K3") == set()
-
-
 def test_rm3_scores_wander() -> None:
     drifting = play(
         90, Algorithm.REWARD, rm_reward_mean=lambda r: 0.2 * r, rm_reward_min=lambda r: 0.2 * r - 1,
@@ -91,10 +85,8 @@ def test_c4_values_leave_the_scale_of_the_returns() -> None:
 
 
 def test_c5_value_updates_cut_off_for_good() -> None:
-    held = {"clip_frac_value": noisy(0.6)}
-    assert first(play(80, Algorithm.PPO, traits=CRITIC, explained_var=0.05, **held), "C5").level is Level.WARN
-    assert levels(play(80, Algorithm.PPO, traits=CRITIC, explained_var=0.7, **held), "C5") == {Level.INFO}
-    first_steps = play(80, Algorithm.PPO, traits=CRITIC, clip_frac_value=lambda r: 0.5 if r < 25 else 0.0)
+    assert first(play(80, Algorithm.PPO, traits=CRITIC, clip_frac_value=noisy(0.6)), "C5").level is Level.WARN
+    first_steps = play(80, Algorithm.PPO, traits=CRITIC, clip_frac_value=lambda r: 0.45 if r < 25 else 0.0)
     assert levels(first_steps, "C5") == set()
 
 
@@ -120,10 +112,3 @@ def test_b1_traps(success: object) -> None:
 def test_b1_speaks_of_embodied_runs_only() -> None:
     fallen = {"success_frac": lambda r: 0.5 if r < 40 else 0.0}
     assert alarms(play(60, Algorithm.GRPO, **fallen), "B1") == []
-
-
-def test_b3_updates_too_small_to_move_success() -> None:
-    still = {"success_frac": noisy(0.5, 0.005), "kl_old": 0.0008, "clip_frac": 0.002, "lr": 1e-6}
-    assert levels(play(120, Algorithm.EMBODIED, **still), "B3") == {Level.INFO}
-    assert levels(play(120, Algorithm.EMBODIED, **(still | {"success_frac": 0.99})), "B3") == set()
-    assert levels(play(120, Algorithm.EMBODIED, **(still | {"clip_frac": 0.1, "kl_old": 0.01})), "B3") == set()

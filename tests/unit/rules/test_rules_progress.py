@@ -126,19 +126,19 @@ def test_r12_a_reward_of_another_scale_is_a_fact() -> None:
 # -- validation --------------------------------------------------------------------------------------------------
 
 
-def test_r5_and_r6_differ_by_the_training_reward_and_r7_by_what_is_left() -> None:
+def test_r5_says_whether_the_training_reward_fell_too() -> None:
     fall = every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38])
     gamed = play(80, val_score=fall, reward_mean=lambda r: r / 80)
     worse = play(80, val_score=fall, reward_mean=lambda r: noisy(0.5 if r < 50 else 0.42, 0.01)(r))
     assert {e.said_by for e in alarms(gamed)} == {"R5"}
-    assert "R6" in {e.said_by for e in alarms(worse)}
-    assert "R5" not in {e.said_by for e in alarms(worse)}
+    assert "while training reward holds" in first(gamed, "R5").message
+    assert "training reward" not in first(worse, "R5").message
     lost = play(90, val_score=every(10, [0.5, 0.55, 0.56, 0.56, 0.57, 0.56, 0.02, 0.01, 0.0]))
-    assert first(lost, "R7").level is Level.CRIT
+    assert first(lost, "R5").level is Level.CRIT
 
 
-def test_r7_trap_next_to_nothing_has_nothing_to_lose() -> None:
-    assert alarms(play(90, val_score=every(10, [0.03, 0.0, 0.033, 0.033, 0.0, 0.0, 0.0, 0.033, 0.0])), "R7") == []
+def test_r5_trap_next_to_nothing_has_nothing_to_lose() -> None:
+    assert alarms(play(90, val_score=every(10, [0.03, 0.0, 0.033, 0.033, 0.0, 0.0, 0.0, 0.033, 0.0])), "R5") == []
 
 
 # -- groups, agents, ends ----------------------------------------------------------------------------------------
@@ -167,9 +167,6 @@ def test_t8_is_information() -> None:
 def test_t6_more_turns() -> None:
     assert first(play(60, num_turns_mean=step_up(3.0, 9.0, 40)), "T6").record == 42
     assert alarms(play(60, num_turns_mean=step_up(1.0, 2.5, 40)), "T6") == []
-    at_limit = play(80, num_turns_mean=lambda r: 3.0 + r / 20, num_turns_max=8.0)
-    assert alarms(at_limit) == []
-    assert "T6" in infos(at_limit)
 
 
 def test_t7_tools_that_fail() -> None:

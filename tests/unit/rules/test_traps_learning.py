@@ -68,7 +68,6 @@ def test_trap_8_the_reward_contains_the_penalty_the_score_does_not() -> None:
 def test_trap_9_an_entropy_that_is_a_sum_is_judged_by_its_changes_only() -> None:
     engine = play(120, Algorithm.PPO, entropy=noisy(98.0, 0.04))
     assert alarms(engine) == []
-    assert "E6" in infos(engine)
     assert first(play(120, Algorithm.PPO, entropy=lambda r: noisy(98.0 if r < 60 else 9.0)(r)), "E1").record == 61
 
 

@@ -1,0 +1,50 @@
+"""Faults that were seen and not said, and sentences that were not true, each once."""
+
+from __future__ import annotations
+
+import re
+
+from observations import alarms, every, first, noisy, play, series, step_up
+
+from rltop.model import Algorithm, Level
+from rltop.rules.engine import Engine
+
+DEAD = {"reward_mean": 0.0, "grad_norm": 0.0, "zero_std_frac": 1.0, "lr": 1e-6, "response_len_mean": noisy(300.0)}
+
+
+def test_a_run_that_is_dead_from_the_first_record_counts_all_of_them() -> None:
+    engine = play(934, **DEAD)
+    (verdict,) = [one for one in engine.verdicts if one.rule == "X2"]
+    assert "not learning for 934 records" in verdict.headline
+    assert first(engine, "X2").since_step == 1
+
+
+def test_evaluations_that_rose_first_and_then_stay_are_told_while_the_reward_goes_on_rising() -> None:
+    scores = [0.3 + 0.02 * min(n, 10) + 0.004 * ((n * 7) % 3 - 1) for n in range(1, 61)]
+    engine = play(600, reward_mean=lambda r: noisy(0.2 + r / 800, 0.02)(r), val_score=every(10, scores))
+    found = first(engine, "R14")
+    assert found.record > 150
+    before, now = map(float, re.findall(r"rose ([\d.]+) → ([\d.]+)", found.message)[0])
+    assert now > before
+
+
+def test_weights_that_never_arrive_are_told_from_the_first_update_on() -> None:
+    engine = play(60, rollout_logp_diff_mean=lambda r: noisy(0.004 if r < 3 else 0.06)(r), reward_mean=noisy(0.4))
+    assert "do new weights arrive?" in first(engine, "M10").message
+
+
+def test_a_learning_rate_far_too_high_explodes_a_preference_loss_in_the_first_steps() -> None:
+    engine = play(40, Algorithm.DPO, loss=lambda r: 0.693 if r == 1 else noisy(6.0, 0.2)(r))
+    assert first(engine, "O16").record <= 10
+
+
+def test_a_critic_that_never_explained_anything_has_no_best_to_compare_with() -> None:
+    engine = Engine(play(1, Algorithm.PPO, traits={"has_critic": True}).rules.identity)
+    for one in series(200, explained_var=0.0, reward_mean=noisy(0.5), value_loss=noisy(3.0)):
+        engine.observe(one)
+    assert re.search(r"explained variance 0: never above 0\.10* in \d+ records$", first(engine, "C1").message)
+
+
+def test_a_cliff_of_entropy_is_one_alert() -> None:
+    engine = play(160, entropy=step_up(0.5, 0.03, 110), reward_mean=noisy(0.5), zero_std_frac=noisy(0.6))
+    assert [(one.rule, one.level) for one in alarms(engine) if one.family == "entropy"] == [("E1", Level.CRIT)]
