@@ -62,12 +62,13 @@ def names_in(folder: str | os.PathLike[str]) -> list[str]:
         return []
 
 
-def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+def replace_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool = False) -> None:
     """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one, never a part.
 
     Args:
         path: the file; a link is followed. One that is there keeps its permissions.
         data: its content.
+        is_private: nobody but its owner may read it, whatever it was before.
 
     Raises:
         OSError: from the file system, or because there is something else than a regular file.
@@ -80,11 +81,11 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     if held is not None and not stat.S_ISREG(held.st_mode):
         raise OSError(errno.EINVAL, f"a {kind_word(held.st_mode)}, not a regular file", os.fspath(path))
     part = os.path.join(os.path.dirname(target), f".rltop-{os.getpid()}.part")  # noqa: PTH118, PTH120
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if is_private else 0o666)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
-            if held is not None:
+            if held is not None and not is_private:
                 os.fchmod(descriptor, stat.S_IMODE(held.st_mode))
             file.flush()
             os.fsync(descriptor)

@@ -232,6 +232,13 @@ def _add_sources(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
     add("--cacert", "FILE", "certificates that are trusted besides those of the system")
 
 
+def _add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait", type=_wait, default=35.0, metavar="S",
+        help="with --metrics: look for at most S seconds whether busy engines make tokens (default 35; 0: once)",
+    )  # fmt: skip
+
+
 def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop where",
@@ -248,10 +255,7 @@ def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         "--now", type=_epoch, metavar="EPOCH",
         help="judge as of this time, in seconds since the epoch (default: now); only files are read",
     )  # fmt: skip
-    parser.add_argument(
-        "--wait", type=_wait, default=35.0, metavar="S",
-        help="look for at most S seconds whether engines with requests make tokens (default 35; 0: once)",
-    )  # fmt: skip
+    _add_wait(parser)
     _add_sources(parser, is_whole=True)
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_where)
@@ -312,6 +316,16 @@ def _report_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     window.add_argument("--since", type=int, metavar="STEP", help="only from this step on")
     parser.add_argument("--curves", action="store_true", help="in CSV: a row for each point of the charts instead")
     parser.add_argument("--live", action="store_true", help="use the current time, so that a silent run is reported")
+    parser.add_argument(
+        "--evidence", action="store_true",
+        help="write what maintainers ask for when a job hangs or dies, with secrets blanked, to a file ending in .md",
+    )  # fmt: skip
+    parser.add_argument("--stack", action="store_true", help="with --evidence: stacks of your processes, by py-spy")
+    parser.add_argument(
+        "--with-text", action="store_true", help="with --evidence: keep lines that may be prompts and completions"
+    )
+    _add_wait(parser)
+    _add_sources(parser, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_report)
     return parser

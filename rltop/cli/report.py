@@ -45,6 +45,12 @@ def report(arguments: Namespace) -> int:
     """
     config = load_config(arguments)
     path = arguments.output
+    if arguments.evidence:
+        from rltop.cli.evidence import evidence
+
+        check_writable(path)
+        return evidence(arguments)
+    refuse_without_evidence(arguments)
     suffix = format_of(path)
     if arguments.curves and suffix != ".csv":
         raise RltopError("--curves is for CSV", "write to a file that ends in .csv")
@@ -66,6 +72,18 @@ def report(arguments: Namespace) -> int:
     if failed:
         return EXIT_USAGE
     return EXIT_NO_METRICS if all(each.is_empty for each in reports) else EXIT_OK
+
+
+def refuse_without_evidence(arguments: Namespace) -> None:
+    """Refuse the flags that only `--evidence` has.
+
+    Raises:
+        RltopError: one is given without it.
+    """
+    flags = ("stack", "with_text", "metrics", "prometheus", "ray", "nodes", "via", "job", "token_file", "cacert")
+    given = next((name for name in flags if getattr(arguments, name)), None)
+    if given is not None:
+        raise RltopError(f"--{given.replace('_', '-')} goes with --evidence", "add --evidence, or leave it out")
 
 
 def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunReport], list[RltopError]]:

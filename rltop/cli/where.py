@@ -57,9 +57,9 @@ def where(arguments: Namespace) -> int:
     codes, documents = set(), []
     for path in paths:
         try:
-            asked = _asked(path, sources, arguments) if arguments.now is None and len(paths) == 1 else Asked()
+            asked = asked_of(path, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
             now_s = SystemClock().wall() if arguments.now is None else arguments.now
-            found = _where(path, arguments, now_s, asked)
+            found = where_of_path(path, arguments, now_s, asked)
         except RltopError as error:
             if len(paths) == 1:
                 raise
@@ -70,7 +70,7 @@ def where(arguments: Namespace) -> int:
         codes.add(_CODES.get(found.state, EXIT_OK))
         documents.append(document(found, now_s))
         if not arguments.json:
-            say(_text(path, found, now_s))
+            say(text_of(path, found, now_s))
     if arguments.json:
         from rltop.report.document import dumps
 
@@ -100,7 +100,7 @@ def _check(arguments: Namespace, paths: Sequence[str], sources: SourceOptions) -
         raise RltopError("sources are those of one job, and several paths are named", "name one path")
 
 
-def _asked(path: str, sources: SourceOptions, arguments: Namespace) -> Asked:
+def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
     """What the sources say: each is asked once, engines until each that is busy has been seen to go on, or hangs.
 
     Raises:
@@ -111,7 +111,7 @@ def _asked(path: str, sources: SourceOptions, arguments: Namespace) -> Asked:
     clock = SystemClock()
     probes = Probes(probes_of(sources, os.environ, jobs[:1]), clock)
     try:
-        ends_s = clock.monotonic() + arguments.wait
+        ends_s = clock.monotonic() + wait_s
         probes.gather(_ANSWER_S)
         while is_undecided(probes.facts) and clock.monotonic() < ends_s:
             time.sleep(_AGAIN_S)
@@ -122,7 +122,7 @@ def _asked(path: str, sources: SourceOptions, arguments: Namespace) -> Asked:
         probes.close()
 
 
-def _where(path: str, arguments: Namespace, now_s: float, asked: Asked) -> Where:
+def where_of_path(path: str, arguments: Namespace, now_s: float, asked: Asked) -> Where:
     """Where the job of a path is.
 
     Raises:
@@ -263,7 +263,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, 3)
 
 
-def _text(path: str, found: Where, now_s: float) -> str:
+def text_of(path: str, found: Where, now_s: float) -> str:
     name = Label.of(path).display if path else "job"
     lines = [f"{name}: {Label.of(sentence(found, now_s) + idle_in_words(found)).display}"]
     told = [f"job {found.job}: {found.limit}"] if found.limit else []

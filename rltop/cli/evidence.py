@@ -1,0 +1,221 @@
+"""The evidence that maintainers ask for when a job hangs or dies, in one file that can be passed on.
+
+Phase, processes, engines, versions, settings, the ends of the logs, and a stack where one was asked for. Secrets are
+blanked and counted; of a log only lines are kept that look like the trainer's own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop import __version__, units
+from rltop.cli.output import say
+from rltop.cli.where import asked_of, sources_of, text_of, where_of_path
+from rltop.clock import SystemClock
+from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
+from rltop.files import names_in, open_regular, replace_file
+from rltop.formats.console.failures import MAY_FAIL
+from rltop.formats.console.lines import strip_escapes
+from rltop.live.command import Command, CommandError
+from rltop.live.judge import Where
+from rltop.live.lines import LINES
+from rltop.live.times import clock_of
+from rltop.live.titles import own_titles
+from rltop.model import Label
+from rltop.model.table_rows import log_of
+from rltop.regex import regex
+from rltop.report.markdown import plain
+from rltop.report.redaction import Redactor
+from rltop.run.beside import logs_beside
+from rltop.run.run_settings import settings_beside
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+LOG_LINES, LOG_BYTES, LINE_CHARS = 200, 512 * 1024, 400
+HEAD_BYTES = 256 * 1024
+"""Of a log the beginning tells versions."""
+MOST_STACKS = 8
+STACK_S = 15.0
+MOST_SETTINGS = 2_000
+_FRONT = regex(r"(?i)(?:\s*(?:\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}rank ?\d{1,6}\]:?|\d{1,5}:(?=\s)))+ ?")
+_LEVEL = regex(r"\W{0,3}(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b")
+_PAIR = regex(r"[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
+_FRAME = regex(r"\s+File \"[^\"]{1,300}\", line \d+")
+_PACKAGES = (
+    "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"
+    "deepspeed|flash[-_]attn|flashinfer[-_\\w]*|triton|accelerate|peft|nccl|cuda|cudnn|nvidia[-_]nccl[-_]cu\\d+|python"
+)
+_VERSION = regex(rf"(?i)\b({_PACKAGES})\b(?:['\"]?\s*(?:version|==|[:=@v])\s*['\"]?)+(\d+(?:\.\w+)+(?:[.+-]\w+)*)")
+_FLIGHT = regex(r"(?i).*(?:nccl_trace|flight_?recorder|fr_trace|nccl_debug).*")
+"""Names of dumps of NCCL's flight recorder. They are pickles: named, never opened."""
+
+
+def evidence(arguments: Namespace) -> int:
+    """Write the bundle and say what was blanked.
+
+    Raises:
+        RltopError: there is no such run, or the file cannot be written.
+    """
+    if len(arguments.paths) != 1:
+        raise RltopError("--evidence is about one run", "name one run directory, metric file or log")
+    if not arguments.output.endswith(".md"):
+        raise RltopError("--evidence is written as Markdown", "write to a file that ends in .md")
+    path = arguments.paths[0]
+    redactor = Redactor()
+    asked = asked_of(path, sources_of(arguments), arguments.wait)
+    now_s = SystemClock().wall()
+    found = where_of_path(path, arguments, now_s, asked)
+    logs = list(dict.fromkeys([*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]))  # noqa: PTH113
+    ends = [_end_of(log, redactor, with_text=arguments.with_text) for log in logs]
+    body = [
+        *_section("Where it is", _where(path, found, now_s, with_text=arguments.with_text), redactor),
+        *_section("Versions", list(_versions(path, logs)), redactor),
+        *_settings(path, redactor),
+        *(line for log, (lines, _) in zip(logs, ends, strict=True) for line in _section(f"End of {log}", lines)),
+        *(_section("Stacks", list(_stacks()), redactor) if arguments.stack else ()),
+        *_section("Dumps of NCCL's flight recorder, not opened", _dumps(path), redactor),
+    ]
+    left_out = sum(count for _, count in ends)
+    told = _told(redactor, left_out)
+    head = [
+        f"# Evidence: {plain(Label.of(redactor.text(path)).display)}",
+        "",
+        f"rltop {__version__}, {_utc(now_s)}. {told}. Read it before you pass it on.",
+        "",
+    ]
+    try:
+        data = ("\n".join([*head, *body]) + "\n").encode("utf-8", "backslashreplace")
+        replace_file(os.path.expanduser(arguments.output), data, is_private=True)  # noqa: PTH111
+    except OSError as error:
+        raise cannot_write(arguments.output, error) from error
+    say(
+        f"wrote {Label.of(arguments.output)}, readable by you alone: {told}.\n"
+        "Nothing was sent anywhere. Read it before you pass it on.\n"
+    )
+    return EXIT_OK
+
+
+def _where(path: str, found: Where, now_s: float, *, with_text: bool) -> list[str]:
+    if not with_text and not _is_of_trainer(found.last_line):
+        found = found._replace(last_line="")
+    return text_of(path, found, now_s).splitlines()
+
+
+def _told(redactor: Redactor, left_out: int) -> str:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in redactor.counts.most_common())
+    blanked = f"{redactor.total} blanked ({kinds})" if redactor.total else "nothing was blanked"
+    lines = f"{units.count(left_out)} lines of logs left out" if left_out else "no line of a log left out"
+    return f"{blanked}, {lines}"
+
+
+def _utc(now_s: float) -> str:
+    import datetime
+
+    return datetime.datetime.fromtimestamp(now_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None) -> Iterator[str]:
+    """A heading and a block of text that nothing in it can end."""
+    if not lines:
+        return
+    shown = [Label.of(line if redactor is None else redactor.text(line)).display for line in lines]
+    longest = max((len(run) for line in shown for run in regex(r"`+").findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield from (f"## {plain(Label.of(title).display)}", "", fence, *shown, fence, "")
+
+
+def _settings(path: str, redactor: Redactor) -> Iterator[str]:
+    settings = settings_beside(path)
+    lines = [
+        f"{name} = {redactor.value(name, value)}"[:LINE_CHARS]
+        for name, value in sorted(settings.values.items())[:MOST_SETTINGS]
+    ]
+    yield from _section("Settings", lines)
+
+
+def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
+    """What the beginnings of logs and the list of packages that W&B keeps say."""
+    home = Path(log_of(path)[0])
+    home = home if home.is_dir() else home.absolute().parent
+    files = [Path(log) for log in logs]
+    files += [home / name / "requirements.txt" for name in ("", "files", "wandb/latest-run/files")]
+    found: dict[str, str] = {}
+    for file in files:
+        try:
+            with open_regular(file) as opened:
+                text = (opened.read(HEAD_BYTES) or b"").decode("utf-8", "replace")
+        except OSError:
+            continue
+        for name, version in _VERSION.findall(text):
+            found.setdefault(name.lower().replace("_", "-"), version)
+    yield from (f"{name} {version}" for name, version in sorted(found.items()))
+
+
+def _end_of(path: str, redactor: Redactor, *, with_text: bool) -> tuple[list[str], int]:
+    """The last lines of a log, and how many were left out of them."""
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
+            data = file.read(LOG_BYTES) or b""
+    except OSError as error:
+        return [f"cannot be read: {reason_of(error)}"], 0
+    # Blanked before it is cut into lines: a key may go over several.
+    whole = redactor.text(strip_escapes(data.decode("utf-8", "replace")).replace("\r\n", "\n"))
+    lines = [line.rpartition("\r")[2].rstrip() for line in whole.split("\n")]
+    lines = [line for line in lines if line.strip()][-LOG_LINES:]
+    kept: list[str] = []
+    gone = run = 0
+    was_frame = False
+    for line in lines:
+        is_frame = _FRAME.match(line) is not None
+        if with_text or is_frame or was_frame or _is_of_trainer(line):
+            if run:
+                kept.append(f"[{run} lines left out: they may be text of samples; --with-text keeps them]")
+            kept.append(line[:LINE_CHARS] + ("…" if len(line) > LINE_CHARS else ""))
+            run = 0
+        else:
+            gone, run = gone + 1, run + 1
+        was_frame = is_frame
+    if run:
+        kept.append(f"[{run} lines left out: they may be text of samples; --with-text keeps them]")
+    return kept, gone
+
+
+def _is_of_trainer(line: str) -> bool:
+    """Does a line look like one of a trainer or an engine, and not like the text of a sample?"""
+    front = _FRONT.match(line)
+    text = line[front.end() :] if front is not None else line
+    return (
+        clock_of(text) is not None
+        or _LEVEL.match(text) is not None
+        or text.startswith("Traceback (most recent call last)")
+        or any(kind.sign in text and kind.pattern.search(text) for kind in LINES)
+        or any(word in text[:LINE_CHARS] for word in MAY_FAIL)
+        or "%|" in text[:LINE_CHARS]
+        or len(_PAIR.findall(text[:LINE_CHARS])) >= 3
+    )
+
+
+def _stacks() -> Iterator[str]:
+    """Where the user's own processes of a job stand, by py-spy: without stopping them, and without values."""
+    titles = sorted(own_titles(), key=lambda each: not each[1].method)[:MOST_STACKS]
+    if not titles:
+        yield "no process of Ray, vLLM or SGLang runs on this node under your name"
+    for pid, title in titles:
+        yield f"pid {pid}: {title.name} {title.method}".rstrip()
+        try:
+            yield from Command(["py-spy", "dump", "--nonblocking", "--pid", str(pid)], STACK_S).output().splitlines()
+        except CommandError as error:
+            yield f"  {reason_of(error)}"
+            if "no py-spy" in reason_of(error):
+                return
+
+
+def _dumps(path: str) -> list[str]:
+    home = Path(log_of(path)[0])
+    home = home if home.is_dir() else home.absolute().parent
+    return [str(home / name) for name in sorted(names_in(home)) if _FLIGHT.fullmatch(name)]

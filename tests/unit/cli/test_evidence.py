@@ -1,0 +1,130 @@
+"""`rltop report --evidence`: what is in the bundle, and above all what is not."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from programs import in_path, titled
+from ray_cluster import KEY, cluster
+
+from rltop.cli import main
+
+PROMPT = "Write a poem about Ada's unpublished novel"
+TOKEN = "hf_Zq8vK2mN4xR7tW1y"
+LOG = f"""\
+vllm==0.33.0
+torch version: 2.9.1+cu129
+INFO 2026-08-01 12:00:00,123 loading with Authorization: Bearer {TOKEN}
+2026-08-01 12:00:01,123 INFO Timer rollout start
+[prompt] {PROMPT}
+[response] Once upon a time there was a novel,
+and nobody had read it. x = 3
+``````
+Traceback (most recent call last):
+  File "/work/train.py", line 7, in step
+    raise RuntimeError("boom")
+RuntimeError: boom
+  5%|▏ | 8/100 [08:00<1:00:00, 60s/it]
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": n, "loss": 0.5}) + "\n" for n in range(1, 9)))
+    (folder / "train.log").write_text(LOG)
+    (folder / "config.json").write_text(json.dumps({"lr": 1e-6, "wandb_api_key": "0123abcd", "max_tokens": 512}))
+    (folder / "nccl_trace_rank_0").write_bytes(b"\x80\x04 a pickle that nobody opens")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def bundle(run: Path, *words: str) -> str:
+    assert main(["report", "--evidence", str(run), "-o", "bundle.md", *words]) == 0
+    return Path("bundle.md").read_text()
+
+
+def test_what_maintainers_ask_for_is_in_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = bundle(run)
+    for said in ("## Where it is", "vllm 0.33.0", "torch 2.9.1+cu129", "lr = 1e-06", "max_tokens = 512",
+                 "Timer rollout start", 'raise RuntimeError("boom")', "8/100 [08:00", "nccl_trace_rank_0"):  # fmt: skip
+        assert said in text
+    said = capsys.readouterr().out
+    assert "readable by you alone: 2 blanked" in said
+    assert "6 lines of logs left out" in said
+    assert "Nothing was sent anywhere. Read it before you pass it on." in said
+    assert "2 blanked" in text
+
+
+def test_no_secret_and_no_text_of_a_sample_is_in_it(run: Path) -> None:
+    text = bundle(run)
+    for gone in (TOKEN, "0123abcd", PROMPT, "Once upon a time", "nobody had read it", "a pickle"):
+        assert gone not in text
+    assert "[4 lines left out: they may be text of samples; --with-text keeps them]" in text
+
+
+def test_text_is_kept_where_it_is_asked_for_and_secrets_are_not(run: Path) -> None:
+    text = bundle(run, "--with-text")
+    assert PROMPT in text
+    assert TOKEN not in text
+    # Nothing in a log ends the block that it stands in.
+    assert "\n```````\n" in text
+
+
+def test_only_its_owner_may_read_it_whatever_it_was_before(run: Path) -> None:
+    Path("bundle.md").write_text("old")
+    Path("bundle.md").chmod(0o644)
+    bundle(run)
+    assert stat.S_IMODE(Path("bundle.md").stat().st_mode) == 0o600
+
+
+def test_only_the_end_of_a_log_is_in_it(run: Path) -> None:
+    (run / "train.log").write_text("".join(f"2026-08-01 12:00:00,000 INFO line {n}\n" for n in range(1000)))
+    text = bundle(run)
+    assert "INFO line 799\n" not in text
+    assert "INFO line 800\n" in text
+
+
+def test_no_answer_of_ray_is_passed_on(run: Path) -> None:
+    with cluster() as (server, _):
+        text = bundle(run, "--ray", server.url)
+    assert "actor_rollout_update_actor" in text
+    assert KEY not in text
+    assert "runtime_env" not in text
+    assert "train.py --key" not in text
+
+
+def test_a_stack_only_where_it_is_asked_for(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = in_path(tmp_path / "bin", monkeypatch, "py-spy", "echo 'Thread 1 (idle): MainThread'")
+    with titled("ray::WorkerDict.update_actor") as pid:
+        assert "MainThread" not in bundle(run)
+        assert not words.exists()
+        assert "MainThread" in bundle(run, "--stack")
+    told = words.read_text().splitlines()
+    assert told[:2] == ["dump", "--nonblocking"]
+    assert str(pid) in told
+    assert "--locals" not in told
+
+
+def test_a_py_spy_that_may_not_look_says_so(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_path(tmp_path / "bin", monkeypatch, "py-spy", "echo 'Error: Permission Denied' >&2; exit 1")
+    with titled("ray::WorkerDict.update_actor"):
+        assert "error: Permission Denied" in bundle(run, "--stack")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--evidence", "a", "b", "-o", "x.md"], "--evidence is about one run"),
+        (["--evidence", "a", "-o", "x.html"], "--evidence is written as Markdown"),
+        (["a", "-o", "x.md", "--stack"], "--stack goes with --evidence"),
+        (["a", "-o", "x.md", "--metrics", "node:1"], "--metrics goes with --evidence"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", *words]) == 2
+    assert reason in capsys.readouterr().err
