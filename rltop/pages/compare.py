@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
@@ -46,7 +47,7 @@ from rltop.pages.run_entry import (
     state_cell,
     value_cell,
 )
-from rltop.pages.run_settings import Difference, Differences, paint_differences, setting_columns
+from rltop.pages.run_settings import Difference, Differences, differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
@@ -101,6 +102,7 @@ class DivergedMetric(NamedTuple):
     title: str
     step: int
     is_from_start: bool
+    metric: str = ""
 
 
 def compared_runs(moment: Moment) -> list[ComparedRun]:
@@ -278,12 +280,55 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
             steps, [one.read(first[at]) for at, _ in pairs], [other.read(second[there]) for _, there in pairs]
         )
         if where is not None:
-            found.append(DivergedMetric(Label.of(one.metric.title).display, where.step, where.is_from_start))
+            found.append(
+                DivergedMetric(Label.of(one.metric.title).display, where.step, where.is_from_start, one.metric.name)
+            )
     return Comparison(tuple(sorted(found, key=lambda one: (not one.is_from_start, one.step))), len(pairs))
 
 
-def divergence_text(comparison: Comparison) -> str:
-    """The sentence on where two runs diverge."""
+_SET_BY: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "lr": frozenset(
+            [
+                "lr",
+                "learning_rate",
+                "lr_scheduler_type",
+                "lr_scheduler",
+                "warmup_steps",
+                "warmup_ratio",
+                "num_warmup_steps",
+                "min_lr",
+            ]
+        ),
+        "lr_critic": frozenset(("critic_lr", "critic_learning_rate")),
+        "kl_coef": frozenset(("kl_coef", "kl_loss_coef", "init_kl_coef", "kl_penalty_coef", "beta")),
+        "response_len_max": frozenset(("max_response_length", "max_completion_length", "max_new_tokens", "max_tokens")),
+        "prompt_len_max": frozenset(("max_prompt_length",)),
+    }
+)
+"""What is logged of a setting, by the last part of its name: where it first differs the setting takes effect."""
+
+
+def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
+    """Which setting that differs takes effect where two runs begin to diverge; empty for none."""
+    later = [one.step for one in comparison.diverged if not one.is_from_start]
+    for one in comparison.diverged:
+        if not one.is_from_start and one.step != min(later):
+            continue
+        for each in settings:
+            if each.name.rsplit(".", 1)[-1].casefold() in _SET_BY.get(one.metric, ()):
+                where = "from the start" if one.is_from_start else "and the divergence begins where it takes effect"
+                values = " and ".join(units.UNKNOWN if value is None else value for value in each.values)
+                return f"{each.short} is set to {values}, {where}"
+    return ""
+
+
+def divergence_text(comparison: Comparison, settings: Sequence[Difference] = ()) -> str:
+    """The sentence on where two runs diverge, and which setting explains it.
+
+    Args:
+        settings: in which the two differ.
+    """
     if comparison.common < LEAST_RECORDS:
         return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
     later = [one for one in comparison.diverged if not one.is_from_start]
@@ -296,6 +341,8 @@ def divergence_text(comparison: Comparison) -> str:
     if always:
         more = f" and {len(always) - _TOLD} more" if len(always) > _TOLD else ""
         parts.append(f"different from the start: {', '.join(always[:_TOLD])}{more}")
+    if parts and (why := _explained(comparison, settings)):
+        parts.append(why)
     return "; ".join(parts) or "alike so far, within the noise of both"
 
 
@@ -476,7 +523,8 @@ class ComparePage(ChartPage):
         for one in runs:
             if one is baseline:
                 continue
-            text = divergence_text(self._compared(one, baseline, named))
+            set_apart = differences([each.snapshot.run.settings for each in (one, baseline)])
+            text = divergence_text(self._compared(one, baseline, named), set_apart)
             for number, line in enumerate(wrap(text, max(10, width - 5), 2)):
                 builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role).add("  ")
                 rows.append(builder.add(line).row())
@@ -643,9 +691,13 @@ class FirstDivergence:
 
     def text(self, run: Run, other: Run) -> str:
         """The sentence."""
-        at = (id(run), id(other), run.stream.rows // _RECORDS, other.stream.rows // _RECORDS, run.loading is None)
+        rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
+        at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))
         if self._known[0] != at:
-            self._known = (at, divergence_text(_compared(Snapshot(run), Snapshot(other))))
+            text = divergence_text(
+                _compared(Snapshot(run), Snapshot(other)), differences([run.settings, other.settings])
+            )
+            self._known = (at, text)
         return self._known[1]
 
 

@@ -207,3 +207,14 @@ def test_what_is_no_stretch_of_steps_is_refused(asked: str, tmp_path: Path, caps
     path = tmp_path / "report.md"
     assert main(["report", RESTART, f"--steps={asked}", "-o", str(path)]) == EXIT_USAGE
     assert "type 300-350" in capsys.readouterr().err and not path.exists()
+
+
+def test_a_setting_that_explains_where_runs_part_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    assert main(["report", *two_runs(tmp_path), "-o", str(path)]) == EXIT_OK
+    text = path.read_text()
+    assert "lr is set to 1e-5 and 1e-6, from the start" in text
+    for name in ("a", "b"):
+        (tmp_path / name / "config.json").write_text(json.dumps({"seed": 1 if name == "a" else 2, "lr": 1e-6}))
+    assert main(["report", *[str(tmp_path / name) for name in ("a", "b")], "-o", str(path)]) == EXIT_OK
+    assert "is set to" not in path.read_text(), "another setting that differs explains nothing"
