@@ -73,32 +73,31 @@ class LineFramer:
         self._end = offset + len(data)
         if not self._parts and not self._is_skipping:
             self._start = offset
-        first, newline, rest = data.partition(b"\n")
-        if not newline:
+        # Searched for, not split: `bytes.split` looks at every byte by itself, and every copy of a long line counts.
+        end = data.find(b"\n")
+        if end < 0:
             self._hold(data)
             return
         if self._is_skipping:
             self._is_skipping = False
         else:
-            self._hold(first)
+            self._hold(data[:end])
             if self._is_skipping:
                 self._is_skipping = False
             else:
                 yield self._clean(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]), self._start
         self._parts.clear()
         self._held = 0
-        position = offset + len(first) + 1
-        lines = rest.split(b"\n")
-        last = lines.pop()
-        for line in lines:
-            if len(line) > MAX_LINE_BYTES:
+        begin = end + 1
+        while (end := data.find(b"\n", begin)) >= 0:
+            if end - begin > MAX_LINE_BYTES:
                 self._counts.oversize_lines += 1
             else:
-                yield self._clean(line), position
-            position += len(line) + 1
-        self._start = position
-        if last:
-            self._hold(last)
+                yield self._clean(data[begin:end]), offset + begin
+            begin = end + 1
+        self._start = offset + begin
+        if begin < len(data):
+            self._hold(data[begin:])
 
     @property
     def pending(self) -> tuple[bytes, int] | None:

@@ -459,7 +459,7 @@ class RecordBuilder:
         marks: tuple[CellMark, ...] = ()
         other_run = ""
         try:
-            values, is_finite = _packed(row.values(), len(keys))
+            values, is_finite = _packed([*row.values()], len(keys))
         except (TypeError, OverflowError, struct.error):
             is_finite = False
         if not is_finite:
