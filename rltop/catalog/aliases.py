@@ -6,6 +6,7 @@ up once per dialect and process; after that it costs a dictionary access.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -166,28 +167,34 @@ class SharedSpelling:
         self._exact: dict[str, list[tuple[int, Alias]]] = {}
         self._wild: dict[str, list[Alias]] = {}
         misleading: list[str] = []
-        owners: dict[str, set[str]] = {}
+        sections: dict[str, set[str]] = {}
         wild: list[Alias] = []
         prefixes: dict[str, None] = {}
+        exact = self._exact
         for whose, dialect in enumerate(dialects):
             misleading += [text for text, _ in dialect.misleading]
             prefixes.update(dict.fromkeys(written for written, plain in dialect.prefixes if not plain))
+            here = sections.setdefault(dialect.name, set())
+            # Thousands of aliases, before the first frame: nothing is made for one that is not needed.
             for alias in dialect.aliases:
                 pattern = alias.pattern
-                section, slash, _ = pattern.partition("/")
-                if slash:
-                    owners.setdefault(section, set()).add(dialect.name)
+                end = pattern.find("/")
+                if end >= 0:
+                    here.add(pattern[:end])
                 if alias.is_borrowed:
                     continue
                 if "*" in pattern or "%" in pattern:
                     wild.append(alias)
-                elif slash or "_" in pattern:
-                    self._exact.setdefault(pattern, []).append((whose, alias))
+                elif pattern in exact:
+                    exact[pattern].append((whose, alias))
+                elif end >= 0 or "_" in pattern:
+                    exact[pattern] = [(whose, alias)]
+        owners = Counter(section for here in sections.values() for section in here)
         self._prefixes = tuple(prefixes)
         self._misleading = PatternSet(misleading)
         for alias in wild:
             section, slash, rest = alias.pattern.partition("/")
-            is_whole = rest in ("*", "%") and len(owners.get(section, ())) > 1
+            is_whole = rest in ("*", "%") and owners[section] > 1
             if slash and not is_whole and is_exact(section):
                 self._wild.setdefault(section, []).append(alias)
 

@@ -15,11 +15,10 @@ from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
 from rltop.catalog.guesses import guess, said_meaning, signal_of_guess
 from rltop.catalog.metrics import CATALOG
-from rltop.catalog.patterns import PatternSet, compiled, is_present
+from rltop.catalog.patterns import PatternSet, is_exact, is_present
 from rltop.model import Algorithm, Signal, Traits
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.regex import regex
-from rltop.structs import NamedTuple
 from rltop.trainers import ALL, BASE, GENERIC
 
 SINGLE_UPDATE_ROWS = 10
@@ -389,29 +388,27 @@ def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
     return next((each.algorithm for each in candidates if _fits(each, positions, identity.envelope)), None)
 
 
-class _Question(NamedTuple):
-    """What a fingerprint asks of keys, the exact ones apart: a set answers for all of them at once."""
-
-    all_of: frozenset[str]
-    any_of: PatternSet
-    none_of: PatternSet
-    wild: tuple[str, ...]
+@lru_cache(maxsize=256)
+def _all_of(texts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """What a fingerprint asks for: keys, for which one look answers, and patterns."""
+    wild = tuple(text for text in texts if not is_exact(text))
+    return frozenset(texts).difference(wild), wild
 
 
 @lru_cache(maxsize=256)
-def _question(fingerprint: Fingerprint) -> _Question:
-    exact = frozenset(text for text in fingerprint.all_of if compiled(text).is_exact)
-    wild = tuple(text for text in fingerprint.all_of if text not in exact)
-    return _Question(exact, PatternSet(fingerprint.any_of), PatternSet(fingerprint.none_of), wild)
+def _set_of(texts: tuple[str, ...]) -> PatternSet:
+    """The patterns as a set; most fingerprints fail before it is made."""
+    return PatternSet(texts)
 
 
 def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str) -> bool:
     if fingerprint.envelope and envelope not in fingerprint.envelope:
         return False
-    asked = _question(fingerprint)
-    if not asked.all_of <= positions.keys() or not all(is_present(text, positions) for text in asked.wild):
+    exact, wild = _all_of(fingerprint.all_of)
+    if not exact <= positions.keys() or not all(is_present(text, positions) for text in wild):
         return False
-    if (asked.any_of and not asked.any_of.is_in(positions)) or asked.none_of.is_in(positions):
+    any_of, none_of = fingerprint.any_of, fingerprint.none_of
+    if (any_of and not _set_of(any_of).is_in(positions)) or (none_of and _set_of(none_of).is_in(positions)):
         return False
     places = [positions.get(key, -1) for key in fingerprint.in_order]
     return all(place >= 0 for place in places) and all(a < b for a, b in pairwise(places))
