@@ -11,6 +11,7 @@ import recognised
 
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
+from rltop.pages.flow import PARTS
 from rltop.trainers import ALL, GENERIC, SETUP_HINTS
 from rltop.trainers.setup_hints import SetupHint, StreamKind
 
@@ -57,7 +58,12 @@ Keys of staleness, queues, discards, waits, weight sync, engines, tools and envi
 code at the commit or release named; `fixtures/async_keys.csv` lists them with file and line. A placeholder (an
 environment, an agent, a reason) stands for any number of keys and is counted once. Known is a key that stands for a
 metric, or is explained as misleading. The run is told to be asynchronous by what it logs; slime and a synchronous
-trainer log nothing that tells.
+trainer log nothing that tells. The bound on staleness is read where it is logged (veRL, a share of samples), and in
+versions from the settings beside the run: `max_staleness` (TRL), `max_off_policy_steps` (prime-rl),
+`max_weight_staleness` (miles), `max_trajectory_age_steps` (NeMo-RL), `max_off_policy_threshold` (veRL since 0.9),
+`max_head_offpolicyness` (AReaL), `async_generation_ratio` (ROLL), `max_staleness_steps` (SkyRL),
+`max_steps_off_policy` (tinker). AReaL and ROLL log no idle shares: what their loop takes to have rollouts is its wait;
+tinker logs neither that nor a queue.
 """
 
 MEANINGS_NOTE = """\
@@ -210,7 +216,32 @@ def asynchronous() -> str:
         others = [f"`{entry['key']}`" for entry in own if not entry["metric"]]
         known = f"{len(own) - len(others)} of {len(own)}"
         lines.append(f"| {trainer} | {own[0]['commit']} | {known} | {', '.join(others) or 'none'} |")
+    lines += [
+        "",
+        "Known keys, by the part of the pipeline that they fill (`F`); the last column has what is on other pages:",
+        "",
+    ]
+    lines += [f"| trainer | {' | '.join(part.name for part in PARTS)} | others |", "|---" * (len(PARTS) + 2) + "|"]
+    for trainer in dict.fromkeys(entry["trainer"] for entry in entries):
+        own = [entry for entry in entries if entry["trainer"] == trainer and entry["metric"] not in ("", "misleading")]
+        cells = [[one["key"] for one in own if one["metric"] in part.metrics.split()] for part in PARTS]
+        told = {key for cell in cells for key in cell}
+        cells.append([one["key"] for one in own if one["key"] not in told])
+        lines.append(f"| {trainer} | {' | '.join(_compact(cell) for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _compact(keys: Iterable[str]) -> str:
+    """Keys as code, those that differ in their last part alone as one."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        before, _, last = key.rpartition("/")
+        found.setdefault(before, []).append(last)
+    told = []
+    for before, names in found.items():
+        last = names[0] if len(names) == 1 else "{" + ",".join(names) + "}"
+        told.append(f"`{before}/{last}`" if before else f"`{last}`")
+    return " ".join(told) or "—"
 
 
 def meanings() -> str:

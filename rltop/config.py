@@ -120,6 +120,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             store=StoreOptions(memory_bytes=values["memory_mb"] * _MEBIBYTE),
             rules=_rule_options(found),
             total_steps=values["total_steps"],
+            gpus=values["gpus"],
             rollouts=values["rollouts"],
             log=values["log"],
             meanings=meanings.load(found.meanings, environ),

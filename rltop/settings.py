@@ -161,6 +161,11 @@ SETTINGS: tuple[Setting, ...] = (
         example=8, low=1, high=100_000,
     ),
     Setting(
+        "gpus", Kind.WHOLE, None, "--gpus",
+        "GPUs that generate and train, if the run's own settings do not say; used for GPU-hours.",
+        example=64, low=1, high=1_000_000,
+    ),
+    Setting(
         "profile", Kind.TEXT, "auto", "--profile",
         "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected "
         "from the keys and the algorithm; `none`: no profile.",

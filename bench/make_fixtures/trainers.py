@@ -6,13 +6,15 @@ SOURCES is a folder that holds the loggers at their paths inside their packages:
 `verl/utils/tracking.py`, `openrlhf/utils/logging_utils.py`, `trinity/utils/monitor.py`,
 `rlinf/utils/metric_logger.py`, `telescope/orchestrator/loggers/wandb_logger.py`,
 `rllm/utils/tracking.py`, `prime_rl/monitors/file.py`, `miles/utils/tracking_utils/tensorboard_utils.py`,
-`nemo_rl/utils/logger.py`, and of EasyR1, whose package is called verl too,
+`nemo_rl/utils/logger.py`, `slime/observability/tensorboard_utils.py`, `areal/utils/stats_logger.py`,
+`roll/utils/tracking.py`, `skyrl/train/utils/tracking.py`, `tinker_cookbook/utils/ml_log.py`
+(with its `stores`), and of EasyR1, whose package is called verl too,
 `easyr1/verl/utils/logger/logger.py` and `easyr1/verl/utils/py_functional.py`;
 from checkouts or unpacked wheels. The loggers are what they are; what they import
 beside the standard library is either installed (`pip install tensorboardX omegaconf
 wandb orjson packaging numpy pandas pyyaml`) or stood in for, and torch's SummaryWriter is tensorboardX's,
 from which it descends. For TRL's asynchronous trainer its package (1.16) is installed, with torch: its queue, its
-batcher and its collator count made samples. Where no logger runs without its trainer, rows have the documented shape.
+batcher and its collator count made samples.
 The values come from seeded generators, on a clock of their own.
 """
 
@@ -427,7 +429,7 @@ def _rllm_step(dice: Dice, step: int, done: float, reward: float) -> Row:
 # -- asynchronous trainers ---------------------------------------------------------------------------------------
 # Every listed key of a trainer, with a value that its metric has in a healthy run.
 
-LISTED = Path(__file__).resolve().parent.parent / "fixtures" / "async_keys.csv"
+LISTED = Path(__file__).resolve().parents[2] / "fixtures" / "async_keys.csv"
 HEALTHY = {
     "staleness_mean": 1.1, "staleness_max": 3.0, "staleness_min": 0.0, "staleness_share_limit": 0.1, "stale_frac": 0.6,
     "staleness_violations": 0.0, "queue_size": 24.0, "queue_limit": 128.0, "inflight_count": 96.0,
@@ -548,7 +550,7 @@ def nemo_async(dice: Dice, steps: int) -> Iterator[tuple[int, dict[str, Row]]]:
 
 
 def _of_shape(trainer: str, dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
-    """Rows of trainers whose loggers need the rest of them."""
+    """Rows of the trainers that one shape is enough for."""
     for step in range(1, steps + 1):
         reward, loss, norm = _learning(dice, step, steps)
         row = pipeline(trainer, dice, step, LEFT_OUT.get(trainer, ()))
@@ -707,13 +709,94 @@ def write_nemo(sources: Path, fixtures: Path, clock: Clock) -> None:
         keep_events(Path(scratch), fixtures / "nemo_rl" / "async", 62)
 
 
-def write_of_shape(sources: Path, fixtures: Path, clock: Clock) -> None:
-    """Rows of the documented shape: loggers that do not run without their trainer."""
-    rows = megatron_async("slime", Dice(25), 24)
-    _write_rows(fixtures / "slime" / "requests" / "metrics.jsonl", rows, clock)
-    for i, trainer in enumerate(("AReaL", "ROLL", "SkyRL", "tinker")):
-        path = fixtures / trainer.lower() / "async" / "metrics.jsonl"
-        _write_rows(path, _of_shape(trainer, Dice(26 + i), 24), clock)
+def _at(
+    folder: Path,
+    number: int,
+    log: Callable[[Row, int], None],
+    rows: Iterable[tuple[int, Row]],
+    clock: Clock,
+    scratch: Path,
+    finish: Callable[[], object],
+) -> None:
+    """Give rows to a logger of event files, and keep the file."""
+    for step, row in rows:
+        log({key: float(f"{value:.4g}") for key, value in row.items()}, step)
+        clock.now_s += 34.0
+    finish()
+    keep_events(scratch, folder, number)
+
+
+def write_slime(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By slime's adapter for TensorBoard."""
+    with_tensorboard()
+    sys.modules["slime.utils.misc"] = types.ModuleType("slime.utils.misc")
+    sys.modules["slime.utils.misc"].SingletonMeta = type  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["TENSORBOARD_DIR"] = scratch
+        adapter = load(sources / "slime/observability/tensorboard_utils.py", "slime_tensorboard")._TensorboardAdapter
+        writer = adapter(SimpleNamespace(use_tensorboard=True, tb_project_name="p", tb_experiment_name="e"))
+        rows = megatron_async("slime", Dice(25), 20)
+        _at(fixtures / "slime" / "requests", 63, writer.log, rows, clock, Path(scratch), writer.finish)
+
+
+def write_areal(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By AReaL's StatsLogger, which counts steps from 0."""
+    names = ("swanlab", "torch.distributed", "trackio", "wandb", "areal.api.cli_args", "areal.utils.printing")
+    module = load(sources / "areal/utils/stats_logger.py", "areal_stats", stand_ins=(*names, "areal.version"))
+    module.dist.is_initialized = lambda: False
+    module.StatsLoggerConfig = type("StatsLoggerConfig", (), {})
+    module.asdict = lambda config: {}
+    with tempfile.TemporaryDirectory() as scratch:
+        off = {name: MagicMock(mode="disabled") for name in ("wandb", "swanlab", "trackio")}
+        off["wandb"].wandb_base_url = off["wandb"].wandb_api_key = ""
+        board = SimpleNamespace(path=f"{scratch}/tb")
+        names_of = {"experiment_name": "e", "trial_name": "t", "fileroot": scratch}
+        config = SimpleNamespace(stats_logger=SimpleNamespace(tensorboard=board, **names_of, **off))
+        logger = module.StatsLogger(config, MagicMock())
+
+        def log(row: Row, step: int) -> None:
+            logger.commit(0, step - 1, step - 1, row)
+
+        rows = _of_shape("AReaL", Dice(26), 20)
+        _at(fixtures / "areal" / "async", 64, log, rows, clock, Path(scratch, "tb"), logger.close)
+
+
+def write_roll(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By ROLL's TensorBoardTracker."""
+    with_tensorboard()
+    sys.modules["torch"].Tensor = float  # type: ignore[attr-defined]
+    sys.modules["torch.utils"].tensorboard = sys.modules["torch.utils.tensorboard"]  # type: ignore[attr-defined]
+    module = load(sources / "roll/utils/tracking.py", "roll_tracking", stand_ins=("roll.utils.logging",))
+    with tempfile.TemporaryDirectory() as scratch:
+        tracker = module.TensorBoardTracker({}, log_dir=scratch)
+        rows = _of_shape("ROLL", Dice(27), 20)
+        _at(fixtures / "roll" / "async", 65, tracker._write, rows, clock, Path(scratch), tracker.finish)
+
+
+def write_skyrl(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By SkyRL's Tracking."""
+    with_tensorboard()
+    module = load(
+        sources / "skyrl/train/utils/tracking.py", "skyrl_tracking", stand_ins=("loguru", "skyrl.train.config")
+    )
+    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()):
+        os.environ["TENSORBOARD_DIR"] = scratch
+        tracking = module.Tracking("p", "e", backend="tensorboard")
+        rows = _of_shape("SkyRL", Dice(28), 20)
+        _at(fixtures / "skyrl" / "async", 66, tracking.log, rows, clock, Path(scratch), tracking.finish)
+
+
+def write_tinker(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By the JsonLogger of tinker-cookbook."""
+    package = types.ModuleType("tinker_cookbook")
+    package.__path__ = [str(sources / "tinker_cookbook")]
+    sys.modules["tinker_cookbook"] = package
+    module = load(sources / "tinker_cookbook/utils/ml_log.py", "tinker_ml_log", stand_ins=("chz",))
+    folder = fixtures / "tinker" / "async"
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    logger = module.JsonLogger(folder)
+    for step, row in _of_shape("tinker", Dice(29), 24):
+        logger.log_metrics({key: float(f"{value:.4g}") for key, value in row.items()}, step - 1)
 
 
 def write_trl_async(sources: Path, fixtures: Path, clock: Clock) -> None:
@@ -860,7 +943,11 @@ WRITERS = {
     "verl-async": write_verl_async,
     "miles": write_miles,
     "nemo-rl": write_nemo,
-    "of-shape": write_of_shape,
+    "slime": write_slime,
+    "areal": write_areal,
+    "roll": write_roll,
+    "skyrl": write_skyrl,
+    "tinker": write_tinker,
     "trl-async": write_trl_async,
 }
 

@@ -136,6 +136,11 @@ class Dialect(Struct, eq=False):
         misleading: (pattern, what it is) of keys that are not what their name says, and
             so stand for no metric.
         variant: what tells it from the trainer's main dialect, which has the same name; empty for that one.
+        waits: keys of the time that the trainer's loop takes to have rollouts: generation, and in an asynchronous run
+            what it waits for them.
+        staleness_bounds: settings that bound how many versions old a sample may be; a bound in another unit (a share
+            of samples) is none of them.
+        gpus: settings whose product is a number of GPUs, and which are added up; all of them must be known.
         is_any_case: `Mean Reward` is `mean_reward`: of no trainer's own spelling, as people write them.
     """
 
@@ -151,6 +156,9 @@ class Dialect(Struct, eq=False):
     advantage_keys: tuple[str, ...] = ()
     misleading: tuple[tuple[str, str], ...] = ()
     variant: str = ""
+    waits: tuple[str, ...] = ()
+    staleness_bounds: tuple[str, ...] = ()
+    gpus: tuple[tuple[str, ...], ...] = ()
     is_any_case: bool = False
 
 
@@ -182,6 +190,8 @@ class Identity(NamedTuple):
         refused: keys that were taken for a metric by name, and are none by value.
         meant: key → canonical name, as a person has said (`said_meaning`); empty: it is none.
         guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
+        staleness_bound: so many versions old a sample may be, by the run's settings; None where they do not say.
+        gpus: that generate and train, by the user or the run's settings; None where nobody says.
     """
 
     dialect: Dialect
@@ -194,6 +204,8 @@ class Identity(NamedTuple):
     refused: tuple[Refused, ...] = ()
     meant: Mapping[str, str] = MappingProxyType({})
     guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})
+    staleness_bound: float | None = None
+    gpus: int | None = None
 
     def primary(self, name: str) -> Signal | None:
         """The signal that stands for the metric `name`, or None."""

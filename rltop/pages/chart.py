@@ -456,7 +456,7 @@ class ChartPainter(Protocol):
         ...
 
 
-_COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count")}
+_COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count", "generated_count")}
 """Metrics of the catalogue: how many since the start, and how many in a step."""
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, Signal, Unit
+from rltop.model import Label, Level, Signal, Unit
 from rltop.pages.chart import (
     LABEL_CELLS,
     SMOOTHING,
@@ -30,6 +30,7 @@ from rltop.pages.chart import (
     signal_in,
 )
 from rltop.pages.chart_page import ChartPage
+from rltop.pages.flow import Flow, build_flow
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, is_difference
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say, ShowStep
@@ -56,6 +57,7 @@ from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, divergence
+from rltop.stats.goodput import hundredth
 from rltop.structs import NamedTuple
 
 MOST_RUNS = 8
@@ -406,6 +408,33 @@ def _paint_settings(
     return [title.row(), *paint_differences(found, signs, at, width, glyphs)]
 
 
+def _paint_pipelines(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
+    """Who waits for whom in each run that generates beside the training, and what of it was trained on."""
+    rows = []
+    for one in runs:
+        flow = build_flow(one.snapshot, has_boxes=False)
+        if flow is None:
+            continue
+        sign = f"{glyphs.level(flow.level)} " if flow.level >= Level.INFO else ""
+        role = LEVEL_ROLES[flow.level] if flow.level >= Level.INFO else "text"
+        told = [(line, role) for line in wrap(f"{sign}{flow.waits.sentence}", max(10, width - 5), 2)]
+        if became := _became(flow):
+            told.append((became, "note"))
+        for number, (text, how) in enumerate(told):
+            builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role)
+            rows.append(builder.add(f"  {text}", how).row())
+    return [RowBuilder(width, glyphs).add(" PIPELINE", "title").row(), *rows, Row(())] if rows else []
+
+
+def _became(flow: Flow) -> str:
+    """What of the generated completions was trained on, and the GPU-hours, as far as either is known."""
+    if flow.goodput is None:
+        return ""
+    most = "at most " if flow.goodput.unknown else ""
+    cost = f"; {units.number(flow.spent.hours)} GPU-hours" if flow.spent is not None else ""
+    return f"of 100 generated {most}{hundredth(flow.goodput.trained)} trained on{cost}"
+
+
 def _alerts(one: ComparedRun, glyphs: Glyphs) -> Cell:
     entry = one.entry
     text = " · ".join(part for part in (entry.verdict, entry.past) if part)
@@ -469,6 +498,7 @@ class ComparePage(ChartPage):
         metrics = compared_metrics(runs)
         found = self._differences.of([one.snapshot.run.settings for one in runs])
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
+        above += _paint_pipelines(runs, width, moment.glyphs)
         above += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
         # What the chart leaves no room for stands below it.

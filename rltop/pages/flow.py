@@ -1,23 +1,21 @@
 """The pipeline of an asynchronous run: who waits for whom, from the environments to the weight sync and back.
 
-Owns the boxes of the picture, the one sentence, and how the two idle shares are read
-(the table of verl #7601): a trainer that waits while the queue is empty is starved by a
-generation that is saturated; a generation that waits while the trainer does not is held
-up by training; where both wait, what lies between them is slow. What is not logged stays
-unknown, and its box is hollow.
+Owns the boxes of the picture; how the two idle shares and the queue are read is `stats.waiting`'s, which the rules
+read too. What is not logged stays unknown, and its box is hollow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from rltop import units
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, Level, Unit
-from rltop.pages.goodput import Goodput, build_goodput
+from rltop.pages.goodput import Spent, build_goodput, paint_goodput, spent_on
 from rltop.pages.header import generation_text
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
@@ -28,15 +26,13 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.stats.goodput import Goodput
 from rltop.stats.rolling import median
+from rltop.stats.waiting import LATELY, WAITS, Waits, judge, limit_of, unbroken
 from rltop.structs import NamedTuple
 
-WAITS = 0.2
-"""A side that is idle for so much of the step waits."""
-_LATELY = 10
-"""Records behind a share: one long wait is no state."""
-_FULL = 0.95
-"""A queue that holds so much of its limit is full."""
+WAITING = frozenset({"P9", "P10", "P19"})
+"""The rules on who waits."""
 LEAST = (40, 12)
 _PICTURE_FROM, _ONE_ROW_FROM = 76, 110
 _GAP = 3
@@ -52,7 +48,7 @@ class _Part(NamedTuple):
     idle: str = ""
 
 
-_PARTS = (
+PARTS = (
     _Part(
         "environments",
         "time_env_step time_env_step_max time_tool_call time_env_reset time_tool_sample_max env_timeout_frac "
@@ -117,6 +113,10 @@ _LIMITS = {"inflight_count": "inflight_limit", "queue_size": "queue_limit", "sta
 """Metrics of a number that has a limit, and the metric of that."""
 
 
+_BOUNDED = frozenset({"staleness_mean", "staleness_max"})
+"""Metrics that the bound on staleness is for, where it is in versions."""
+
+
 class Fact(NamedTuple):
     """One number of a box.
 
@@ -171,85 +171,46 @@ class Flow(NamedTuple):
 
     Attributes:
         boxes: in the order in which a sample passes them.
-        trainer_idle, generation_idle: shares of the step in which a side waited, medians of the last records.
-        queue: "empty", "full" or "filled"; "" where its size is not logged.
-        queue_since: the step since which it has been empty or full without a break.
-        generation: "starved", "saturated" (the trainer waits for it), "busy", or "" where that is not known.
-        training: "starved", "blocked" (samples are there), "waiting" (whether any are is not logged), "busy", or "".
-        sentence: who waits for whom.
-        advice: what to turn; empty where nothing is to be turned.
+        waits: which side waits, and for what.
+        level: the worst that the rules on it say.
         age_s: seconds since the newest row; None where nobody can tell.
         step: that is shown.
         note: that the run is asynchronous, and its bound.
         goodput: what became of the generated completions.
+        spent: what these cost; None where the number of GPUs is not known.
     """
 
     boxes: tuple[Box, ...]
-    trainer_idle: float | None
-    generation_idle: float | None
-    queue: str
-    queue_since: int | None
-    generation: str
-    training: str
-    sentence: str
-    advice: str
+    waits: Waits
+    level: Level
     age_s: float | None
     step: int | None
     note: str
     goodput: Goodput | None
+    spent: Spent | None
 
 
-def build_flow(snapshot: Snapshot, *, has_boxes: bool = True) -> Flow | None:
+def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool = True) -> Flow | None:
     """The pipeline of a run; None where the run does not generate beside the training.
 
     Args:
-        has_boxes: also its numbers, and what becomes of the completions; else who waits for whom alone.
+        has_boxes: also its numbers.
+        has_goodput: also what becomes of the completions.
     """
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
-    trainer = _share(snapshot, "trainer_idle_frac", ("time_wait_data",))
-    generation = _share(snapshot, "rollouter_idle_frac", ("time_gen_blocked", "time_gen_limited", "time_wait_policy"))
-    queue, since = _queue(snapshot)
-    trained = "" if trainer is None else "busy" if trainer < WAITS else "starved" if queue == "empty" else "blocked"
-    if trained == "blocked" and not queue:
-        # Whether anything was there to be taken is not logged: only that it waits is known.
-        trained = "waiting"
-    # Engines that are never idle hold nobody up where the trainer does not wait.
-    idle_less = "busy" if trained == "busy" else "saturated"
-    generated = "" if generation is None else "starved" if generation >= WAITS else idle_less
+    goodput = build_goodput(snapshot) if has_goodput else None
     return Flow(
-        boxes=tuple(_box(snapshot, part) for part in _PARTS) if has_boxes else (),
-        trainer_idle=trainer,
-        generation_idle=generation,
-        queue=queue,
-        queue_since=since,
-        generation=generated,
-        training=trained,
-        sentence=_sentence(trainer, generation, queue, since),
-        advice=_ADVICE.get((generated, trained), ""),
+        boxes=tuple(_box(snapshot, part) for part in PARTS) if has_boxes else (),
+        waits=_waits(snapshot),
+        level=max((one.level for one in snapshot.verdicts.firing if one.said_by in WAITING), default=Level.OK),
         age_s=snapshot.part.age_s if snapshot.at_step is None else None,
         step=snapshot.step,
         note=generation_text(snapshot),
-        goodput=build_goodput(snapshot) if has_boxes else None,
+        goodput=goodput,
+        spent=None if goodput is None else spent_on(snapshot, goodput),
     )
-
-
-_MORE_ENGINES = "generation is the bottleneck: more engines, or smaller batches"
-_UPDATE = "samples are there and the trainer waits: look at the weight sync and at how a batch is put together"
-_BETWEEN = "both wait: a larger staleness bound, or a faster weight sync, scorer or environment"
-_ADVICE = {
-    ("saturated", "starved"): _MORE_ENGINES,
-    ("saturated", "waiting"): _MORE_ENGINES,
-    ("", "starved"): _MORE_ENGINES,
-    ("saturated", "blocked"): _UPDATE,
-    ("", "blocked"): _UPDATE,
-    ("starved", "busy"): "training is the bottleneck: fewer in flight, or some of the engines' GPUs for training",
-    ("starved", "starved"): _BETWEEN,
-    ("starved", "waiting"): _BETWEEN,
-    ("starved", "blocked"): "both wait while samples are there: the weight sync holds both up",
-}
-"""(generation, training) → what to turn; the cells of the table of verl #7601."""
 
 
 def _lately(snapshot: Snapshot, name: str) -> list[float]:
@@ -257,61 +218,18 @@ def _lately(snapshot: Snapshot, name: str) -> list[float]:
     signal = None if snapshot.identity is None else snapshot.identity.primary(name)
     if signal is None:
         return []
-    return lately(snapshot, signal, _LATELY)
+    return lately(snapshot, signal, LATELY)
 
 
-def _share(snapshot: Snapshot, share: str, seconds: Sequence[str]) -> float | None:
-    """The share of the step in which a side waited: as logged, else the seconds of its waits over those of the step."""
-    logged = _lately(snapshot, share)
-    if logged:
-        return min(1.0, max(0.0, median(logged)))
-    step_s = _lately(snapshot, "time_step")
-    waits = [median(found) for name in seconds if (found := _lately(snapshot, name))]
-    if not waits or not step_s or median(step_s) <= 0.0:
-        return None
-    return min(1.0, max(waits) / median(step_s))
-
-
-def _queue(snapshot: Snapshot) -> tuple[str, int | None]:
-    """Whether the queue is empty, full or between when it is asked, and since which step without a break."""
+def _waits(snapshot: Snapshot) -> Waits:
+    """Which side waits, and for what."""
     signal = None if snapshot.identity is None else snapshot.identity.primary("queue_size")
-    missing = _lately(snapshot, "queue_missing")
-    if signal is None:
-        return ("empty", None) if missing and median(missing) > 0.0 else ("", None)
-    history = history_of(snapshot, signal)
-    if not history:
-        return "", None
-    limits = _lately(snapshot, "queue_limit")
-    full_from = _FULL * limits[-1] if limits and limits[-1] > 0.0 else math.inf
+    limit = limit_of(partial(_lately, snapshot))
 
-    def word(size: float) -> str:
-        return "empty" if size <= 0.0 else "full" if size >= full_from else "filled"
+    def since(word: str) -> int | None:
+        return None if signal is None else unbroken(word, reversed(history_of(snapshot, signal)), limit)
 
-    now = word(median([size for _, size in history[-3:]]))
-    since = None
-    for step, size in reversed(history):
-        if word(size) != now:
-            break
-        since = step
-    return now, since if now != "filled" else None
-
-
-def _sentence(trainer: float | None, generation: float | None, queue: str, since: int | None) -> str:
-    """Who waits for whom, in one sentence."""
-    parts = []
-    if trainer is not None:
-        for_what = "for rollouts" if trainer >= WAITS and queue != "filled" else "of the step"
-        parts.append(f"trainer waits {units.share(trainer)} {for_what}")
-    if generation is not None:
-        why = " as the queue is full" if generation >= WAITS and queue == "full" else ""
-        parts.append(f"generation waits {units.share(generation)}{why}")
-    if queue in ("empty", "full"):
-        parts.append(f"queue {queue}" + (f" since {units.step(since)}" if since is not None else ""))
-    elif queue:
-        parts.append("samples are in the queue")
-    elif parts:
-        parts.append("queue not logged")
-    return "; ".join(parts) or "neither idle shares nor the queue are logged: who waits for whom is not known"
+    return judge(partial(_lately, snapshot), since)
 
 
 def _box(snapshot: Snapshot, part: _Part) -> Box:
@@ -336,6 +254,8 @@ def _fact(snapshot: Snapshot, name: str) -> Fact | None:
     limit = _lately(snapshot, _LIMITS[name]) if name in _LIMITS else []
     if limit:
         text += f" of {' '.join(part for part in units.quantity(limit[-1], reading.unit) if part)}"
+    elif name in _BOUNDED and identity is not None and identity.staleness_bound is not None:
+        text += f" (at most {identity.staleness_bound:g})"
     return Fact(
         name,
         reading.title,
@@ -381,36 +301,48 @@ def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> li
     for box in view.boxes:
         rows += [rule_row(width, glyphs), *_paint_box(box, view, width, glyphs)]
     if view.goodput is not None:
-        rows += [rule_row(width, glyphs), *view.goodput.paint(width, glyphs)]
+        rows += [rule_row(width, glyphs), *paint_goodput(view.goodput, view.spent, width, glyphs)]
     return rows
 
 
 def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     """The sentence, both idle shares, and what to turn."""
-    waits = max(view.trainer_idle or 0.0, view.generation_idle or 0.0) >= WAITS
-    rows = _wrapped(view.sentence, width, glyphs, "strong" if waits else "text", 2)
-    if view.generation or view.training:
-        said = " · ".join(
-            f"{side} {word or 'not known'} (idle {units.UNKNOWN if idle is None else units.share(idle)})"
-            for side, word, idle in (
-                ("generation", view.generation, view.generation_idle),
-                ("training", view.training, view.trainer_idle),
-            )
-        )
-        rows += _wrapped(said, width, glyphs, "note", 2)
-    if view.advice:
-        rows += _wrapped(f"{glyphs.arrow} {view.advice}", width, glyphs, "text", 2)
+    waits = view.waits
+    sign = f"{glyphs.level(view.level)} " if view.level >= Level.INFO else ""
+    rows = _wrapped(f"{sign}{waits.sentence}", width, glyphs, _role(view), 2)
+    if idle := idle_words(waits):
+        rows += _wrapped(idle, width, glyphs, "note", 2)
+    if waits.advice:
+        rows += _wrapped(f"{glyphs.arrow} {waits.advice}", width, glyphs, "text", 2)
     return rows
+
+
+def idle_words(waits: Waits) -> str:
+    """Both sides, each with its idle share; empty where neither is logged."""
+    if waits.trainer is None and waits.generation is None:
+        return ""
+    return " · ".join(
+        f"{side} {word or 'not known'} (idle {units.UNKNOWN if idle is None else units.share(idle)})"
+        for side, word, idle in (
+            ("generation", waits.generating, waits.generation),
+            ("training", waits.training, waits.trainer),
+        )
+    )
+
+
+def _role(view: Flow) -> str:
+    if view.level >= Level.WARN:
+        return LEVEL_ROLES[view.level]
+    return "strong" if max(view.waits.trainer or 0.0, view.waits.generation or 0.0) >= WAITS else "text"
 
 
 def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> list[Row]:
     """Who waits for whom, in one or two rows that lead to the page."""
     target = Target(TargetKind.FLOW)
-    waits = max(view.trainer_idle or 0.0, view.generation_idle or 0.0) >= WAITS
-    head = RowBuilder(width, glyphs).add(" PIPELINE  ", "title").add(view.sentence, "strong" if waits else "text")
+    head = RowBuilder(width, glyphs).add(" PIPELINE  ", "title").add(view.waits.sentence, _role(view))
     rows = [head.row(target)]
-    if view.advice:
-        rows.append(RowBuilder(width, glyphs).add(f"   {glyphs.arrow} {view.advice}", "note").row(target))
+    if view.waits.advice:
+        rows.append(RowBuilder(width, glyphs).add(f"   {glyphs.arrow} {view.waits.advice}", "note").row(target))
     return rows[:height]
 
 
@@ -493,7 +425,8 @@ def _paint_fact(fact: Fact, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs)
     builder.left(f" {glyphs.level(fact.level) if is_bad else ' '} ", 3, LEVEL_ROLES[fact.level])
     builder.left(fact.title, _TITLE, "text").right(fact.text, _VALUE, "value").right(fact.change, _CHANGE, "note")
-    instance = f"  {Label.of(fact.instance).display}" if fact.instance else ""
+    # Without wildcards in its alias a signal is told from others by its key alone.
+    instance = f"  {Label.of(fact.instance).display}" if fact.instance not in ("", fact.key.raw) else ""
     builder.add(instance, "note").add("  ").add(fact.key.display, "key")
     return builder.row(Target(TargetKind.METRIC, fact.key.raw))
 

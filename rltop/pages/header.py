@@ -112,10 +112,16 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
 
 
 def generation_text(snapshot: Snapshot) -> str:
-    """Of a run that generates beside the training: that it does, and how stale samples may be where it logs that."""
+    """Of a run that generates beside the training: that it does, and how stale samples may be where that is known.
+
+    In the unit of the bound, which is a share of samples for some trainers and versions of the policy for others.
+    """
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return ""
+    if identity.staleness_bound is not None:
+        count = f"{identity.staleness_bound:g}"
+        return f"async, at most {count} version{'' if count == '1' else 's'} stale"
     bound = identity.primary("staleness_share_limit")
     logged = None if bound is None else snapshot.stream.latest(bound.key, snapshot.at_step)
     if bound is None or logged is None:

@@ -429,7 +429,7 @@ def _flow(snapshot: Snapshot) -> Flow | None:
         return None
     from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs generate and train in turn
 
-    return build_flow(snapshot, has_boxes=False)
+    return build_flow(snapshot, has_boxes=False, has_goodput=False)
 
 
 def _streams(snapshot: Snapshot) -> StreamsView | None:

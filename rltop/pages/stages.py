@@ -121,6 +121,7 @@ class TimingView(NamedTuple):
         is_measured: starts and ends were logged, all of them.
         stream: whose step it is, where another stream of the run measures; empty for the run's own.
         is_overlapping: stages run beside each other; shares do not add up.
+        is_async: these are the trainer's; generation runs beside them.
         strip: the last steps, oldest first; the last one is this step.
         colors: stage name → number, stable over the strip.
         is_older: the newest step has no timing; this is an earlier one.
@@ -132,6 +133,7 @@ class TimingView(NamedTuple):
     stages: tuple[Stage, ...]
     is_assumed: bool
     is_overlapping: bool
+    is_async: bool
     strip: tuple[StripStep, ...]
     colors: Mapping[str, int] = MappingProxyType({})
     is_older: bool = False
@@ -208,6 +210,7 @@ def build_timing(
         stages=tuple(_stage(*place, timing.total_s, medians, colors) for place in _flat(timing)),
         is_assumed=any(not span.is_start_logged for span in timing.spans if span.kind is not SpanKind.OTHER),
         is_overlapping=timing.is_overlapping,
+        is_async=measured.identity is not None and measured.identity.traits.is_async,
         strip=strip,
         colors=colors,
         is_older=timing.step != measured.step,

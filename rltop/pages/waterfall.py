@@ -176,6 +176,7 @@ ASSUMED = "order guessed"
 MEASURED = "start and end measured"
 MEASURED_SHORT = "measured"
 BESIDE = "‖"
+BESIDE_GENERATION = "generation overlaps"
 LONGER = "stages longer than the logged step time"
 LONGER_SHORT = "longer than step"
 
@@ -281,6 +282,9 @@ def _assumptions(view: TimingView) -> list[str]:
         texts = ["stages overlap: shares do not add up", "stages overlap"]
     else:
         texts = []
+    if view.is_async and not view.is_overlapping:
+        # Both long and short: what is dropped first is how well the positions are known.
+        texts = [*(f"{BESIDE_GENERATION}, {text}" for text in texts), BESIDE_GENERATION, *texts]
     return texts
 
 

@@ -15,11 +15,11 @@ import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
 from rltop.pages.alerts import alert_title
-from rltop.pages.goodput import CLASSES
 from rltop.regex import regex
 from rltop.rules.words import words_of
 from rltop.run.snapshot import Snapshot
 from rltop.run.worst import Alert
+from rltop.stats.goodput import CLASSES
 
 Document = dict[str, Any]
 
@@ -74,16 +74,19 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
     flow = build_flow(snapshot)
     if flow is None:
         return None
-    goodput = flow.goodput
+    goodput, spent, waits = flow.goodput, flow.spent, flow.waits
     return {
-        "sentence": flow.sentence,
-        "advice": flow.advice or None,
-        "generation": flow.generation or None,
-        "training": flow.training or None,
-        "generation_idle": flow.generation_idle,
-        "trainer_idle": flow.trainer_idle,
-        "queue": flow.queue or None,
-        "queue_since": flow.queue_since,
+        "note": flow.note,
+        "sentence": waits.sentence,
+        "advice": waits.advice or None,
+        "level": flow.level.word,
+        "generation": waits.generating or None,
+        "training": waits.training or None,
+        "generation_idle": waits.generation,
+        "trainer_idle": waits.trainer,
+        "staleness_bound": identity.staleness_bound,
+        "queue": waits.queue or None,
+        "queue_since": waits.since,
         "parts": [
             {
                 "name": box.name,
@@ -105,6 +108,8 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
         ],
         "goodput": None if goodput is None else {
             "records": goodput.records,
+            "gpus": None if spent is None else spent.gpus,
+            "gpu_hours": None if spent is None else finite(spent.hours),
             "trained": goodput.trained,
             "is_at_most": bool(goodput.unknown),
             **{name.replace(" ", "_"): goodput.shares.get(name) for name in CLASSES},

@@ -32,6 +32,7 @@ _MOST_LINES = 40
 _SHOWN_EVENTS, _WORDS = 12, 6
 _TRAITS = (
     Traits(has_critic=True, is_group_relative=True, has_reference=True, is_single_update=False, is_async=True),
+    Traits(has_critic=True, is_group_relative=True, has_reference=True, is_single_update=False),
     Traits(is_preference=True),
 )
 """Every trait that a rule may require, and those of a run without rollouts."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rltop import units
 from rltop.model import Level, VerdictState
 from rltop.pages.chart import Axis
+from rltop.pages.flow import Flow
 from rltop.pages.stages import STRIP_STEPS
 from rltop.report.run_report import (
     MOST_RUNS,
@@ -22,6 +23,8 @@ from rltop.report.run_report import (
     comparison,
     differing_settings,
     further_runs,
+    pipeline_words,
+    pipelines,
     run_names,
     settings_grid,
     text_of,
@@ -69,6 +72,8 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
     differing = differing_settings(reports)
     if differing.rows:
         yield from _section("Settings that differ", [_table(differing, "setting")])
+    if (beside := pipelines(reports)).rows:
+        yield from _section("Pipelines, over the last records", [_table(beside)])
     yield from _section("Key metrics, last value and change against the start of each run", [_table(metrics)])
     yield from _overlays(reports, names)
 
@@ -127,6 +132,8 @@ def _run(report: RunReport) -> Iterator[str]:
     settings = settings_grid(report)
     if settings.rows:
         yield from _section("Settings", [_table(settings, "setting")])
+    if report.pipeline is not None:
+        yield from _section("Pipeline", _pipeline(report.pipeline))
     yield from _section("Metrics", [_table(report.metrics, "key")])
     if report.further:
         yield from _section("Key curves", [_figures(report.further)])
@@ -134,6 +141,12 @@ def _run(report: RunReport) -> Iterator[str]:
     if report.events.rows:
         yield from _section("Events", [_table(report.events, "earlier event")])
     yield from _notes(report)
+
+
+def _pipeline(flow: Flow) -> Iterator[str]:
+    sign = f"{UNICODE.level(flow.level)} " if flow.level >= Level.INFO else ""
+    yield f'<p class="level-{flow.level.word}">{sign}{escaped(flow.waits.sentence)}</p>'
+    yield from (f'<p class="facts">{escaped(text)}</p>' for text in (flow.note, *pipeline_words(flow)))
 
 
 def _notes(report: RunReport) -> Iterator[str]:

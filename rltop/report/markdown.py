@@ -22,6 +22,8 @@ from rltop.report.run_report import (
     comparison,
     differing_settings,
     further_runs,
+    pipeline_words,
+    pipelines,
     run_names,
     settings_grid,
     text_of,
@@ -43,7 +45,10 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
     lines = [f"# {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:
         runs, metrics = comparison(reports)
-        lines += [*_table(runs), "", "## Key metrics", "", *_table(metrics), ""]
+        lines += [*_table(runs), ""]
+        if (beside := pipelines(reports)).rows:
+            lines += ["## Pipelines", "", *_table(beside), ""]
+        lines += ["## Key metrics", "", *_table(metrics), ""]
         differing = differing_settings(reports)
         if differing.rows:
             lines += ["## Settings that differ", "", *_table(differing), *_left_out(differing, "setting"), ""]
@@ -104,6 +109,11 @@ def _run(report: RunReport) -> Iterator[str]:
         if settings.rows:
             yield "<details><summary>settings</summary>"
             yield from ("", *_table(settings), *_left_out(settings, "setting"), "", "</details>", "")
+        if report.pipeline is not None:
+            sign = f"{UNICODE.level(report.pipeline.level)} " if report.pipeline.level >= Level.INFO else ""
+            yield from ("### Pipeline", "", f"{sign}{paragraph(report.pipeline.waits.sentence)}", "")
+            yield from (f"- {plain(text)}" for text in (report.pipeline.note, *pipeline_words(report.pipeline)))
+            yield ""
         yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
         yield from _curves(report.further)
         yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")

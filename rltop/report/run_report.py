@@ -19,6 +19,7 @@ from rltop.pages.chain import chain_table
 from rltop.pages.chart import Axis, Places, PlotData, Zoom, places
 from rltop.pages.compare import FirstDivergence, with_baseline
 from rltop.pages.events import event_table
+from rltop.pages.flow import Flow, build_flow, idle_words
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
 from rltop.pages.markers import Marker, read_markers
@@ -41,6 +42,7 @@ from rltop.rows.table import Column, Kind, Table
 from rltop.rules.words import words_of
 from rltop.run.run_settings import RunSettings
 from rltop.run.snapshot import Snapshot
+from rltop.stats.goodput import hundredth
 from rltop.structs import NamedTuple
 
 T = TypeVar("T")
@@ -193,6 +195,7 @@ class RunReport:
         events: the newest transitions and the facts that explain them, newest last.
         notes: what was not understood, what is muted.
         is_empty: there is not a single row.
+        pipeline: who waits for whom, of a run that generates beside the training.
         document: the JSON document of `--once --json`, if it was asked for.
         divergence: where it diverged from the baseline run, in words; empty without one.
         settings: what it was started with; None where that is not known.
@@ -217,6 +220,7 @@ class RunReport:
     events: Grid
     notes: tuple[str, ...]
     is_empty: bool
+    pipeline: Flow | None = None
     document: Document | None = None
     divergence: str = ""
     settings: RunSettings | None = None
@@ -284,6 +288,7 @@ def build_report(
         events=_events(snapshot),
         notes=tuple(_notes(snapshot, view)),
         is_empty=view.is_empty,
+        pipeline=build_flow(snapshot),
         document=once_document(snapshot) if has_document else None,
         divergence=divergence,
         settings=snapshot.run.settings,
@@ -372,6 +377,34 @@ def differing_settings(reports: Sequence[RunReport]) -> Grid:
     ]
     names = run_names(reports)
     return Grid(("setting", *names), (False, *(True for _ in names)), tuple(rows), len(found) - len(rows))
+
+
+def pipeline_words(flow: Flow) -> tuple[str, ...]:
+    """What is said of a pipeline under its sentence: idle shares, what to turn, goodput and its cost."""
+    goodput = () if flow.goodput is None else (flow.goodput.sentence,)
+    cost = () if flow.goodput is None or flow.spent is None else (flow.spent.words(flow.goodput),)
+    return tuple(text for text in (idle_words(flow.waits), flow.waits.advice, *goodput, *cost) if text)
+
+
+def pipelines(reports: Sequence[RunReport]) -> Grid:
+    """The pipelines of several runs beside each other; no row where none has one.
+
+    Args:
+        reports: of the runs, in order.
+    """
+    rows = []
+    for name, report in zip(run_names(reports), reports, strict=True):
+        flow = report.pipeline
+        if flow is None:
+            continue
+        goodput, spent = flow.goodput, flow.spent
+        role = LEVEL_ROLES[flow.level] if flow.level >= Level.INFO else "text"
+        trained = "" if goodput is None else f"{'≤' if goodput.unknown else ''}{hundredth(goodput.trained)}"
+        hours = "" if spent is None else units.number(spent.hours)
+        cells = (name, "strong"), (flow.note, "note"), (flow.waits.sentence, role), (trained, "value"), (hours, "value")
+        rows.append(tuple((Piece(*cell),) if cell[0] else () for cell in cells))
+    heads = ("run", "", "who waits for whom", "trained of 100", "GPU-hours")
+    return Grid(heads, (False, False, False, True, True), tuple(rows))
 
 
 def further_runs(reports: Sequence[RunReport]) -> str:

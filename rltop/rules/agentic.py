@@ -5,14 +5,15 @@ Mostly infrastructure, not learning; but the policy learns from whatever survive
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Creep, Grown
-from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding
-from rltop.stats.rolling import Frozen, Window
-from rltop.units import percent
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding, Subject
+from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.units import duration, percent
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
@@ -90,6 +91,66 @@ class ToolLatency(Detector):
         if longest <= self.factor * mean or longest <= self.share * whole:
             return QUIET
         return Finding(INFO, longest, mean, None, (longest / whole,))
+
+
+class LoneEnvironment(Detector):
+    """T11: one environment or tool takes a multiple of the time of the others, while others wait for it.
+
+    Rollouts of a slow environment hold their slots longer, so that in time they hold most of them.
+    """
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """The slowest of those that are logged apart, by the metric in which it stands out most."""
+        worst, has_several = QUIET, False
+        for metric in _APART:
+            seconds = _by_environment(context.observation.instances.get(metric, {}))
+            if len(seconds) < 2:
+                continue
+            has_several = True
+            slowest = max(seconds, key=lambda name: seconds[name])
+            others = median_of([one for name, one in seconds.items() if name != slowest])
+            if seconds[slowest] < self.thresholds["floor_s"] or others <= 0.0:
+                continue
+            ratio = seconds[slowest] / others
+            if ratio > self.thresholds["times"] * (RELEASE if self.is_firing else 1.0) and ratio > worst.value:
+                level = WARN if _is_held_up(context.values, self.thresholds["share"]) else INFO
+                worst = Finding(level, ratio, None, None, (seconds[slowest], others), (metric, slowest))
+        return worst if has_several else None
+
+    def subject(self, finding: Finding) -> Subject:
+        return Subject(finding.words[0])
+
+    def headline(self, finding: Finding) -> str:
+        metric, name = finding.words
+        seconds, others = finding.extra
+        what = "tool" if metric == "time_tool_call" else "environment"
+        holds = ": it holds the slots" if finding.level >= WARN else ""
+        return f"{what} {name} takes {duration(seconds)}, the others {duration(others)}{holds}"
+
+
+_APART = ("time_env_step", "time_tool_call", "time_gen_sample_mean", "time_score_mean", "time_env_reset")
+_AGGREGATES = frozenset({"agg", "all", "total"})
+_NEARLY = 0.9
+
+
+def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by the first part of the names, the most of several; what sums up the others is left out."""
+    depths = Counter(name.count("/") for name in instances).most_common(1)
+    found: dict[str, float] = {}
+    for name, seconds in instances.items():
+        own = name.partition("/")[0]
+        if name.count("/") == depths[0][0] and own not in _AGGREGATES:
+            found[own] = max(found.get(own, 0.0), seconds)
+    return found
+
+
+def _is_held_up(values: Mapping[str, float], share: float) -> bool:
+    """The trainer waits for rollouts, for that share of the step, or nearly all slots are in use."""
+    idle = values.get("trainer_idle_frac")
+    if idle is None and values.get("time_step"):
+        idle = values.get("time_wait_data", 0.0) / values["time_step"]
+    limit = values.get("inflight_limit", 0.0)
+    return (idle or 0.0) >= share or (limit > 0.0 and values.get("inflight_count", 0.0) >= _NEARLY * limit)
 
 
 class TurnsCreep(Creep):

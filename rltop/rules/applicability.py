@@ -71,6 +71,16 @@ def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
     return traits.is_async and has_rollouts(algorithm, traits)
 
 
+def waits_for_all(algorithm: Algorithm, traits: Traits) -> bool:
+    """A step contains its generation, and waits for the slowest rollout.
+
+    Args:
+        algorithm: of the run.
+        traits: of the run; `is_async` and `is_preference` count.
+    """
+    return has_rollouts(algorithm, traits) and not traits.is_async
+
+
 def is_embodied(algorithm: Algorithm, traits: Traits) -> bool:
     """Robot policies: classic PPO settings, another scale of clipping and KL.
 

@@ -276,6 +276,7 @@ class RuleContext:
         baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
         left: the reward before the restart that began this segment; None where none is known.
         algorithm, traits, group_size: what kind of run it is.
+        staleness_bound: so many versions old a sample may be, by the settings; None where they do not say.
     """
 
     __slots__ = (
@@ -298,6 +299,7 @@ class RuleContext:
         "recent",
         "record",
         "reward",
+        "staleness_bound",
         "standing",
         "top_lr",
         "traits",
@@ -315,6 +317,7 @@ class RuleContext:
         self.algorithm = algorithm
         self.traits = traits
         self.group_size = group_size
+        self.staleness_bound: float | None = None
         self.reward = RewardTrack()
         self.phase = PhaseTrack()
         self.alarms: dict[str, int] = {}
@@ -476,6 +479,7 @@ class RuleContext:
 
     def clone(self) -> RuleContext:
         twin = RuleContext(self.algorithm, self.traits, self.group_size)
+        twin.staleness_bound = self.staleness_bound
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.recent, twin.raised, twin.standing = self.recent.copy(), self.raised.copy(), self.standing.copy()

@@ -189,6 +189,7 @@ class Engine:
         self._checkpoints = _Checkpoints()
         self._incidents, self._told_of = Incidents(), Told()
         self._context = RuleContext(identity.algorithm, identity.traits, self.rules.group_size)
+        self._context.staleness_bound = identity.staleness_bound
         self._segment: int | None = None
         self._crossing = Crossing()
         self._states = [self._fresh(spec) for spec in self._asked()]
@@ -358,7 +359,7 @@ class Engine:
         before, self.rules = self.rules, Selection(identity, self._options)
         context = self._context
         context.algorithm, context.traits = identity.algorithm, identity.traits
-        context.group_size = self.rules.group_size
+        context.group_size, context.staleness_bound = self.rules.group_size, identity.staleness_bound
         known = {state.spec.id: state for state in self._states}
         kept = {name: state for name, state in known.items() if self.rules.keeps(state.spec, before)}
         happened = []

@@ -1,7 +1,7 @@
 """Stages: does one stage take too much of the step time?
 
 A share that a run has from its start is its setup, and INFO; a growing share is
-a fault. Idle times only matter where generation and training are disaggregated.
+a fault. Who waits for whom in asynchronous runs is `flow`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.performance import own_time
 from rltop.rules.rule import (
-    CRIT,
     INFO,
     QUIET,
     RELEASE,
@@ -35,45 +34,14 @@ _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should take next to no time; the others are passes over the whole batch."""
 
 
-class TrainerIdle(Detector):
-    """P9: the share of step time that one side waits for the other.
-
-    Attributes:
-        share: canonical name of the logged share.
-        seconds: canonical name of the waiting time, where the share is not logged.
-    """
-
-    share, seconds = "trainer_idle_frac", "time_wait_data"
-    text = "trainer idle {value:%} of step time{was:%}: generation is the bottleneck"
-    start = Frozen()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """The logged share, else waiting time over step time."""
-        values = context.values
-        value = values.get(self.share)
-        if value is None:
-            waited, step = values.get(self.seconds), values.get("time_step")
-            if waited is None or not step:
-                return None
-            value = waited / step
-        start, thresholds = self.start, self.thresholds
-        base = start.push(value)
-        if value <= thresholds["info"] * (RELEASE if self.is_firing else 1.0):
-            return QUIET
-        has_risen = base is not None and value > thresholds["rise"] * base
-        if value > thresholds["crit"] and has_risen:
-            return Finding(CRIT, value, base, thresholds["crit"])
-        return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
-
-
-class SamplersIdle(TrainerIdle):
-    """P10."""
-
-    share, seconds = "rollouter_idle_frac", "time_wait_policy"
-    text = "samplers idle {value:%} of step time{was:%}: training is the bottleneck"
-
-
 _SYNCS = ("time_weight_sync", "time_weight_sync_infer")
+_ALIKE = 0.1
+"""A sync that is so near to its baseline is like it."""
+_PARTS = (
+    ("time_weight_sync_pause", "pausing generation"),
+    ("time_weight_sync_barrier", "waiting for all ranks"),
+    ("time_weight_sync_transfer", "the transfer"),
+)
 
 
 class WeightSync(Detector):
@@ -81,15 +49,31 @@ class WeightSync(Detector):
 
     further = (("seconds", Unit.SECONDS),)
     start = Frozen()
+    first = Frozen(skip=0, size=8, minimum=5)
     seconds = Window(50)
+    latest = Window(5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """As a share of the step against run start, and in seconds against the baseline."""
+        """As a share of the step against run start, in seconds against the records before, and against the first ones.
+
+        A slow growth is in the records before as well (verl #4896: seconds, minutes, then 25 of them).
+        """
         values = context.values
         seconds = max((values[name] for name in _SYNCS if name in values), default=-1.0)
-        step = values.get("time_step")
-        if not step or seconds < 0.0:
+        if seconds < 0.0:
             return None
+        step, early = values.get("time_step", 0.0), self.first.value
+        self.latest.push(seconds)
+        if not self.first.is_final:
+            self.first.push(seconds)
+        elif early is not None:
+            line = max(self.thresholds["grown_s"], self.thresholds["grown"] * early)
+            if self.latest.median > line * (RELEASE if self.is_firing else 1.0):
+                extra = seconds, early, *self._part(values)
+                return Finding(WARN, seconds / step if step else 0.0, None, None, extra)
+        return self._of_step(values, seconds, step) if step else QUIET
+
+    def _of_step(self, values: Mapping[str, float], seconds: float, step: float) -> Finding:
         thresholds, start, window = self.thresholds, self.start, self.seconds
         share, base = seconds / step, start.value
         start.push(share)
@@ -97,16 +81,26 @@ class WeightSync(Detector):
         if not self.is_firing:
             window.push(seconds)
         if known >= _MIN_SAMPLES and seconds > max(thresholds["floor_s"], thresholds["jump"] * usual):
-            return Finding(WARN, share, base, thresholds["share"], (seconds, usual))
+            return Finding(WARN, share, base, thresholds["share"], (seconds, usual, *self._part(values)))
         if share <= thresholds["share"] * (RELEASE if self.is_firing else 1.0):
             return QUIET
         has_risen = base is not None and share > thresholds["rise"] * base and seconds > thresholds["floor_s"]
-        return Finding(WARN if has_risen else INFO, share, base, thresholds["share"], (seconds, window.median))
+        extra = seconds, window.median, *self._part(values)
+        level, base = (WARN, base) if has_risen else (INFO, None)
+        return Finding(level, share, base, thresholds["share"], extra)
+
+    @staticmethod
+    def _part(values: Mapping[str, float]) -> tuple[float, float]:
+        """The longest of the logged parts of the sync: its place in `_PARTS`, and seconds."""
+        longest = max(range(len(_PARTS)), key=lambda at: values.get(_PARTS[at][0], -1.0))
+        return float(longest), values.get(_PARTS[longest][0], 0.0)
 
     def headline(self, finding: Finding) -> str:
-        seconds, usual = finding.extra
-        before = f" (baseline {duration(usual)})" if duration(usual) != duration(seconds) else ""
-        return f"weight sync {duration(seconds)}{before}: {percent(finding.value)} of step time"
+        seconds, usual, part, part_s = finding.extra
+        before = f" (baseline {duration(usual)})" if abs(seconds - usual) > _ALIKE * usual else ""
+        share = f": {percent(finding.value)} of step time" if finding.value else ""
+        mostly = f", {duration(part_s)} of it {_PARTS[int(part)][1]}" if part_s > 0.5 * seconds else ""
+        return f"weight sync {duration(seconds)}{before}{share}{mostly}"
 
 
 class AuxiliaryStage(Detector):

@@ -30,6 +30,7 @@ class IngestOptions(NamedTuple):
     Attributes:
         decoder, store, rules: options of formats, store and rules.
         total_steps: how many steps the run wants to make, where the user knows.
+        gpus: that generate and train, where the user knows.
         has_preview: show the last rows of a large file while history is read.
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
         log: console log of the runs; empty looks beside each run.
@@ -42,6 +43,7 @@ class IngestOptions(NamedTuple):
     store: StoreOptions = StoreOptions()
     rules: EngineOptions = EngineOptions()
     total_steps: int | None = None
+    gpus: int | None = None
     has_preview: bool = True
     rollouts: str = ""
     log: str = ""

@@ -80,6 +80,7 @@ class Pipeline:
         sink: takes the closed rows; None where they are only to be shown.
         group_size: completions per prompt, where the user knows.
         meant: key → canonical name, as a person has said.
+        beside: adds what is known of the run beside its rows; asked once, of one that generates beside the training.
 
     Attributes:
         decoder, stream: as given.
@@ -99,6 +100,7 @@ class Pipeline:
         sink: Sink | None = None,
         group_size: int | None = None,
         meant: Mapping[str, str] | None = None,
+        beside: Callable[[Identity], Identity] | None = None,
     ) -> None:
         self.decoder = decoder
         self.stream = stream
@@ -116,6 +118,7 @@ class Pipeline:
         self._margins = Margins()
         self._group_size = group_size
         self._meant = meant
+        self._beside = beside
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
         self._waiting: deque[Chunk | Reset] = deque()
@@ -281,12 +284,12 @@ class Pipeline:
         if self.identity is None:
             if not is_end and stream.rows <= SETTLE_ROWS and len(stream.closed) < _SETTLE_CLOSED:
                 return
-            self.identity = self._identify()
+            self.identity = self._informed(self._identify())
             self._known_keys = len(stream.keys)
         if len(stream.keys) != self._known_keys:
             new = stream.keys[self._known_keys :]
             self._known_keys = len(stream.keys)
-            self.identity = with_keys(self.identity, new, self._samples(new))
+            self.identity = self._informed(with_keys(self.identity, new, self._samples(new)))
         if self.sink is not None:
             self.sink.take(stream, self.identity, self.arrived_s)
         stream.closed.clear()
@@ -298,6 +301,13 @@ class Pipeline:
         if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
             size = self.decoder.group_size
         return found if size is None else found._replace(group_size=size)
+
+    def _informed(self, found: Identity) -> Identity:
+        """With what the settings beside the run say, once it is known to need that."""
+        if self._beside is None or not found.traits.is_async:
+            return found
+        beside, self._beside = self._beside, None
+        return beside(found)
 
     def _samples(self, keys: Sequence[str]) -> dict[str, Sequence[float]]:
         return {key: self.stream.head(key).values[:SETTLE_ROWS] for key in keys}

@@ -21,6 +21,7 @@ from rltop.run.recall import Recaller
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
+from rltop.run.told import told_beside
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
@@ -143,7 +144,8 @@ class RunBuilder:
         stream.total_steps = self.options.total_steps
         rules = RuleRunner(self.options.rules)
         meant = meanings.of_path(found.path, self.options.meanings)
-        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant)
+        beside = partial(told_beside, path=found.path, gpus=self.options.gpus)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, beside)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
     def _feed(self, found: Found) -> Feed:

@@ -15,10 +15,10 @@ _UPDATE = "ppo_actor/update"
 
 
 _PIPELINE = (
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_min", "staleness_min"),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_avg", "staleness_mean", shift=1.0),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_max", "staleness_max", shift=1.0),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_min", "staleness_min", shift=1.0),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_min", "staleness_min"),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_avg", "staleness_mean", shift=-1.0),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_max", "staleness_max", shift=-1.0),
+    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_min", "staleness_min", shift=-1.0),
     Alias(f"{_UPDATE}/version_stats/v_theta", "param_version"),
     Alias(f"{_UPDATE}/version_stats/v_proximal", "param_version"),
     Alias(f"{_UPDATE}/version_stats/n_valid_generated_tokens", "trained_tokens"),
@@ -39,7 +39,8 @@ _PIPELINE = (
     Alias("timeperf/%_onload", "time_switch"),
     Alias("timeperf/%_offload", "time_switch"),
 )
-"""Staleness against the proximal policy is one version less than against the trained one."""
+"""Staleness against the proximal policy, with which a step begins, is one version less than against the trained one;
+it is 0 for a sample of that policy, as other trainers count, and what `max_head_offpolicyness` bounds."""
 
 _ALWAYS_ONE = "It is 1 in every row that has it: the mean over rollouts of which each counts one."
 
@@ -80,8 +81,8 @@ DIALECT = Dialect(
         Alias(f"{_UPDATE}/behave_imp_weight/avg", "is_ratio_mean"),
         Alias(f"{_UPDATE}/grad_norm", "grad_norm"),
         Alias(f"{_UPDATE}/lr", "lr"),
-        Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_avg", "staleness_mean"),
-        Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_max", "staleness_max"),
+        Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_avg", "staleness_mean"),
+        Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_max", "staleness_max"),
         Alias("ppo_critic/update/value_loss/avg", "value_loss"),
         Alias("ppo_critic/update/grad_norm", "grad_norm_critic"),
         Alias("ppo_critic/update/lr", "lr_critic"),
@@ -120,6 +121,9 @@ DIALECT = Dialect(
         TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),
     ),
     group_size_keys=("n_samples", "group_size"),
+    waits=("timeperf/rollout",),
+    staleness_bounds=("max_head_offpolicyness",),
+    gpus=(("cluster.n_nodes", "cluster.n_gpus_per_node"),),
     misleading=(("rollout/accepted", _ALWAYS_ONE), ("rollout/rejected", _ALWAYS_ONE)),
 )
 

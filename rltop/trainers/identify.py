@@ -205,10 +205,24 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     traits = _with_evidence(traits, dialect, ordered)
     if any(value > 0.0 for name in _STALENESS for value in _values(name, signals, samples)):
         traits = traits._replace(is_async=True)
+    if traits.is_async and dialect.waits:
+        signals = _waiting(dialect, signals)
     size = _group_size(dialect, traits, ordered, samples)
     return begun._replace(
         traits=traits, signals=signals, group_size=size, keys=ordered, refused=refused, guesses=guesses
     )
+
+
+def _waiting(dialect: Dialect, signals: Mapping[str, Sequence[Signal]]) -> dict[str, Sequence[Signal]]:
+    """Signals where generation runs beside the training: what the loop takes to have rollouts is waiting."""
+    found = dict(signals)
+    generation = found.pop("time_gen", ())
+    waits = [one._replace(metric=CATALOG["time_wait_data"]) for one in generation if one.key in dialect.waits]
+    if rest := [one for one in generation if one.key not in dialect.waits]:
+        found["time_gen"] = rest
+    if waits:
+        found["time_wait_data"] = [*waits, *found.get("time_wait_data", ())]
+    return found
 
 
 def _unclaimed(

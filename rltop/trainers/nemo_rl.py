@@ -170,6 +170,8 @@ DIALECT = Dialect(
         ),
     ),
     group_size_keys=("num_generations_per_prompt",),
+    staleness_bounds=("max_trajectory_age_steps",),
+    gpus=(("cluster.num_nodes", "cluster.gpus_per_node"),),
     misleading=(
         ("efficiency/idle/*_pct", _SINCE_START),
         ("efficiency/efficiency_pct", _SINCE_START),

@@ -224,6 +224,8 @@ DIALECT = Dialect(
         namespace=("time/",),
     ),
     hidden=("progress/*",),
+    staleness_bounds=("max_off_policy_steps",),
+    gpus=(("num_train_gpus",), ("num_infer_gpus",)),
     training_keys=("optim/*", "loss/*", "time/forward_backward", "time/pack"),
     traits=(
         TraitEvidence("is_async", ("off_policy/*", "dispatcher/*", "time/wait_for_batch", "batch/off_policy_level/*")),

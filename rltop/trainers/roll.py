@@ -33,7 +33,7 @@ _PIPELINE = (
     Alias("shrink/aborted", "cancelled_count"),
     Alias("expand/aborted", "cancelled_count"),
     Alias("shrink/remapped", "retry_count"),
-    Alias("system/batch_remove_count", "dropped_surplus"),
+    Alias("system/batch_remove_count", "batch_count"),
     Alias("time/%/model_update/total", "time_weight_sync"),
     Alias("time/%/model_update/onload", "time_switch"),
     Alias("time/%/model_update/offload", "time_switch"),
@@ -168,6 +168,9 @@ DIALECT = Dialect(
         TraitEvidence("is_async", ("time/step_shrink", "shrink/*", "expand/*")),
     ),
     group_size_keys=("num_return_sequences_in_group",),
+    waits=("time/step_generate", "time/step_rollout"),
+    staleness_bounds=("async_generation_ratio",),
+    gpus=(("num_nodes", "num_gpus_per_node"),),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )
 

@@ -34,7 +34,7 @@ _PIPELINE = (
     Alias("async/staleness_ratio", "stale_frac"),
     Alias("async/staleness_violation_count", "staleness_violations"),
     Alias("async/num_groups_dropped", "zero_std_count"),
-    Alias("async/keep_rate", "kept_frac"),
+    Alias("async/keep_rate", "filter_pass_rate"),
     Alias("timing/run_training", "time_update_all"),
     Alias("timing/convert_to_training_input", "time_prepare"),
     Alias("vllm/num_requests_running", "engine_running"),
@@ -148,6 +148,7 @@ DIALECT = Dialect(
         namespace=("timing/",),
     ),
     hidden=("trainer/*",),
+    staleness_bounds=("max_staleness_steps",),
     training_keys=("policy/*", "timing/step"),
     traits=(
         TraitEvidence("has_critic", _CRITIC),

@@ -118,6 +118,7 @@ DIALECT = Dialect(
     training_keys=("train/*",),
     traits=(TraitEvidence("has_critic", _CRITIC), TraitEvidence("kl_is_signed", ("train/ppo_kl",))),
     group_size_keys=("n_samples_per_prompt",),
+    gpus=(("actor_num_nodes", "actor_num_gpus_per_node"), ("rollout_num_gpus",)),
 )
 
 # -- miles -------------------------------------------------------------------------------------------------------
@@ -175,6 +176,7 @@ MILES: Dialect = replace(
         Fingerprint(Algorithm.GRPO, any_of=_MILES_OWN, none_of=_CRITIC, weight=40),
     ),
     aliases=(*DIALECT.aliases, Alias("perf/actor_train_mfu", "mfu"), *_MILES_PIPELINE),
+    staleness_bounds=("max_weight_staleness",),
     traits=(*DIALECT.traits, TraitEvidence("is_async", ("rollout/fully_async/*", "perf/fully_async/*"))),
 )
 

@@ -156,6 +156,7 @@ DIALECT = Dialect(
     timing=TIMING,
     hidden=("progress/*", "progress"),
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),
+    staleness_bounds=("max_steps_off_policy",),
     traits=(TraitEvidence("is_async", ("sampling_client/step_min", "time/sampling_time_max")),),
 )
 

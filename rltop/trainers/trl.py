@@ -281,6 +281,7 @@ ASYNC = replace(
         *(alias for alias in DIALECT.aliases if alias.pattern != "kl"),
         *_PIPELINE,
     ),
+    staleness_bounds=("max_staleness",),
     timing=TimingPlan(
         step_keys=("step_time", "perf/step_s"),
         stages=(

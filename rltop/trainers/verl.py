@@ -214,7 +214,9 @@ _PIPELINE = (
     Alias("fully_async/partial/max_partial_span", "traj_span_max"),
     Alias("fully_async/rollouter/active_time", "time_gen_active"),
     Alias("fully_async/rollouter/version_time", "time_version"),
-    Alias("fully_async/rollouter/step_generated_samples", "sample_count"),
+    Alias("fully_async/rollouter/step_generated_samples", "generated_count"),
+    Alias("fully_async/count/staleness_samples", "stale_held"),
+    Alias("fully_async/static/max_required_samples", "stale_held_limit"),
     Alias("dynamic_resource/train_compute_time_s", "time_trainer_active"),
     Alias("dynamic_resource/train_allocated_time_s", "time_trainer_held"),
     Alias("dynamic_resource/train_resource_utilization", "trainer_idle_frac", scale=-1.0, shift=1.0),
@@ -365,6 +367,7 @@ DIALECT = Dialect(
         TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
     ),
     group_size_keys=("rollout/n", "actor_rollout_ref/rollout/n", "training/rollout_n"),
+    gpus=(("trainer.nnodes", "trainer.n_gpus_per_node"), ("rollout.nnodes", "rollout.n_gpus_per_node")),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )
 
@@ -388,6 +391,7 @@ PADDED = (
 V1 = replace(
     DIALECT,
     variant="trainer since 0.9",
+    staleness_bounds=("max_off_policy_threshold",),
     misleading=PADDED,
     fingerprints=tuple(fp for pattern in _V1 for fp in _fingerprints(30, (pattern,))),
     aliases=tuple(alias for alias in DIALECT.aliases if alias not in _TRUNCATION),

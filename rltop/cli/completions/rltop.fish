@@ -51,7 +51,7 @@ function _shtab_rltop_using
 end
 
 set -g _shtab_rltop_commands callback check watch replay demo skill completions config report where
-set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --steps --summary --theme --timeout --token-file --total-steps --via --wait --width -o
+set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --gpus --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --steps --summary --theme --timeout --token-file --total-steps --via --wait --width -o
 
 complete -c rltop -e
 complete -c rltop -f
@@ -78,6 +78,7 @@ complete -c rltop -n _shtab_rltop_using -l poll-network -x -d 'Seconds between p
 complete -c rltop -n _shtab_rltop_using -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n _shtab_rltop_using -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n _shtab_rltop_using -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n _shtab_rltop_using -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n _shtab_rltop_using -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n _shtab_rltop_using -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n _shtab_rltop_using -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -111,6 +112,7 @@ complete -c rltop -n '_shtab_rltop_using check' -l poll-network -x -d 'Seconds b
 complete -c rltop -n '_shtab_rltop_using check' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using check' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using check' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using check' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using check' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using check' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using check' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -143,6 +145,7 @@ complete -c rltop -n '_shtab_rltop_using watch' -l poll-network -x -d 'Seconds b
 complete -c rltop -n '_shtab_rltop_using watch' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using watch' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using watch' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using watch' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using watch' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using watch' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using watch' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -172,6 +175,7 @@ complete -c rltop -n '_shtab_rltop_using replay' -l poll-network -x -d 'Seconds 
 complete -c rltop -n '_shtab_rltop_using replay' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using replay' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using replay' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using replay' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using replay' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using replay' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using replay' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -201,6 +205,7 @@ complete -c rltop -n '_shtab_rltop_using demo' -l poll-network -x -d 'Seconds be
 complete -c rltop -n '_shtab_rltop_using demo' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using demo' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using demo' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using demo' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using demo' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using demo' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using demo' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -229,6 +234,7 @@ complete -c rltop -n '_shtab_rltop_using config' -l poll-network -x -d 'Seconds 
 complete -c rltop -n '_shtab_rltop_using config' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using config' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using config' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using config' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using config' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using config' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using config' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -270,6 +276,7 @@ complete -c rltop -n '_shtab_rltop_using report' -l poll-network -x -d 'Seconds 
 complete -c rltop -n '_shtab_rltop_using report' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using report' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using report' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using report' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using report' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using report' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using report' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'
@@ -304,6 +311,7 @@ complete -c rltop -n '_shtab_rltop_using where' -l poll-network -x -d 'Seconds b
 complete -c rltop -n '_shtab_rltop_using where' -l poll-silent -x -d 'Longest time in seconds between polls of an idle file on a network file system.'
 complete -c rltop -n '_shtab_rltop_using where' -l step-key -x -d 'Key that holds the step; empty: try the usual names.'
 complete -c rltop -n '_shtab_rltop_using where' -l group-size -x -d 'Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.'
+complete -c rltop -n '_shtab_rltop_using where' -l gpus -x -d 'GPUs that generate and train, if the run'"'"'s own settings do not say; used for GPU-hours.'
 complete -c rltop -n '_shtab_rltop_using where' -l profile -x -d 'Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected from the keys and the algorithm; `none`: no profile.'
 complete -c rltop -n '_shtab_rltop_using where' -l total-steps -x -d 'Planned number of steps, if the trainer does not log it; used for the ETA.'
 complete -c rltop -n '_shtab_rltop_using where' -l rollouts -xka "(__fish_complete_path (commandline -ct))" -d 'File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric file.'

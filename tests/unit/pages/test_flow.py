@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
 from rltop.pages.flow import FlowPage, build_flow, paint_flow
-from rltop.pages.goodput import CLASSES, build_goodput
+from rltop.pages.goodput import build_goodput
 from rltop.pages.moment import Moment
 from rltop.report.document import pipeline_document
 from rltop.rows.glyphs import ASCII, UNICODE
@@ -24,6 +24,7 @@ from rltop.run.options import IngestOptions
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
+from rltop.stats.goodput import CLASSES
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 ASYNC = [f"{trainer}/async" for trainer in ("prime_rl", "miles", "nemo_rl", "rllm", "skyrl")]
@@ -107,10 +108,10 @@ def test_who_waits_for_whom(name: str) -> None:
     series, (generation, training), told, advice = CASES[name]
     flow = build_flow(Snapshot(verl(**series)))
     assert flow is not None
-    assert (flow.generation, flow.training) == (generation, training)
-    assert all(part in flow.sentence for part in told), flow.sentence
-    assert advice in flow.advice
-    assert bool(advice) == bool(flow.advice)
+    assert (flow.waits.generating, flow.waits.training) == (generation, training)
+    assert all(part in flow.waits.sentence for part in told), flow.waits.sentence
+    assert advice in flow.waits.advice
+    assert bool(advice) == bool(flow.waits.advice)
 
 
 def test_a_past_step_is_told_by_what_was_known_then() -> None:
@@ -118,8 +119,8 @@ def test_a_past_step_is_told_by_what_was_known_then() -> None:
     then, now = build_flow(Snapshot(run, 20)), build_flow(Snapshot(run))
     assert then is not None
     assert now is not None
-    assert (then.training, now.training) == ("busy", "starved")
-    assert now.queue_since == 25
+    assert (then.waits.training, now.waits.training) == ("busy", "starved")
+    assert now.waits.since == 25
     assert all(box.step is None or box.step <= 20 for box in then.boxes)
 
 
@@ -127,8 +128,8 @@ def test_seconds_of_waiting_stand_in_for_a_share() -> None:
     run = verl(**{"timing_s/step": 100.0, "fully_async/total_wait_time": 33.0, "queue": 0})
     flow = build_flow(Snapshot(run))
     assert flow is not None
-    assert flow.trainer_idle == pytest.approx(0.33)
-    assert flow.training == "starved"
+    assert flow.waits.trainer == pytest.approx(0.33)
+    assert flow.waits.training == "starved"
 
 
 def test_a_run_that_generates_and_trains_in_turn_has_no_pipeline() -> None:
@@ -176,7 +177,7 @@ def test_the_document_says_the_same(fixture: str) -> None:
     flow = build_flow(Snapshot(run))
     assert document is not None
     assert flow is not None
-    assert document["sentence"] == flow.sentence
+    assert document["sentence"] == flow.waits.sentence
     assert [part["name"] for part in document["parts"]] == [box.name for box in flow.boxes]
     json.dumps(document, allow_nan=False)
 
