@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import Decoder, DecoderOptions, Envelope, HasGroupSize, Piecemeal, SpanSource, Withholding
+from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
 from rltop.formats.kinds import BINARY, CONSOLE, MAGIC_BYTES, Codec, Kind, codec_of, is_noise, kind_of
 from rltop.model import Counts, Record, TimedSpan
 
@@ -17,7 +17,7 @@ MOST_LAYERS = 4
 """Layers of compression that are taken off one another; each costs a decoder, and nobody packs a log more often."""
 
 
-class AutoDecoder:
+class AutoDecoder(Decoder):
     """Holds the first bytes back until they tell their kind.
 
     Attributes:
@@ -40,12 +40,10 @@ class AutoDecoder:
         self._held = b""
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
-        self._span_source: SpanSource | None = None
-        self._piecemeal: Piecemeal | None = None
         self._earlier = Counts()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
         """Everything read and not understood."""
         if self._inner is None or not self._earlier.lines:
             return self._earlier if self._inner is None else self._inner.counts
@@ -72,8 +70,7 @@ class AutoDecoder:
     @property
     def group_size(self) -> int | None:
         """Completions per prompt, where the file holds the settings of the run."""
-        inner = self._inner
-        return inner.group_size if isinstance(inner, HasGroupSize) else None
+        return None if self._inner is None else self._inner.group_size
 
     @property
     def kind_note(self) -> str:
@@ -81,7 +78,7 @@ class AutoDecoder:
         return "" if self.kind is None else self.kind.note
 
     @property
-    def envelope(self) -> Envelope:
+    def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
         """How the rows are wrapped."""
         return "" if self._inner is None else self._inner.envelope
 
@@ -103,12 +100,11 @@ class AutoDecoder:
     @property
     def has_more(self) -> bool:
         """As the decoder of its kind says."""
-        return self._piecemeal is not None and not self._damage and self._piecemeal.has_more
+        return self._inner is not None and not self._damage and self._inner.has_more
 
     def go_on(self) -> list[Record]:
         """The next piece, from the decoder of its kind."""
-        piecemeal = self._piecemeal
-        return [] if piecemeal is None else self._guarded(lambda _: piecemeal.go_on())
+        return self._guarded(lambda inner: inner.go_on())
 
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
@@ -117,11 +113,11 @@ class AutoDecoder:
     @property
     def holds_back(self) -> bool:
         """Is there a beginning of which the kind is not known, or what the decoder of its kind keeps back?"""
-        return bool(self._held) or (isinstance(self._inner, Withholding) and self._inner.holds_back)
+        return bool(self._held) or (self._inner is not None and self._inner.holds_back)
 
     def take_spans(self) -> list[TimedSpan]:
         """As the decoder of its kind gives them; most have none."""
-        return [] if self._span_source is None else self._span_source.take_spans()
+        return [] if self._inner is None else self._inner.take_spans()
 
     def finish(self) -> list[Record]:
         """Nothing more will come."""
@@ -140,7 +136,7 @@ class AutoDecoder:
             return
         if self.kind is None:
             self._earlier.add(self._inner.counts)
-            self._inner = self._span_source = self._piecemeal = None
+            self._inner = None
         else:
             self._inner.reset(is_restart=is_restart)
 
@@ -161,8 +157,6 @@ class AutoDecoder:
             if self.kind is CONSOLE and is_noise(head):
                 return self._refuse(SourceError(BINARY))
             self._inner = self.kind.make(self._options)
-        self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
-        self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
         self._held = b""
         return self._guarded(lambda inner: inner.feed(head, *self._start))
 

@@ -14,7 +14,7 @@ from collections import deque
 from copy import copy, deepcopy
 from typing import Any, Protocol
 
-from rltop.formats.decoder import Decoder, Envelope, Piecemeal, Withholding
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.kinds import Codec
 from rltop.formats.zstd import zstandard_package
 from rltop.model import Counts, Record
@@ -101,7 +101,7 @@ class _Zstd:
         return bytes(self._inner.decompress(piece)), data[self._PIECE_BYTES :]
 
 
-class CompressedDecoder:
+class CompressedDecoder(Decoder):
     """Decompresses in front of `inner`; places are offsets in the decompressed stream.
 
     Attributes:
@@ -123,7 +123,6 @@ class CompressedDecoder:
         self._package = zstandard_package() if codec is Codec.ZSTD else None
         self._errors = _errors_of(self._package)
         self._inflater: _Inflater | None = None
-        self._piecemeal = inner if isinstance(inner, Piecemeal) else None
         self._packed: deque[bytes] = deque()
         self._unpacked = memoryview(b"")
         self._may_give = False
@@ -133,7 +132,7 @@ class CompressedDecoder:
         self._is_broken = False
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
         """The counts of the inner decoder."""
         return self.inner.counts
 
@@ -163,7 +162,7 @@ class CompressedDecoder:
         return self.note or self.inner.stopped
 
     @property
-    def envelope(self) -> Envelope:
+    def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
         """The envelope that the inner decoder saw."""
         return self.inner.envelope
 
@@ -184,14 +183,12 @@ class CompressedDecoder:
     @property
     def has_more(self) -> bool:
         """Is there anything left to unpack, unpacked and not decoded, or left to the inner decoder?"""
-        if self._packed or self._unpacked or self._may_give:
-            return True
-        return self._piecemeal is not None and self._piecemeal.has_more
+        return bool(self._packed or self._unpacked or self._may_give) or self.inner.has_more
 
     def go_on(self) -> list[Record]:
         """Decode a slice; unpack one where none waits."""
-        if self._piecemeal is not None and self._piecemeal.has_more:
-            return self._piecemeal.go_on()
+        if self.inner.has_more:
+            return self.inner.go_on()
         if not self._unpacked and not self._is_broken:
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
@@ -206,13 +203,12 @@ class CompressedDecoder:
     def holds_back(self) -> bool:
         """Does the stream end early, or does the inner decoder keep something back?"""
         is_torn = self._inflater is not None and not self._is_broken
-        return is_torn or (isinstance(self.inner, Withholding) and self.inner.holds_back)
+        return is_torn or self.inner.holds_back
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompressedDecoder:
         """A copy that can be finished, and not fed: what unpacks is not copied."""
         twin = copy(self)
         twin.inner = deepcopy(self.inner, memo)
-        twin._piecemeal = twin.inner if isinstance(twin.inner, Piecemeal) else None
         return twin
 
     def finish(self) -> list[Record]:

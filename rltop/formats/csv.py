@@ -12,7 +12,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.long_table import VALUE, LongTable, is_long
 from rltop.formats.rows import WRITER_STEP, RecordBuilder, RepeatedRows, Row, number_of, step_of
@@ -35,7 +35,7 @@ _LEFT_OUT = "\0"
 """Stands for the name of a column that says the same as another."""
 
 
-class CsvDecoder:
+class CsvDecoder(Decoder):
     """Rows under a header; an empty cell was not logged.
 
     The step is the first documented step key of the header, or the number of the
@@ -48,9 +48,6 @@ class CsvDecoder:
     """
 
     is_rewritten = True
-    is_finished = False
-    failure = ""
-    stopped = ""
 
     def __init__(self, step_key: str = "", *, may_count_rows: bool = True) -> None:
         self.counts = Counts()

@@ -1,8 +1,8 @@
-"""The protocol of all decoders, and their options."""
+"""What every decoder is asked, and the options of decoders."""
 
 from __future__ import annotations
 
-from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Literal, Protocol, TypeVar
 
 from rltop.model import Counts, Record, TimedSpan
 from rltop.structs import NamedTuple
@@ -32,38 +32,50 @@ BARE_FAILURES = ("the process ended with exit code", "SwanLab has the run as")
 """How a failure begins that names no cause: whoever knows one says more."""
 
 
-class Decoder(Protocol):
-    """Bytes in, rows out; the half line at the end is kept until its rest comes."""
+class Decoder:
+    """Bytes in, rows out; the half line at the end is kept until its rest comes.
 
-    @property
-    def counts(self) -> Counts:
-        """Everything read, and everything not understood."""
-        ...
+    A kind of file overrides what it has to say more of than what stands here.
+
+    Attributes:
+        counts: everything read, and everything not understood.
+        envelope: how the rows are wrapped.
+    """
+
+    counts: Counts
+    envelope: Envelope
 
     @property
     def is_rewritten(self) -> bool:
         """Is a file of this kind written anew with every row? Then a new beginning is no new attempt."""
-        ...
+        return False
 
     @property
     def is_finished(self) -> bool:
         """Has the writer said that the run is over, in a record of its own?"""
-        ...
+        return False
 
     @property
     def failure(self) -> str:
         """What the writer says that it died of, raw; empty where it says nothing, or has gone on since."""
-        ...
+        return ""
 
     @property
     def stopped(self) -> str:
         """Why nothing more can be read, for a person; empty while something can."""
-        ...
+        return ""
 
     @property
-    def envelope(self) -> Envelope:
-        """How the rows are wrapped."""
-        ...
+    def group_size(self) -> int | None:
+        """Completions per prompt, where the settings or the samples in the file say it."""
+        return None
+
+    def take_head(self, data: bytes) -> None:
+        """Learn from the first bytes, cut anywhere, what rows at the end need; rows in them are not given out.
+
+        Args:
+            data: the beginning of the file, at most `Kind.head_bytes` of it.
+        """
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come; `offset` is where `data` stands in the file.
@@ -71,83 +83,45 @@ class Decoder(Protocol):
         Returns:
             The rows that are whole now.
         """
-        ...
-
-    def flush(self) -> list[Record]:
-        """What has been gathered of a row that may go on: nothing more has come for a while."""
-        ...
-
-    def finish(self) -> list[Record]:
-        """Decode a last line that was never ended, if it is whole."""
-        ...
-
-    def reset(self, *, is_restart: bool = True) -> None:
-        """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
-        ...
-
-
-@runtime_checkable
-class HasGroupSize(Protocol):
-    """A decoder whose file may say how many completions the run draws per prompt."""
-
-    @property
-    def group_size(self) -> int | None:
-        """Completions per prompt, where the settings or the samples in the file say it."""
-        ...
-
-
-@runtime_checkable
-class Withholding(Protocol):
-    """A decoder that keeps back, after `flush`, what only `finish` gives: the rest of it may come.
-
-    A deep copy of it can be finished in its stead, to see what there would be if nothing came.
-    """
-
-    @property
-    def holds_back(self) -> bool:
-        """Would `finish` give or count anything more?"""
-        ...
-
-
-@runtime_checkable
-class Headed(Protocol):
-    """A decoder that needs the beginning of a file to read rows at its end."""
-
-    def take_head(self, data: bytes) -> None:
-        """Learn from the first bytes, cut anywhere; the rows in them are not given out, and what follows stands later.
-
-        Args:
-            data: the beginning of the file, at most `Kind.head_bytes` of it.
-        """
-        ...
-
-
-@runtime_checkable
-class Piecemeal(Protocol):
-    """A decoder that may have more to give of what it was fed than there is time for in one call.
-
-    `feed` decodes as much as takes a few milliseconds and keeps the rest; `go_on` decodes
-    the next such piece. Whoever feeds it asks it to go on until it has no more, in its own
-    time, before it is fed again: nothing is lost where that is not done, but more is held.
-    """
+        raise NotImplementedError
 
     @property
     def has_more(self) -> bool:
-        """Is some of what was fed not decoded yet?"""
-        ...
+        """Is some of what was fed not decoded yet?
+
+        A decoder that may have more to give than there is time for in one call keeps the rest. Whoever feeds it asks
+        it to go on until it has no more, in its own time, before it is fed again: nothing is lost where that is not
+        done, but more is held.
+        """
+        return False
 
     def go_on(self) -> list[Record]:
-        """Decode the next piece of what was fed."""
-        ...
+        """Decode the next piece of what was fed: some milliseconds of it."""
+        return []
 
+    def flush(self) -> list[Record]:
+        """What has been gathered of a row that may go on: nothing more has come for a while."""
+        return []
 
-@runtime_checkable
-class SpanSource(Protocol):
-    """A decoder whose file says when stages really began and ended."""
+    @property
+    def holds_back(self) -> bool:
+        """Would `finish` give or count anything that `flush` did not?
+
+        A deep copy can be finished instead, to see what there would be if nothing came.
+        """
+        return False
+
+    def finish(self) -> list[Record]:
+        """Decode a last line that was never ended, if it is whole."""
+        raise NotImplementedError
 
     def take_spans(self) -> list[TimedSpan]:
-        """What has been read of them since the last call, step by step."""
-        ...
+        """When stages really began and ended, step by step: what has been read of it since the last call."""
+        return []
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
+        raise NotImplementedError
 
 
 class Framer(Protocol):
@@ -173,7 +147,7 @@ class Framer(Protocol):
 F = TypeVar("F", bound=Framer)
 
 
-class FramedDecoder(Generic[F]):
+class FramedDecoder(Decoder, Generic[F]):
     """What a decoder of framed records knows by its framer."""
 
     _framer: F

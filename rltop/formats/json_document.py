@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from rltop.formats.allowance import MEMORY_BYTES
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM, conflict_line
 from rltop.formats.long_table import NAMES, put_together
@@ -62,22 +62,19 @@ _CURVE_VALUES = 10
 Row = Mapping[str, object]
 
 
-class DocumentDecoder:
+class DocumentDecoder(Decoder):
     """Rows of a document that is only readable as a whole.
 
     Bytes of one generation are collected until they are a document; `reset` begins
     the next. A document that begins with the rows of the one before yields only
-    the rest, so whoever follows the file need not expect a restart at a rewrite. It is
-    `Piecemeal`: 70 MB take seconds to parse, and as long again to be made rows of.
+    the rest, so whoever follows the file need not expect a restart at a rewrite. It is read
+    a piece at a time: 70 MB take seconds to parse, and as long again to be made rows of.
 
     Attributes:
         is_waiting: there are bytes, but no whole document yet.
     """
 
     is_rewritten = True
-    is_finished = False
-    failure = ""
-    stopped = ""
 
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from rltop.formats.decoder import DecoderOptions, Envelope
+from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
 from rltop.formats.lines import CONFLICT, LineFramer
 from rltop.formats.rows import WRITER_STEP, RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
@@ -236,13 +236,8 @@ _VALUE = "value"
 """The key of a row that holds one value, the name of its metric beside it."""
 
 
-class JsonlDecoder:
+class JsonlDecoder(Decoder):
     """Rows of `{"step": N, "data": {…}}` or of flat objects."""
-
-    is_rewritten = False
-    is_finished = False
-    failure = ""
-    stopped = ""
 
     def __init__(self, options: DecoderOptions | None = None) -> None:
         self.options = options or DecoderOptions()

@@ -103,7 +103,7 @@ class Kind(NamedTuple):
         is_line_based: its last lines can be read without the ones before.
         row_starts: the same for rows that are no lines: the offsets at which rows begin in a piece of a file, which
             is given with its own offset; None where there is no way to tell.
-        head_bytes: how much of the beginning is needed to read the last rows (`decoder.Headed`).
+        head_bytes: how much of the beginning is needed to read the last rows (`Decoder.take_head`).
         has_sequels: a run that is resumed goes on in another file of the same folder.
         has_spans: it says when stages began and ended, worker by worker.
         has_metrics: it holds more than times; else it is shown beside the run in whose folder it lies.

@@ -36,8 +36,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
         name: what the run is called; empty until the file says it.
     """
 
-    is_rewritten = False
-
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""

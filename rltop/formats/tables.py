@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import (
@@ -59,18 +59,17 @@ class _Alert(NamedTuple):
     position: FilePosition
 
 
-class TableDecoder:
+class TableDecoder(Decoder):
     """Rows of one run of Trackio or MLflow.
 
     Samples of the machine are averaged over the time since the row before, so that they never look like progress.
     """
 
-    is_rewritten = False
+    stopped = ""
 
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
-        self.stopped = ""
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts)
         self._step_key = step_key

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
@@ -207,17 +207,12 @@ def worker_of(label: str) -> Worker:
     return found[1][:MAX_KEY_CHARS], min(int(found[2][:9]), MAX_STEP)
 
 
-class ChromeTraceDecoder:
+class ChromeTraceDecoder(Decoder):
     """Reads a trace while it is written; steps come out when they have ended.
 
     Attributes:
         dropped: spans that were left out, because a step had too many.
     """
-
-    is_rewritten = False
-    is_finished = False
-    stopped = ""
-    failure = ""
 
     def __init__(self) -> None:
         self.counts = Counts()

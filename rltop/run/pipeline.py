@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from rltop.catalog.dialect import Identity
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, HasGroupSize, Headed, Piecemeal, SpanSource, Withholding
+from rltop.formats.decoder import Decoder
 from rltop.model import Record, TimedSpan
 from rltop.run.margins import Margins
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
@@ -112,9 +112,6 @@ class Pipeline:
         self.spans: SpanBook | None = None
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
         self.last_spans: list[TimedSpan] = []
-        # Asked once, and the usual class first: what a protocol asks of an object takes as long as a rule.
-        self._span_source = decoder if isinstance(decoder, (AutoDecoder, SpanSource)) else None
-        self._piecemeal = decoder if isinstance(decoder, (AutoDecoder, Piecemeal)) else None
         self._margins = Margins()
         self._group_size = group_size
         self._meant = meant
@@ -159,8 +156,7 @@ class Pipeline:
             self._waiting.popleft()
             return
         if event.is_head:
-            if isinstance(self.decoder, Headed):
-                self.decoder.take_head(event.data)
+            self.decoder.take_head(event.data)
             self._waiting.popleft()
             return
         began_s = clock.monotonic()
@@ -215,14 +211,13 @@ class Pipeline:
     @property
     def has_more(self) -> bool:
         """Is some of the bytes taken not decoded yet?"""
-        return self._piecemeal is not None and self._piecemeal.has_more
+        return self.decoder.has_more
 
     def go_on(self) -> None:
         """Decode and store the next piece of the bytes taken."""
-        if self._piecemeal is not None:
-            for record in self._piecemeal.go_on():
-                self._add(record)
-            self._take_spans()
+        for record in self.decoder.go_on():
+            self._add(record)
+        self._take_spans()
 
     def flush(self) -> None:
         """Nothing has come for a while: show what has been gathered of the newest row."""
@@ -236,7 +231,7 @@ class Pipeline:
     def at_end(self) -> Pipeline | None:
         """A copy as it would be if nothing more came; None where that only closes an open row that is seen anyway."""
         decoder, sink, records = self.decoder, self.sink, list[Record]()
-        if isinstance(decoder, (AutoDecoder, Withholding)) and decoder.holds_back:
+        if decoder.holds_back:
             decoder = deepcopy(decoder)
             records = decoder.finish()
         elif (sink is None or sink.sees_open_row) and (
@@ -248,8 +243,7 @@ class Pipeline:
         twin.sink = None if sink is None else sink.twin(twin.stream)
         twin.spans, twin.last_spans = deepcopy(self.spans), []
         twin.span_sink = twin.last_spans.extend
-        twin._span_source = decoder if isinstance(decoder, SpanSource) else None
-        twin._margins, twin._piecemeal, twin._waiting = deepcopy(self._margins), None, deque()
+        twin._margins, twin._waiting = deepcopy(self._margins), deque()
         twin._end_with(records)
         return twin
 
@@ -262,7 +256,7 @@ class Pipeline:
             self._work_off(is_end=True)
 
     def _take_spans(self) -> None:
-        spans = self._span_source.take_spans() if self._span_source is not None else None
+        spans = self.decoder.take_spans()
         if not spans:
             return
         if self.spans is None:
@@ -298,7 +292,7 @@ class Pipeline:
         stream = self.stream
         found = identify(stream.keys, self._samples(stream.keys), self.decoder.envelope or "flat", self._meant)
         size = self._group_size
-        if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
+        if size is None and found.group_size is None:
             size = self.decoder.group_size
         return found if size is None else found._replace(group_size=size)
 

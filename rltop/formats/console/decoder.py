@@ -34,7 +34,7 @@ from rltop.formats.console.lines import (
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner, parted
 from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
-from rltop.formats.decoder import DecoderOptions, Envelope
+from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record, Schema
 from rltop.model.keys import TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
@@ -63,16 +63,12 @@ class _Waiting:
     is_training: bool
 
 
-class ConsoleDecoder:
+class ConsoleDecoder(Decoder):
     """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, EasyR1, Stable-Baselines3 and others in a console log.
 
     Attributes:
         last_error: the newest line that tells of a failure, or None.
     """
-
-    is_rewritten = False
-    is_finished = False
-    stopped = ""
 
     def __init__(self, options: DecoderOptions | None = None) -> None:
         self.options = options or DecoderOptions()

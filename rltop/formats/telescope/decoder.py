@@ -20,7 +20,7 @@ from itertools import islice
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.formats.allowance import MEMORY_BYTES, Allowance
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.rows import RecordBuilder, clipped_key
 from rltop.formats.telescope.events import EventTables, StepEvents
@@ -50,7 +50,7 @@ _FIRST_STEPS = (0, 1)
 """A run counts its steps from one of these; only its first step begins with the training loop."""
 
 
-class TelescopeDecoder:
+class TelescopeDecoder(Decoder):
     """Rows of a run, from archives that are given one after the other with a `reset` between them.
 
     Attributes:
@@ -59,13 +59,11 @@ class TelescopeDecoder:
     """
 
     is_rewritten = True
-    is_finished = False
-    failure = ""
+    stopped = ""
 
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
-        self.stopped = ""
         self.unread = 0
         self.group_size: int | None = None
         self._builder = RecordBuilder(self.counts)

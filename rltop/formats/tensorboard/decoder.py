@@ -58,10 +58,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
     whenever no bytes are left: what still comes for that step is a further record.
     """
 
-    is_rewritten = False
-    is_finished = False
-    failure = ""
-
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""

@@ -124,8 +124,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         exit_code: of the process, once it has ended; None before.
     """
 
-    is_rewritten = False
-
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
