@@ -28,10 +28,10 @@ FORMATS = run.ROOT / "rltop" / "formats"
 HANG_S = 10
 MEMORY_MIB = 512
 _BINARY = ("protobuf", "pending_bytes", "rows")
-_PARQUET = ("parquet/table", "parquet/encodings")
-_TELESCOPE = ("telescope/decoder", "telescope/samples", "telescope/events")
+_PARQUET = ("parquet",)
+_TELESCOPE = ("telescope/decoder", "telescope/samples")
 READ_BY = {
-    "tensorboard": ("tensorboard/decoder", "tensorboard/framing", "tensorboard/tensors", *_BINARY),
+    "tensorboard": ("tensorboard/decoder", "tensorboard/framing", *_BINARY),
     "wandb": ("wandb/decoder", "wandb/framing", "wandb/run", *_BINARY),
     "swanlab": ("swanlab", "wandb/framing", *_BINARY),
     "protobuf": ("protobuf", "wandb/run"),
@@ -50,12 +50,12 @@ READ_BY = {
     "trace": ("trace",),
     "archive": (*_TELESCOPE, *_PARQUET),
     "parquet": _PARQUET,
-    "thrift": ("parquet/encodings",),
-    "snappy": ("parquet/encodings",),
+    "thrift": _PARQUET,
+    "snappy": _PARQUET,
     "tables": (*_TELESCOPE, "rollouts/archives"),
     "completions": ("rollouts/files", *_PARQUET),
     "dump": ("rollouts/lines", "rollouts/files", "rollouts/rows"),
-    "episodes": ("rollouts/episodes", "rollouts/files"),
+    "episodes": ("rollouts/files",),
     "pickled": ("rollouts/sqlite",),
     "database": ("rollouts/sqlite", "../sqlite_file"),
     "tracker": ("tables",),

@@ -230,7 +230,7 @@ def archive(data: bytes) -> None:
 def parquet(data: bytes) -> None:
     """A table gives as many values for each of its columns as it has rows, or it is refused."""
     from rltop.errors import DecodeError, SourceError
-    from rltop.formats.parquet.table import MAX_ROWS, ParquetTable
+    from rltop.formats.parquet import MAX_ROWS, ParquetTable
 
     try:
         table = ParquetTable(data)
@@ -247,7 +247,7 @@ def parquet(data: bytes) -> None:
 
 def thrift(data: bytes) -> None:
     """A struct inside its bytes, or a refusal."""
-    from rltop.formats.parquet.encodings import ThriftReader
+    from rltop.formats.parquet import ThriftReader
 
     reader = ThriftReader(data)
     try:
@@ -259,7 +259,7 @@ def thrift(data: bytes) -> None:
 
 def snappy(data: bytes) -> None:
     """As many bytes as the stream says, or a refusal."""
-    from rltop.formats.parquet.encodings import decompress_snappy
+    from rltop.formats.parquet import decompress_snappy
 
     try:
         out = decompress_snappy(data)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rltop.catalog.aliases import spelling_of
+from rltop.catalog.dialect import PatternSet
 from rltop.catalog.families import place_of
 from rltop.catalog.metrics import CATALOG
-from rltop.catalog.patterns import PatternSet
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config

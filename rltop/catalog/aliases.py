@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from rltop.catalog.dialect import Alias, Dialect
+from rltop.catalog.dialect import Alias, Dialect, Pattern, PatternSet, compiled, is_exact
 from rltop.catalog.metrics import CATALOG
-from rltop.catalog.patterns import Pattern, PatternSet, compiled, is_exact
 from rltop.model import Algorithm, Signal
 from rltop.regex import regex
 from rltop.structs import NamedTuple

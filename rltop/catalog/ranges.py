@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from rltop.catalog.patterns import Pattern, compiled
+from rltop.catalog.dialect import Pattern, compiled
 from rltop.structs import NamedTuple
 
 _STATISTICS = ("mean", "min", "max")

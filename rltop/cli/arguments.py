@@ -476,28 +476,28 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _callback(arguments: argparse.Namespace) -> int:
     with importing():
-        from rltop.cli.callback import callback
+        from rltop.cli.printing import callback
 
     return callback(arguments)
 
 
 def _skill(arguments: argparse.Namespace) -> int:
     with importing():
-        from rltop.cli.callback import skill
+        from rltop.cli.printing import skill
 
     return skill(arguments)
 
 
 def _completions(arguments: argparse.Namespace) -> int:
     with importing():
-        from rltop.cli.callback import completions
+        from rltop.cli.printing import completions
 
     return completions(arguments)
 
 
 def _config(arguments: argparse.Namespace) -> int:
     with importing():
-        from rltop.cli.config_text import print_config
+        from rltop.cli.printing import print_config
 
     return print_config(arguments)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.kinds import Codec
-from rltop.formats.zstd import zstandard_package
+from rltop.formats.unpacking import zstandard_package
 from rltop.model import Counts, Record
 
 SLICE_BYTES = 16 * 1024

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
-from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Decoder, Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM, conflict_line
@@ -28,6 +27,7 @@ from rltop.formats.rows import (
     step_of,
     unwrapped,
 )
+from rltop.formats.unpacking import MEMORY_BYTES
 from rltop.model import Counts, FilePosition, NonFinite, Record
 from rltop.model.keys import STEP_KEYS, TIME_KEYS
 

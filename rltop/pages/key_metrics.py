@@ -14,9 +14,8 @@ from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.bands import families_of
 from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart, signal_of
-from rltop.rows.cells import RowBuilder, clip
+from rltop.rows.cells import RowBuilder, clip, told_apart
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline, tall_sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out

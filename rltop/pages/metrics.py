@@ -24,10 +24,9 @@ from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_li
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, worst_verdict
-from rltop.rows.cells import RowBuilder, fill, text_row
+from rltop.rows.cells import RowBuilder, fill, text_row, told_apart
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
-from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out

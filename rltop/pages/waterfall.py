@@ -12,9 +12,8 @@ from functools import lru_cache
 from rltop import units
 from rltop.model import Label, SpanKind, Unit
 from rltop.pages.stages import OTHER, PACE_STEPS, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
-from rltop.rows.cells import RowBuilder, clip
+from rltop.rows.cells import RowBuilder, clip, told_apart
 from rltop.rows.glyphs import UNICODE, Glyphs
-from rltop.rows.names import told_apart
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width

@@ -29,8 +29,7 @@ from rltop.report.run_report import (
     settings_grid,
     text_of,
 )
-from rltop.report.stylesheet import SERIES, style_sheet
-from rltop.report.svg import escaped, figure_svg, legend, overlay_svg, spans, stages_svg, strip_svg
+from rltop.report.svg import SERIES, escaped, figure_svg, legend, overlay_svg, spans, stages_svg, strip_svg, style_sheet
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 
 _LONG = 34

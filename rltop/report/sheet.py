@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from rltop import units
 from rltop.model import Level
 from rltop.report.run_report import MOST_RUNS, Figure, Made, RunReport, further_runs, run_names
-from rltop.report.stylesheet import style_sheet
-from rltop.report.svg import HEIGHT, WIDTH, escaped, figure_svg, stages_svg, strip_svg
+from rltop.report.svg import HEIGHT, WIDTH, escaped, figure_svg, stages_svg, strip_svg, style_sheet
 from rltop.rows.cells import clip_middle, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 

@@ -10,9 +10,8 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Self, TypeVar
 
-from rltop.rows.cells import RowBuilder, clip, wrap
+from rltop.rows.cells import RowBuilder, clip, told_apart, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width, plain
 from rltop.structs import NamedTuple

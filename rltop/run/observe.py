@@ -12,9 +12,8 @@ from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
 from rltop.catalog.aliases import spelling_of
-from rltop.catalog.dialect import Identity
+from rltop.catalog.dialect import Identity, PatternSet
 from rltop.catalog.families import is_loss_like, is_of_a_part
-from rltop.catalog.patterns import PatternSet
 from rltop.model import NonFinite, Observation
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream

@@ -8,19 +8,20 @@ the end of the program. Everything in `MountThread` but `add`,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from rltop.clock import Clock, SystemClock
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
-from rltop.sources.link_resolver import LinkResolver
 from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_at, open_tail
 from rltop.sources.watch import Watcher
 
@@ -557,3 +558,67 @@ class Reader:
                 if not self._is_closed:
                     thread.start()
             return thread
+
+
+HANGS_S = 0.1
+"""After so long on one file another thread takes the rest."""
+T = TypeVar("T")
+
+
+class LinkResolver(Generic[T]):
+    """Resolves the links of files, before it is known on which mount they lie.
+
+    Links may lead anywhere, so resolving them may hang like any read. One thread does it
+    for all files, so that a thousand need no thousand threads; where it has not moved for
+    `HANGS_S`, another one goes on with the rest.
+
+    Args:
+        begin: resolves the links of a file and hands it over.
+    """
+
+    def __init__(self, begin: Callable[[T], None]) -> None:
+        self._begin = begin
+        self._left: deque[T] = deque()
+        self._done = 0
+        self._lock = threading.Lock()
+        self._is_watched = False
+
+    def add(self, follow: T) -> bool:
+        """Begin with a file as soon as can be; False where there is no thread to be had."""
+        with self._lock:
+            self._left.append(follow)
+            if self._is_watched:
+                return True
+            try:
+                threading.Thread(target=self._watch, name="rltop-resolve", daemon=True).start()
+            except RuntimeError:
+                self._left.pop()
+                return False
+            self._is_watched = True
+            return True
+
+    def _watch(self) -> None:
+        """Have a thread at work for as long as a file is left."""
+        done = -1
+        worker: threading.Thread | None = None
+        while True:
+            with self._lock:
+                if not self._left:
+                    self._is_watched = False
+                    return
+            if worker is None or not worker.is_alive() or self._done == done:
+                fresh = threading.Thread(target=self._work, name="rltop-resolve", daemon=True)
+                try:
+                    fresh.start()
+                    worker = fresh
+                except RuntimeError:
+                    self._work()
+            done = self._done
+            if worker is not None:
+                worker.join(HANGS_S)
+
+    def _work(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._begin(self._left.popleft())
+                self._done += 1

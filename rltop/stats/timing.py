@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 
-from rltop.catalog.dialect import Stage, TimingPlan
-from rltop.catalog.patterns import PatternSet, compiled
+from rltop.catalog.dialect import PatternSet, Stage, TimingPlan, compiled
 from rltop.model import Span, SpanKind, StepTiming
 from rltop.structs import NamedTuple
 

@@ -167,11 +167,11 @@ FORMATS: dict[str, tuple[str, set[str]]] = {
     "swanlab": ("trackers/finished.swanlab", {"swanlab", "wandb", *_BINARY}),
     "tables": ("trackers/trackio.db", {"tables", "tracker_steps", "wandb", "protobuf"}),
     "console": ("console/verl_slurm.log", {"console"}),
-    "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "allowance", "rollouts", "zstd"}),
+    "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "unpacking", "rollouts"}),
     "csv": ("progress.csv", {"csv", "long_table"}),
-    "document": ("trainer_state.json", {"json_document", "allowance", "long_table"}),
+    "document": ("trainer_state.json", {"json_document", "unpacking", "long_table"}),
     "trace": ("trace_events.jsonl", {"trace"}),
-    "gzip": ("metrics.jsonl.gz", {"compressed", "zstd"}),
+    "gzip": ("metrics.jsonl.gz", {"compressed", "unpacking"}),
 }
 """A file of each format, and what its reader is made of; those without a folder are written by the test."""
 MADE = {

@@ -12,7 +12,7 @@ import pytest
 from browser import BROWSER, Colour, pixels_of, rgb
 
 from rltop.cli import main
-from rltop.report.stylesheet import DARK, LIGHT
+from rltop.report.svg import DARK, LIGHT
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = [str(ROOT / "fixtures" / "verl" / "tool_slowdown"), str(ROOT / "fixtures" / "trl" / "grpo_restart")]

@@ -17,12 +17,10 @@ from typing import TypeVar
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.files import open_regular
-from rltop.formats.allowance import Allowance
-from rltop.formats.parquet.encodings import Value
-from rltop.formats.parquet.table import ParquetTable
+from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rollouts.rows import by_prompt, finite
 from rltop.formats.telescope.samples import rows_of, whole
-from rltop.formats.zstd import unpack
+from rltop.formats.unpacking import Allowance, unpack
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 
 Result = TypeVar("Result")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from rltop.errors import SourceError
 from rltop.files import open_regular
-from rltop.formats.parquet.table import MAGIC as PARQUET
+from rltop.formats.parquet import MAGIC as PARQUET
 from rltop.formats.rollouts.archives import Archives
-from rltop.formats.rollouts.episodes import EpisodeFiles, holds_episodes
-from rltop.formats.rollouts.files import StepFiles, is_by_step, numbered
+from rltop.formats.rollouts.files import EpisodeFiles, StepFiles, holds_episodes, is_by_step, numbered
 from rltop.formats.rollouts.lines import LinesDump, parsed
 from rltop.formats.rollouts.rows import has_answer, step_of_row
 from rltop.formats.rollouts.sqlite import ExperienceBuffer

@@ -12,8 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from rltop.formats.parquet.encodings import Value
-from rltop.formats.parquet.table import ParquetTable
+from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rows import MAX_KEY_CHARS
 from rltop.model.completions import gini, length_ratio
 

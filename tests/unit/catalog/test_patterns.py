@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.catalog.patterns import Pattern, PatternSet, is_present
+from rltop.catalog.dialect import Pattern, PatternSet, is_present
 
 
 @pytest.mark.parametrize(

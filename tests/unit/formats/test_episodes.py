@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rltop.formats.rollouts.episodes import EpisodeFiles
+from rltop.formats.rollouts.files import EpisodeFiles
 from rltop.formats.rollouts.kinds import dumps_in
 from rltop.run.rollouts import dumps_beside
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from parquet_writer import parquet_bytes
 
 from rltop.errors import DecodeError, SourceError
-from rltop.formats.parquet.encodings import decompress_snappy
-from rltop.formats.parquet.table import ParquetTable
+from rltop.formats.parquet import ParquetTable, decompress_snappy
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "parquet"
 WRITTEN = sorted(path.name for path in FIXTURES.glob("*.parquet"))

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.rows.cells import clip
+from rltop.rows.cells import clip, told_apart
 from rltop.rows.glyphs import glyph_set
-from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import (
     Column,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from rltop.sources.link_resolver import LinkResolver
+from rltop.sources.reader import LinkResolver
 
 
 def test_a_file_that_hangs_keeps_the_others_waiting_for_a_moment_only() -> None:

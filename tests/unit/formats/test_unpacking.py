@@ -12,14 +12,12 @@ import zstandard
 from parquet_writer import parquet_bytes
 
 from rltop.errors import DecodeError
-from rltop.formats.allowance import MEMORY_BYTES, Allowance
-from rltop.formats.parquet import table
-from rltop.formats.parquet.encodings import decompress_snappy
-from rltop.formats.parquet.table import ParquetTable
+from rltop.formats import parquet as parquet_module
+from rltop.formats.parquet import ParquetTable, decompress_snappy
 from rltop.formats.rollouts.archives import Archives
 from rltop.formats.rollouts.files import StepFiles
 from rltop.formats.telescope.decoder import TelescopeDecoder
-from rltop.formats.zstd import unpack
+from rltop.formats.unpacking import MEMORY_BYTES, Allowance, unpack
 
 
 def archive_of_zeros(path: Path | io.BytesIO, tables: Mapping[str, int]) -> None:
@@ -76,7 +74,7 @@ def test_a_table_that_is_larger_says_so(tmp_path: Path) -> None:
 def test_columns_count_as_what_they_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     parquet = ParquetTable(parquet_bytes({"a": [1] * 1_000, "b": [0.5] * 1_000}))
     assert len(parquet.read(("a", "b"))["b"]) == 1_000
-    monkeypatch.setattr(table, "Allowance", lambda: Allowance(50_000))
+    monkeypatch.setattr(parquet_module, "Allowance", lambda: Allowance(50_000))
     assert len(parquet.read(("a",))["a"]) == 1_000
     with pytest.raises(DecodeError, match="column b: "):
         parquet.read(("a", "b"))

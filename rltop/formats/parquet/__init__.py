@@ -1,1 +1,0 @@
-"""Parquet tables of numbers and text."""
