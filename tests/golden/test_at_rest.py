@@ -92,7 +92,8 @@ def tidy(document: dict[str, Any]) -> Any:
     return json.loads(json.dumps(document, default=str))
 
 
-def assert_same(found: Found) -> None:
+def assert_same(found: Found) -> int | None:
+    """The step that all three show; None where the file has none."""
     # Each goes by a clock of its own: a file that was written a moment ago by one of them was not by the others.
     found = aged(found)
     sessions = [read_whole(found, CONFIG, FakeClock()), read_run(found, CONFIG, is_live=False), resting(found)]
@@ -102,13 +103,24 @@ def assert_same(found: Found) -> None:
     assert tidy(once_document(screen)) == tidy(once_document(once)), f"screen and --once: {found.path}"
     for session in sessions:
         session.close()
+    return screen.stream.last_step
 
 
 @pytest.mark.parametrize("folder", sorted({path.relative_to(FIXTURES).parts[0] for path in fixtures()}))
 def test_what_is_said_of_a_fixture_is_the_same_everywhere(folder: str) -> None:
     paths = [path for path in fixtures() if path.relative_to(FIXTURES).parts[0] == folder]
-    for found in {found.path: found for found in runs_behind(paths)}.values():
-        assert_same(found)
+    steps = [assert_same(found) for found in {found.path: found for found in runs_behind(paths)}.values()]
+    assert any(steps), "nothing was compared"
+
+
+def test_a_row_more_is_a_difference(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "run" / "metrics.jsonl")
+    (found,) = runs_of(str(path))
+    before = tidy(check_document(Snapshot(resting(aged(found)).runs[0])))
+    path.write_text(path.read_text() + json.dumps(ROWS[-1] | {"step": 61, "reward": float("nan")}))
+    after = tidy(check_document(Snapshot(resting(aged(found)).runs[0])))
+    assert (before["step"], after["step"], after["level"]) == (60, 61, "crit")
+    assert before["level"] != "crit"
 
 
 @pytest.mark.parametrize("lay_out", [trinity, rlinf], ids=["streams", "ranks"])
