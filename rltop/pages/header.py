@@ -366,9 +366,9 @@ def lack_of(counts: Counts) -> str:
     if counts.unread_lines:
         lines = f"{units.count(counts.unread_lines)} {'line' if counts.unread_lines == 1 else 'lines'}"
         return f"{lines} with a step and numbers in no form that is read (first {Label.of(counts.first_unread)})"
-    if counts.rows or counts.text_values:
-        return "its rows have text and no number"
-    return ""
+    told = {"text": counts.text_values, "lists": counts.nested_values, "nulls": counts.null_values}
+    what = " and ".join(word for word, count in told.items() if count) or ("a step" if counts.rows else "")
+    return f"its rows have {what} and no number" if what else ""
 
 
 def ending_words(snapshot: Snapshot) -> str:

@@ -259,6 +259,8 @@ def test_states_without_a_number() -> None:
     ("lines", "said"),
     [
         (b'{"step": 1, "note": "x"}\n', "its rows have text and no number"),
+        (b'{"step": 1, "loss": [1, 2]}\n', "its rows have lists and no number"),
+        (b'{"step": 1}\n', "its rows have a step and no number"),
         (b'{"a": "x"}\n{"a": "y"}\n{"a": "z"}\n', "3 rows have no step"),
         (b"hello\n", "no row of metrics in it"),
     ],
