@@ -25,7 +25,7 @@ def _singular(name: str) -> str:
     return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
 
 
-class Found(NamedTuple):
+class AliasMatch(NamedTuple):
     """An alias that fits a key: its rank (lower is preferred) and what its wildcards cover."""
 
     rank: tuple[int, int]
@@ -39,7 +39,7 @@ class Spelling:
         self._dialect = dialect
         self._exact: dict[str, list[int]] = {}
         self._wild: dict[str, list[tuple[int, Pattern]]] = {}
-        self._found: dict[str, tuple[Found, ...]] = {}
+        self._found: dict[str, tuple[AliasMatch, ...]] = {}
         self._written = tuple(written for written, _ in dialect.prefixes)
         for index, alias in enumerate(dialect.aliases):
             if alias.metric not in CATALOG:
@@ -56,7 +56,7 @@ class Spelling:
             return key
         return next(plain + key[len(written) :] for written, plain in self._dialect.prefixes if key.startswith(written))
 
-    def find(self, key: str) -> tuple[Found, ...]:
+    def find(self, key: str) -> tuple[AliasMatch, ...]:
         """Every alias that fits, preferred first; a key without prefix beats one with."""
         known = self._found.get(key)
         if known is None:
@@ -71,18 +71,18 @@ class Spelling:
             self._found[key] = known
         return known
 
-    def _look_up(self, key: str) -> Iterable[Found]:
+    def _look_up(self, key: str) -> Iterable[AliasMatch]:
         plain = self.plain(key)
         spellings = ((key, 0),) if plain == key else ((key, 0), (plain, 1))
         for text, penalty in spellings:
             for index in self._exact.get(text, ()):
-                yield Found((index, penalty), "")
+                yield AliasMatch((index, penalty), "")
             section, slash, _ = text.partition("/")
             for start in {"", text[:1], section if slash else ""}:
                 for index, pattern in self._wild.get(start, ()):
                     covered = pattern.covered(text)
                     if covered is not None:
-                        yield Found((index, penalty), covered)
+                        yield AliasMatch((index, penalty), covered)
 
     def caution(self, key: str) -> str:
         """What a key is that is not what its name says; empty for all others."""

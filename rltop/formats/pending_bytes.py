@@ -8,7 +8,7 @@ held.
 from __future__ import annotations
 
 
-class Window:
+class PendingBytes:
     """A gapless piece of a file, cut at its beginning as it is decoded.
 
     Attributes:
@@ -36,7 +36,7 @@ class Window:
         only the new bytes are held.
 
         Returns:
-            Whether `data` of the window may be looked at.
+            Whether `data` may be looked at.
         """
         if offset != self.end:
             self._wanted = 0

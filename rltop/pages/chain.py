@@ -535,17 +535,17 @@ class _Row(NamedTuple):
 
 
 def _columns(
-    rows: Sequence[_Row], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_sought: bool = False
+    rows: Sequence[_Row], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_estimate: bool = False
 ) -> Sequence[Column[_Row]]:
     """The columns of a chain: titles and words first, then lines, distances, levels and keys.
 
     Args:
         frame: what the lines cover; None without lines.
-        is_sought: it is sought how many cells there are for the lines; titles then have what they usually need.
+        is_estimate: it is asked how many cells are left for the lines; titles then have what they usually need.
     """
     title, word = (14, 13) if width < 60 else (18, 15)
     sought = LEAST_CELLS if width < 104 else min(_LINE_FROM_KEYS, max(_LINE_FROM_LEVELS, width - 70))
-    line = sought if is_sought else 0 if frame is None else frame.cells
+    line = sought if is_estimate else 0 if frame is None else frame.cells
 
     def draw(row: _Row, cells: int) -> Line:
         return () if frame is None or row.link.line is None else aligned_line(row.link.line, frame, glyphs, "restart")
@@ -553,14 +553,14 @@ def _columns(
     return (
         Column("", lambda row: (row.number, "strong" if row.has_moved else "dim"), least=2),
         Column(
-            "", _named, Kind.NAME, least=title if is_sought else min(12, title), most=24, is_steady=is_sought, gap=1
+            "", _named, Kind.NAME, least=title if is_estimate else min(12, title), most=24, is_steady=is_estimate, gap=1
         ),
         Column("", _key, Kind.NAME, least=33, priority=5, gap=1, is_steady=True),
         Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),
         Column("", lambda row: _distance(row, glyphs), least=6, priority=2, gap=1),
         Column("", _word, least=word, is_right=False, gap=1),
         Column(
-            "", draw, Kind.DRAWN, least=line, most=MOST_CELLS if is_sought else line, priority=3, gap=2,
+            "", draw, Kind.DRAWN, least=line, most=MOST_CELLS if is_estimate else line, priority=3, gap=2,
             wants=None if line else lambda row: 0,
         ),
     )  # fmt: skip
@@ -568,7 +568,7 @@ def _columns(
 
 def line_cells(width: int) -> int:
     """How many cells there are for the lines on a screen of so many; 0 where there is no room."""
-    columns = _columns((), width, UNICODE, is_sought=True)
+    columns = _columns((), width, UNICODE, is_estimate=True)
     return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
 
 

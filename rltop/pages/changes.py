@@ -187,7 +187,7 @@ def _with_line(snapshot: Snapshot, one: Changed, frame: Frame | None) -> Changed
 
 def change_columns(
     width: int, glyphs: Glyphs, frame: Frame | None = None, window: tuple[int, int] | None = None, *,
-    is_sought: bool = False,
+    is_estimate: bool = False,
 ) -> Sequence[Column[Changed]]:  # fmt: skip
     """The columns of what changed: name, from where to where, how far, and the line around the step.
 
@@ -195,7 +195,7 @@ def change_columns(
         width: cells of the screen; from so many on, keys stand in place of titles.
         frame: what the lines cover; None without lines.
         window: first and last step of what is judged, where that is more than the step itself.
-        is_sought: it is sought how many cells there are for the lines; names then have what they usually need.
+        is_estimate: it is asked how many cells are left for the lines; names then have what they usually need.
     """
     name, line = (43 if width >= _WITH_KEYS else 17), (0 if frame is None else frame.cells)
 
@@ -212,14 +212,14 @@ def change_columns(
     return (
         Column(
             "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Kind.NAME,
-            least=name if is_sought else min(name, 15), is_steady=is_sought, sort=lambda one: one.signal.key,
+            least=name if is_estimate else min(name, 15), is_steady=is_estimate, sort=lambda one: one.signal.key,
         ),
         Column("before", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
         Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
         Column(
             "after" if window is None else "median", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after
         ),
-        *((here,) if window is not None or is_sought else ()),
+        *((here,) if window is not None or is_estimate else ()),
         Column("sigma", _sigma, least=5, sort=lambda one: abs(one.shift.score)),
         Column(
             "", lambda one: ("one step" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
@@ -231,7 +231,7 @@ def change_columns(
 
 def line_cells(width: int) -> int:
     """How many cells there are for a line on a screen of so many."""
-    columns = change_columns(width, UNICODE, is_sought=True)
+    columns = change_columns(width, UNICODE, is_estimate=True)
     # Lines take the room of a remark where both would be short.
     wanted = [0 if column.head == "" and width < _WITH_REMARKS else column.least for column in columns]
     return lay_out(wanted, columns, width - _SIGN - 1).of(len(columns) - 1)

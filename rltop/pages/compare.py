@@ -663,7 +663,7 @@ _RECORDS = 8
 """So many new records of either run before it is worked out again where they diverge."""
 
 
-class Beside(NamedTuple):
+class BaselineDelta(NamedTuple):
     """One metric at the same step of both runs.
 
     Attributes:
@@ -675,30 +675,30 @@ class Beside(NamedTuple):
     why: str
 
 
-def beside(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Beside:
+def baseline_delta(snapshot: Snapshot, other: Snapshot, signal: Signal) -> BaselineDelta:
     """How a metric differs from that of the baseline run at the same step."""
     theirs = signal_in(other, name_or_key(signal))
     if theirs is None:
-        return Beside(units.UNKNOWN, f"{other.name.display} does not log it")
+        return BaselineDelta(units.UNKNOWN, f"{other.name.display} does not log it")
     if theirs.metric.unit is not signal.metric.unit:
-        return Beside(units.UNKNOWN, f"{other.name.display} logs it in another unit")
+        return BaselineDelta(units.UNKNOWN, f"{other.name.display} logs it in another unit")
     ours = snapshot.stream.latest(signal.key, snapshot.at_step)
     last = other.stream.last_step
     if ours is None or last is None:
-        return Beside(units.UNKNOWN, "no value yet")
+        return BaselineDelta(units.UNKNOWN, "no value yet")
     point = other.stream.latest(theirs.key, ours.step)
     if point is None:
-        return Beside(units.UNKNOWN, f"{other.name.display} has no value up to step {units.step(ours.step)}")
+        return BaselineDelta(units.UNKNOWN, f"{other.name.display} has no value up to step {units.step(ours.step)}")
     value = f"{units.measure(theirs.read(point.value), theirs.metric.unit)} @{units.step(point.step)}"
     if last < ours.step:
-        return Beside(units.UNKNOWN, f"{other.name.display} ends at step {units.step(last)}: {value}")
+        return BaselineDelta(units.UNKNOWN, f"{other.name.display} ends at step {units.step(last)}: {value}")
     text = units.change(
         signal.read(ours.value),
         theirs.read(point.value),
         signal.metric.unit,
         is_difference=is_difference(signal.metric),
     )
-    return Beside(text, f"{other.name.display} {value}")
+    return BaselineDelta(text, f"{other.name.display} {value}")
 
 
 def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot) -> tuple[MetricRow, ...]:
@@ -708,7 +708,7 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
         rows: as they were read.
     """
     return tuple(
-        row if row.reading.stream else row._replace(against=beside(snapshot, other, row.reading.signal).text)
+        row if row.reading.stream else row._replace(against=baseline_delta(snapshot, other, row.reading.signal).text)
         for row in rows
     )
 

@@ -28,7 +28,7 @@ _LEAST_WORDS = 30
 WITH_FAMILY = 100
 
 
-class Told(NamedTuple):
+class EventRow(NamedTuple):
     """An event in a list, and what the list adds to it.
 
     Attributes:
@@ -50,9 +50,9 @@ class Told(NamedTuple):
     is_muted: bool = False
 
 
-def told(
+def event_row(
     event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None, muted: Collection[str] = ()
-) -> Told:
+) -> EventRow:
     """An event as a list shows it.
 
     Args:
@@ -62,16 +62,16 @@ def told(
     is_muted = event.is_of(muted)
     is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
     is_here = event.step == at and not event.stream and not is_old
-    return Told(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here, is_muted)
+    return EventRow(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here, is_muted)
 
 
-def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[Told]]:
+def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[EventRow]]:
     """The columns of every list of events.
 
     Args:
         has_family: say of which family its rule is.
     """
-    family: Column[Told] = Column(
+    family: Column[EventRow] = Column(
         "family", lambda one: (Label.of(one.event.family).display, "dim"), Kind.NAME, least=11, most=14, priority=2,
         is_steady=True, sort=lambda one: one.event.family,
     )  # fmt: skip
@@ -93,7 +93,7 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
     )  # fmt: skip
 
 
-def _words(one: Told) -> Cell:
+def _words(one: EventRow) -> Cell:
     """What happened, whose it is, and whether it counts yet."""
     event = one.event
     message = Label.of(event.message).display, "dim" if one.is_over else "text"
@@ -106,7 +106,9 @@ def _words(one: Told) -> Cell:
     return (*muted, *provisional, *whose, *old, Piece(*message))
 
 
-def event_table(events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()) -> Table[Told]:
+def event_table(
+    events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+) -> Table[EventRow]:
     """Transitions in rows; each leads to its rule.
 
     Args:
@@ -114,7 +116,7 @@ def event_table(events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, mute
     """
     return Table(
         event_columns(lines),
-        [told(event, muted=muted) for event in events],
+        [event_row(event, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
         sign=lambda one: ("" if one.is_over else glyphs.level(one.event.level), one.role),
     )

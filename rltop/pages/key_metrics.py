@@ -14,7 +14,7 @@ from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.bands import families_of
 from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart, signal_of
-from rltop.rows.cells import RowBuilder, clip, told_apart
+from rltop.rows.cells import RowBuilder, clip, clip_distinct
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline, tall_sparkline
@@ -397,17 +397,17 @@ def _title(row: MetricRow) -> tuple[str, str]:
 
 
 def _shortened_titles(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
-    return told_apart([row.title for row in rows], cells, clip)
+    return clip_distinct([row.title for row in rows], cells, clip)
 
 
 def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
     """The keys, each with what turns it into the value."""
     keys = [row.reading.key.display for row in rows]
-    shown = told_apart(keys, cells)
+    shown = clip_distinct(keys, cells)
     for number, (row, key) in enumerate(zip(rows, keys, strict=True)):
         if is_turned(row.reading.signal):
             around = cell_width(row.reading.name) - cell_width(key)
-            shown[number] = formula(row.reading.signal, told_apart(keys, max(1, cells - around))[number])
+            shown[number] = formula(row.reading.signal, clip_distinct(keys, max(1, cells - around))[number])
     return shown
 
 

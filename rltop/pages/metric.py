@@ -304,9 +304,9 @@ class MetricPage(ChartPage):
         other = None if self.stream else baseline_of(moment)
         if other is None:
             return ""
-        from rltop.pages.compare import beside  # noqa: PLC0415 - few sessions compare anything
+        from rltop.pages.compare import baseline_delta  # noqa: PLC0415 - few sessions compare anything
 
-        found = beside(moment.snapshot, Snapshot(other), signal)
+        found = baseline_delta(moment.snapshot, Snapshot(other), signal)
         return f"{'' if found.text == units.UNKNOWN else found.text} vs {found.why}".strip()
 
     def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:

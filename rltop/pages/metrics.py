@@ -24,7 +24,7 @@ from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_li
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, worst_verdict
-from rltop.rows.cells import RowBuilder, fill, text_row, told_apart
+from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
@@ -325,7 +325,7 @@ def _leaves(lines: Sequence[TreeLine], width: int) -> list[_Leaf]:
     for line, _ in found:
         room, name = name_cells(width) - 2 * line.depth, line.name.display
         names.append(line.short.display if line.short is not None and cell_width(name) > room else name)
-    shown = {depth: told_apart(names, name_cells(width) - 2 * depth) for depth in {line.depth for line, _ in found}}
+    shown = {depth: clip_distinct(names, name_cells(width) - 2 * depth) for depth in {line.depth for line, _ in found}}
     return [_Leaf(line, row, shown[line.depth][number]) for number, (line, row) in enumerate(found)]
 
 

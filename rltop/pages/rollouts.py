@@ -39,7 +39,7 @@ def flat(text: str) -> str:
     return Label.of(text.replace("\r\n", "\n").replace("\n", NEWLINE).replace("\t", " ")).display
 
 
-def told_apart(prompts: Mapping[str, str]) -> Mapping[str, str]:
+def differing_parts(prompts: Mapping[str, str]) -> Mapping[str, str]:
     """What the prompt of each group says that those of the other groups do not, on one line.
 
     What all of them begin and end with, a system prompt or the marks of a template, is left out.
@@ -197,7 +197,7 @@ class RolloutsView(NamedTuple):
     @property
     def prompts(self) -> Mapping[str, str]:
         """Group → what its prompt says that those of the others do not."""
-        return told_apart({group.name: group.completions[0].prompt for group in self.groups})
+        return differing_parts({group.name: group.completions[0].prompt for group in self.groups})
 
     def group(self, name: str) -> tuple[int, GroupSummary] | None:
         """A group and its rank; where the step has none of that name, the first; None where it has none at all."""

@@ -134,7 +134,7 @@ NOW, EVER = "now", "was"
 """Heads of the worst level that stands, and of the worst that is over."""
 
 
-class Beside(NamedTuple):
+class ListContext(NamedTuple):
     """What the list shows of runs beside their entries.
 
     Attributes:
@@ -151,19 +151,21 @@ class Beside(NamedTuple):
     places: Mapping[str, int] = MappingProxyType({})
 
 
-NOTHING = Beside()
+NO_CONTEXT = ListContext()
 
 
-def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NOTHING) -> Sequence[Column[RunEntry]]:
+def run_columns(
+    entries: Sequence[RunEntry], glyphs: Glyphs, context: ListContext = NO_CONTEXT
+) -> Sequence[Column[RunEntry]]:
     """Those behind the alerts leave first, then best value, curve, age, reward, step, alerts."""
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
         Column(EVER, lambda one: _ever(one, glyphs), is_right=False),
-        Column("", lambda one: _mark(one, beside.marked), is_right=False),
+        Column("", lambda one: _mark(one, context.marked), is_right=False),
         Column(
             "run",
-            lambda one: _name(one, "strong" if one.path.raw == beside.shown else "text"),
+            lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"),
             Kind.NAME,
             least=_LEAST_NAME,
             sort=lambda one: one.name.raw.casefold(),
@@ -183,7 +185,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
             sort=lambda one: -_STATES.index(one.state),
         ),
         Column("reward", lambda one: value_cell(one.reward), priority=3, sort=lambda one: _key(one.reward)),
-        *_curve_column(beside.curve),
+        *_curve_column(context.curve),
         Column("best val", _best, priority=6, sort=lambda one: _key(one.best)),
         Column("age", age_cell, least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
@@ -204,7 +206,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, beside: Beside = NO
             "trainer", lambda one: (one.dialect, "note"), Kind.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
         ),
-        *_setting_columns(beside),
+        *_setting_columns(context),
     )  # fmt: skip
 
 
@@ -214,11 +216,11 @@ def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Col
     return (Column("", curve, Kind.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5, wants=_wants_curve),)
 
 
-def _setting_columns(beside: Beside) -> Sequence[Column[RunEntry]]:
+def _setting_columns(context: ListContext) -> Sequence[Column[RunEntry]]:
     def place_of(entry: RunEntry) -> int | None:
-        return beside.places.get(entry.path.raw)
+        return context.places.get(entry.path.raw)
 
-    return setting_columns(beside.settings, place_of, priority=12)
+    return setting_columns(context.settings, place_of, priority=12)
 
 
 def _wants_curve(entry: RunEntry) -> int:
@@ -277,7 +279,7 @@ def paint_runs(
     top: int = 0,
     total: int | None = None,
     sorting: Sorting | None = None,
-    beside: Beside = NOTHING,
+    context: ListContext = NO_CONTEXT,
     trouble: str = "",
     keys: KeyNames = NO_KEYS,
     painter: TablePainter[RunEntry] | None = None,
@@ -289,7 +291,7 @@ def paint_runs(
         painter: the entries laid out for this width, where they are already.
     """
     room = len(entries) if height is None else height - HEAD_ROWS
-    painter = painter or TablePainter(run_table(entries, glyphs, sorting, beside), width, glyphs)
+    painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
         told = [(keys.none_matches("no run"), "dim"), (trouble, "warn")]
@@ -305,11 +307,11 @@ def run_table(
     entries: Sequence[RunEntry],
     glyphs: Glyphs,
     sorting: Sorting | None = None,
-    beside: Beside = NOTHING,
+    context: ListContext = NO_CONTEXT,
 ) -> Table[RunEntry]:
     """The runs in rows; each leads to its overview."""
     return Table(
-        run_columns(entries, glyphs, beside),
+        run_columns(entries, glyphs, context),
         entries,
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
@@ -400,19 +402,19 @@ class RunsPage(ListPage[RunEntry]):
         """The runs around the chosen one."""
         entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
         self.settle(entries, max(1, height - HEAD_ROWS))
-        beside = self._beside(moment)
+        context = self._context(moment)
         return paint_runs(
             entries, width, height, moment.glyphs,
-            top=self.top, total=len(moment.runs), sorting=self.sorting, beside=beside,
-            trouble=self._trouble(moment), keys=moment.keys, painter=self._painter(width, moment.glyphs, beside),
+            top=self.top, total=len(moment.runs), sorting=self.sorting, context=context,
+            trouble=self._trouble(moment), keys=moment.keys, painter=self._painter(width, moment.glyphs, context),
         )  # fmt: skip
 
-    def _painter(self, width: int, glyphs: Glyphs, beside: Beside) -> TablePainter[RunEntry]:
+    def _painter(self, width: int, glyphs: Glyphs, context: ListContext) -> TablePainter[RunEntry]:
         """The table laid out, which is kept while nothing in it has changed: of many runs that takes a while."""
-        told = id(beside.settings), tuple(beside.marked), beside.shown
+        told = id(context.settings), tuple(context.marked), context.shown
         laid_out_for = (tuple(map(id, self.lines)), width, glyphs, self.sorting, told)
         if self._laid_out is None or self._laid_out[0] != laid_out_for:
-            table = run_table(self.lines, glyphs, self.sorting, beside)
+            table = run_table(self.lines, glyphs, self.sorting, context)
             self._laid_out = laid_out_for, TablePainter(table, width, glyphs)
         return self._laid_out[1]
 
@@ -434,9 +436,9 @@ class RunsPage(ListPage[RunEntry]):
 
     def _columns(self, moment: Moment) -> Sequence[Column[RunEntry]]:
         """By which the list can be sorted."""
-        return run_columns((), moment.glyphs, self._beside(moment))
+        return run_columns((), moment.glyphs, self._context(moment))
 
-    def _beside(self, moment: Moment) -> Beside:
+    def _context(self, moment: Moment) -> ListContext:
         """What is shown beside the entries: the curve of the reward, and settings of marked runs, else of all."""
         by_path = {run.path.raw: run for run in moment.runs}
 
@@ -451,7 +453,7 @@ class RunsPage(ListPage[RunEntry]):
         paths = marked if len(marked) > 1 else list(by_path) if len(by_path) <= _MOST_COMPARED else []
         found = self._differences.of([by_path[path].settings for path in paths])
         places = {path: number for number, path in enumerate(paths)}
-        return Beside(moment.run.path.raw, moment.marked, curve, found, places)
+        return ListContext(moment.run.path.raw, moment.marked, curve, found, places)
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""

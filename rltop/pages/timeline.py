@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
-from rltop.pages.events import WITH_FAMILY, Told, event_columns, told
+from rltop.pages.events import WITH_FAMILY, EventRow, event_columns, event_row
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row
@@ -174,7 +174,7 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
     begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
     # Before a restart the run may have come farther.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
-    listed = [told(events[number], number) for number in reversed(numbers)]
+    listed = [event_row(events[number], number) for number in reversed(numbers)]
     return Timeline(
         wanted, sorting, len(events), snapshot.at_step,
         tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
@@ -334,10 +334,11 @@ def _paint_list(
     """The events of these numbers under their heads; each leads to its step."""
     at, muted = snapshot.at_step, snapshot.source.muted
     listed = [
-        told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
+        event_row(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted)
+        for number in numbers
     ]
 
-    def sign(one: Told) -> tuple[str, str]:
+    def sign(one: EventRow) -> tuple[str, str]:
         is_recovered = one.event.state is EventState.RECOVERED
         return glyphs.recovered if is_recovered else glyphs.level(one.event.level), one.role
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from rltop import units
 from rltop.model import Label, SpanKind, Unit
 from rltop.pages.stages import OTHER, PACE_STEPS, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
-from rltop.rows.cells import RowBuilder, clip, told_apart
+from rltop.rows.cells import RowBuilder, clip, clip_distinct
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import block_bars
@@ -355,7 +355,7 @@ def _names(stages: Sequence[Stage], cells: int) -> list[str]:
     fitted = {}
     for indent in set(before):
         names = [one.name.display for one, its in zip(stages, before, strict=True) if its == indent]
-        fitted[indent] = iter(told_apart(names, max(1, cells - cell_width(indent))))
+        fitted[indent] = iter(clip_distinct(names, max(1, cells - cell_width(indent))))
     return [indent + next(fitted[indent]) for indent in before]
 
 

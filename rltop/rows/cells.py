@@ -266,7 +266,7 @@ def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -
     return fill([RowBuilder(max(0, width), glyphs).add(text, "warn").row()], max(0, height))
 
 
-def told_apart(names: Sequence[str], width: int, cut: Callable[[str, int], str] = clip_middle) -> list[str]:
+def clip_distinct(names: Sequence[str], width: int, cut: Callable[[str, int], str] = clip_middle) -> list[str]:
     """Names in at most `width` cells each, cut where they are the same as others.
 
     A name that fits stays whole. One that does not keeps its beginning and its end, or
@@ -280,14 +280,14 @@ def told_apart(names: Sequence[str], width: int, cut: Callable[[str, int], str] 
     Returns:
         The names as they are shown, in the same order.
     """
-    return list(_told_apart(tuple(names), width, cut))
+    return list(_clip_distinct(tuple(names), width, cut))
 
 
 _ROUNDS = 4
 
 
 @lru_cache(maxsize=64)
-def _told_apart(names: tuple[str, ...], width: int, cut: Callable[[str, int], str]) -> tuple[str, ...]:
+def _clip_distinct(names: tuple[str, ...], width: int, cut: Callable[[str, int], str]) -> tuple[str, ...]:
     # The same names are asked for with every paint.
     whole = [plain(name) for name in names]
     shown = {name: cut(name, width) for name in whole}

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Self, TypeVar
 
-from rltop.rows.cells import RowBuilder, clip, told_apart, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_distinct, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width, plain
@@ -48,7 +48,7 @@ class Column(NamedTuple, Generic[T]):
         sort: by what the table can be sorted in this column; None where it cannot.
         gap: blanks in front of it.
         wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
-        shorten: names in so many cells, where that is not `told_apart` of what the cells say.
+        shorten: names in so many cells, where that is not `clip_distinct` of what the cells say.
         is_steady: it has `least` cells even where no name or text of it is that long.
         lines: rows that a text may be wrapped into; only of the last column.
         likes: cells, more than `least`, for which columns with a higher priority leave.
@@ -356,7 +356,7 @@ class TablePainter(Generic[T]):
         if column.shorten is not None:
             return {0: column.shorten(self._table.items, cells)}
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
-        return {rest: told_apart(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
+        return {rest: clip_distinct(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
 
     @property
     def columns(self) -> Sequence[Column[T]]:

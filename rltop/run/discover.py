@@ -22,7 +22,7 @@ from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, m
 from rltop.model import Label
 from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
 from rltop.run.beside import read_ranges
-from rltop.run.found import WANDB_PARTS, Found, name_of, titled, told_apart, whole_path
+from rltop.run.found import WANDB_PARTS, Found, name_of, titled, whole_path, with_distinct_names
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tables import is_metric_folder
@@ -141,7 +141,7 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
         from rltop.run.copies import without_copies  # noqa: PLC0415 - most folders have files of one kind
 
         found = without_copies(found, result.numbers_of, lambda *why: result.passed_over.append(why), named=paths)
-    result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(found)]
+    result.found = [each._replace(ranges=_declared(each, result)) for each in with_distinct_names(found)]
     return result
 
 

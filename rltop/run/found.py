@@ -93,7 +93,7 @@ def _says_nothing(folder: Path) -> bool:
     return folder.name.lower() in _COMMON_FOLDERS or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
 
 
-def told_apart(found: Sequence[Found]) -> list[Found]:
+def with_distinct_names(found: Sequence[Found]) -> list[Found]:
     """The same runs; those of one name with the nearest part of their paths besides that no two of them share."""
     by_name: dict[str, list[Found]] = {}
     for each in found:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-from rltop.formats.pending_bytes import Window
+from rltop.formats.pending_bytes import PendingBytes
 from rltop.model import Counts
 from rltop.regex import regex
 
@@ -176,7 +176,7 @@ class TfRecordFramer:
         self.stopped = ""
         self.bad_bytes = 0
         self._counts = counts
-        self._window = Window()
+        self._window = PendingBytes()
         self._lengths: dict[bytes, int] = {}
         self._zeros_from: int | None = None
         self._lost_bytes = 0

@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 
-from rltop.formats.pending_bytes import Window
+from rltop.formats.pending_bytes import PendingBytes
 from rltop.model import Counts
 
 BLOCK_BYTES = 32 * 1024
@@ -106,7 +106,7 @@ class BlockLogFramer:
         self.frame_bytes = 0
         self._counts = counts
         self._magic = magic
-        self._window = Window()
+        self._window = PendingBytes()
         self._found: list[tuple[bytes, int]] = []
         self._parts: list[bytes] = []
         self._parts_bytes = 0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.rows.cells import clip, told_apart
+from rltop.rows.cells import clip, clip_distinct
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import (
@@ -84,7 +84,7 @@ def test_columns_leave_by_priority_and_what_has_none_stays() -> None:
 
 @given(st.lists(st.text("ab/", min_size=1, max_size=24), unique=True, max_size=6), st.integers(1, 30))
 def test_names_keep_to_their_width_and_short_ones_stay_whole(names: list[str], width: int) -> None:
-    for name, shown in zip(names, told_apart(names, width), strict=True):
+    for name, shown in zip(names, clip_distinct(names, width), strict=True):
         assert cell_width(shown) <= width
         assert shown == name or cell_width(name) > width
 
@@ -96,7 +96,7 @@ def test_the_part_that_tells_names_apart_survives(width: int) -> None:
         "experiments/2026-11/qwen-grpo-lr1e-6-seed2/metrics.jsonl",
         "experiments/2026-11/llama-grpo-lr1e-6-seed2/metrics.jsonl",
     ]
-    assert len(set(told_apart(names, width))) == 3
+    assert len(set(clip_distinct(names, width))) == 3
 
 
 def test_a_table_sorts_by_any_column_and_what_has_no_value_stands_last() -> None:
@@ -125,14 +125,14 @@ def test_rows_and_heads_lead_somewhere() -> None:
 def test_of_names_in_a_row_the_number_that_differs_is_whole() -> None:
     names = [f"prompt-{number:05d}-of-the-dataset" for number in range(200)]
     for width in (9, 12, 20):
-        shown = told_apart(names, width)
+        shown = clip_distinct(names, width)
         assert len(set(shown)) == 200
         assert all(f"{number:03d}" in text for number, text in enumerate(shown))
 
 
 def test_a_name_that_looks_like_no_other_keeps_what_its_cut_leaves() -> None:
-    assert told_apart(["response length", "loss"], 10) == ["res…length", "loss"]
-    assert told_apart(["response length", "loss"], 10, clip) == ["response …", "loss"]
+    assert clip_distinct(["response length", "loss"], 10) == ["res…length", "loss"]
+    assert clip_distinct(["response length", "loss"], 10, clip) == ["response …", "loss"]
 
 
 def test_a_longer_number_moves_nothing_while_its_column_has_room() -> None:
