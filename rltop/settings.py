@@ -27,7 +27,14 @@ VERDICT_VARIABLES = (
     "RLTOP_KEY", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH", "RLTOP_INCIDENT", "RLTOP_ADVICE", "RLTOP_PART",
 )  # fmt: skip
 """Environment variables of a command that `rltop watch` runs."""
-OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLTOP_DEBUG", *VERDICT_VARIABLES})
+STUCK_VARIABLES = (
+    "RLTOP_STATE", "RLTOP_PHASE", "RLTOP_PHASE_KEY", "RLTOP_SINCE", "RLTOP_USUAL", "RLTOP_OUTSTANDING",
+    "RLTOP_WAITED_FOR", "RLTOP_LAST_LINE", "RLTOP_SOURCE", "RLTOP_STEP", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH",
+)  # fmt: skip
+"""Those of the command that it runs where a job is stuck."""
+OTHER_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLTOP_DEBUG", *VERDICT_VARIABLES, *STUCK_VARIABLES}
+)
 """Variables with this prefix that are not settings."""
 
 RULES_TABLE = "rules"

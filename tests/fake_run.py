@@ -23,6 +23,7 @@ from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run_settings import RunSettings
+from rltop.run.whereabouts import Whereabouts
 from rltop.stats.ranks import RankHistory
 from rltop.stats.spans import SpanBook
 from rltop.store.stream import Stream
@@ -67,6 +68,8 @@ class FakeRun:
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
     settings: RunSettings | None = None
+    whereabouts: Whereabouts | None = None
+    arrived_s: float | None = None
 
     @property
     def main(self) -> FakeRun:

@@ -50,6 +50,8 @@ class Visits(Aids):
             self.session.look_for_settings()
         if self._has_settled:
             self.session.look_for_endings()
+            if self.followed.loading is None:
+                self.session.look_where(self.followed)
         self._look_for_console()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

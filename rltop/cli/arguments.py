@@ -182,6 +182,7 @@ def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         ("--on-crit", "shell command to run on a CRIT alert"),
         ("--on-warn", "the same for WARN, and for CRIT if --on-crit is not given"),
         ("--on-stall", "the same when the run has gone silent, whatever the level"),
+        ("--on-stuck", "the same when the job is stuck in a phase, by its console log, as rltop where tells"),
     ):
         parser.add_argument(flag, type=_command, metavar="CMD", help=what)
     parser.add_argument("--json", action="store_true", help="log as JSON lines")

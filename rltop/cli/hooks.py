@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -21,10 +21,10 @@ from rltop.clock import Clock
 from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
 from rltop.screen.endings import Warden
-from rltop.settings import VERDICT_VARIABLES
+from rltop.settings import STUCK_VARIABLES, VERDICT_VARIABLES
 from rltop.structs import NamedTuple
 
-ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"
+ON_CRIT, ON_WARN, ON_STALL, ON_STUCK = "--on-crit", "--on-warn", "--on-stall", "--on-stuck"
 STALL_FAMILY = "liveness"
 
 TIMEOUT_S = 60.0
@@ -46,7 +46,7 @@ class HookOptions:
     """What a person asked for.
 
     Attributes:
-        commands: flag (`--on-crit`, `--on-warn`, `--on-stall`) → shell command.
+        commands: flag (`--on-crit`, `--on-warn`, `--on-stall`, `--on-stuck`) → shell command.
         timeout_s: seconds after which a command is killed.
         per_hour: maximum runs of each command per hour.
     """
@@ -114,11 +114,24 @@ class Hooks:
         if self._called.get(which, Level.NO_DATA) >= notice.level:
             return
         self._called[which] = notice.level
-        about = f"{flag} for {notice.rule}"
+        self._queue(_Call(flag, notice.level, environment_of(notice, run, path), f"{flag} for {notice.rule}"))
+
+    def call_stuck(self, values: Sequence[str]) -> None:
+        """Queue the command for a job that is stuck, if there is one.
+
+        Args:
+            values: of `STUCK_VARIABLES`, raw.
+        """
+        if ON_STUCK in self._options.commands:
+            environment = {name: plain(value) for name, value in zip(STUCK_VARIABLES, values, strict=True)}
+            self._queue(_Call(ON_STUCK, Level.WARN, environment, ON_STUCK))
+
+    def _queue(self, call: _Call) -> None:
+        about = call.about
         if len(self._waiting) >= MOST_WAITING:
             self._say(f"{about}: not run, {MOST_WAITING} commands are already queued")
             return
-        self._waiting.append(_Call(flag, notice.level, environment_of(notice, run, path), about))
+        self._waiting.append(call)
         self._start_waiting()
 
     def _flag(self, notice: Notice) -> str | None:

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rltop import units
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks, group_warden
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, STALL_FAMILY, HookOptions, Hooks, group_warden
 from rltop.cli.open_session import threaded
 from rltop.cli.output import OutputError, complain, finish_saying, say, stop_saying
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
@@ -27,6 +27,8 @@ from rltop.cli.resolve_paths import load_config, look_each, nothing_found, one_o
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
+from rltop.live.groups import group_in_words, grouped
+from rltop.live.judge import sentence
 from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, awaited, is_awaited
@@ -62,12 +64,14 @@ class WatchOptions:
     Attributes:
         is_json: log JSON objects, one a line.
         is_from_now: no commands for alerts that are active at the end of the history.
+        follows_jobs: tell where each job is, and when it is stuck.
         pid: the run is over when this process has ended, or None.
         give_up_s: seconds without a row after which the watch ends, or None.
     """
 
     is_json: bool = False
     is_from_now: bool = False
+    follows_jobs: bool = False
     pid: int | None = None
     give_up_s: float | None = None
 
@@ -147,6 +151,7 @@ class Vigil:
             self._still_s(announcer)
         self._gone_s: float | None = None
         self._over_s: dict[Announcer, float] = {}
+        self._stuck: set[Announcer] = set()
 
     def turn(self) -> bool:
         """Read new rows, report and act on them, note which runs ended; True if there is more to read now."""
@@ -160,6 +165,8 @@ class Vigil:
                 if announcer.run.has_caught_up:
                     self._session.look_for_rollouts(announcer.run)
                 self._tell(announcer)
+                if self._options.follows_jobs and announcer.run.has_caught_up:
+                    self._tell_stuck(announcer)
                 self._tell_backlog(announcer)
                 self._tell_sight(announcer)
                 code = self._ending(announcer)
@@ -222,6 +229,28 @@ class Vigil:
             self._log.write("lost", words, run, reason=run.main.state_note)
         else:
             self._log.write("found", f"{run.path.display} is readable again", run)
+
+    def _tell_stuck(self, announcer: Announcer) -> None:
+        """Report when a job is stuck, and when it goes on; run the command for it once each time."""
+        run, was_stuck = announcer.run, announcer in self._stuck
+        self._session.look_where(run)
+        if run.whereabouts is None or not run.whereabouts.version:
+            return
+        where, now_s = run.whereabouts.where(), run.whereabouts.now_s
+        is_stuck = where.state == "stuck"
+        if is_stuck is was_stuck:
+            return
+        (self._stuck.add if is_stuck else self._stuck.discard)(announcer)
+        if not is_stuck:
+            self._log.write("going on", f"going on: {where.phase or where.state}", run, phase_key=where.phase_key)
+            return
+        said = sentence(where, now_s)
+        waited_for = "; ".join(group_in_words(group) for group in grouped(where.ranks) if group.is_outside)
+        words = f"{said}; the others wait for {waited_for}" if waited_for else said
+        self._log.write("stuck", words, run, phase=where.phase, phase_key=where.phase_key, since=where.since)
+        told = (where.state, where.phase, where.phase_key, where.since, where.usual_s, where.outstanding, waited_for)
+        more = (where.last_line, where.source, where.step, said, run.name.raw, run.path.raw)
+        self._hooks.call_stuck(["" if value is None else str(value) for value in (*told, *more)])
 
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
@@ -434,7 +463,12 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], 
 
 def _commands(arguments: Namespace) -> dict[str, str]:
     """Flag → its command."""
-    flags = {ON_CRIT: arguments.on_crit, ON_WARN: arguments.on_warn, ON_STALL: arguments.on_stall}
+    flags = {
+        ON_CRIT: arguments.on_crit,
+        ON_WARN: arguments.on_warn,
+        ON_STALL: arguments.on_stall,
+        ON_STUCK: arguments.on_stuck,
+    }
     return {flag: command for flag, command in flags.items() if command is not None}
 
 
@@ -442,7 +476,8 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, notifier: Notif
     log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
     hook_options = HookOptions(_commands(arguments), arguments.hook_timeout, arguments.per_hour)
     hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words), warden)
-    options = WatchOptions(arguments.json, arguments.from_now, arguments.pid, arguments.give_up)
+    follows_jobs = arguments.on_stuck is not None
+    options = WatchOptions(arguments.json, arguments.from_now, follows_jobs, arguments.pid, arguments.give_up)
     vigil = Vigil(session, hooks, log, clock, options)
     wake = threading.Event()
     notifier.listen(wake.set)

@@ -56,6 +56,7 @@ class Where(NamedTuple):
         limit: what the time limit of the job means for it, or why it waits, in words.
         silences: sources that tell nothing, and why.
         log: the file that tells the phases, whatever tells the one that is open.
+        stepped_s: when the newest step ended, or None.
     """
 
     state: str
@@ -80,6 +81,7 @@ class Where(NamedTuple):
     limit: str = ""
     silences: Sequence[Silence] = ()
     log: str = ""
+    stepped_s: float | None = None
 
 
 def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
@@ -133,7 +135,14 @@ def _judged(phases: Phases, now_s: float) -> Where:
     if phases.begun_s is None or phases.moved_s is None:
         return Where("unknown")
     failure = phases.failure
-    about = Where("running", step=phases.step, moved_s=phases.moved_s, total=phases.total, step_s=usual_s(phases, ""))
+    about = Where(
+        "running",
+        step=phases.step,
+        moved_s=phases.moved_s,
+        total=phases.total,
+        step_s=usual_s(phases, ""),
+        stepped_s=phases.stepped_s,
+    )
     if failure is not None and now_s - failure.time_s >= DEAD_S:
         return _ended(phases, failure, about)
     if phases.finished_s is not None:
@@ -233,18 +242,18 @@ def processes_of(phases: Phases, source: str) -> list[Process]:
     found = [
         Process(
             source, each.moved_s, phase=each.name or each.words, key=each.key, since_s=each.begun_s, rank=each.rank,
-            done=each.done, of=each.of, words=each.words, **_named(each.process),
+            done=each.done, of=each.of, words=each.words, **_named(each),
         )
         for each in phases.innermost()
     ]  # fmt: skip
     return sorted(found, key=lambda each: (each.rank is None, each.rank or 0))
 
 
-def _named(process: str) -> dict[str, Any]:
+def _named(phase: Phase) -> dict[str, Any]:
     """What a launcher's prefix tells of a process: `(WorkerDict pid=7, ip=10.0.0.1)`."""
-    told = _PROCESS.search(process)
+    told = _PROCESS.search(phase.process)
     if told is None:
-        return {"name": process}
+        return {"name": phase.process if phase.rank is None else ""}
     return {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
 
 

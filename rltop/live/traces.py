@@ -83,7 +83,7 @@ def _own_events(spans: Sequence[dict[str, Any]]) -> list[Event]:
 
 def _process(span: dict[str, Any]) -> str:
     thread = span.get("thread")
-    return f"{span.get('host', '')} {span.get('pid', '')}{'' if thread is None else f'/{thread}'}"
+    return f"(pid={span.get('pid', '')}, ip={span.get('host', '')}{'' if thread is None else f' {thread}'})"
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

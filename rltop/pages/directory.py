@@ -28,11 +28,18 @@ def _flow() -> Page:
     return FlowPage()
 
 
+def _where() -> Page:
+    from rltop.pages.where import WherePage  # noqa: PLC0415 - only for who looks at a job
+
+    return WherePage()
+
+
 STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
     {
         FIRST: OverviewPage,
         "timing": TimingPage,
         "flow": _flow,
+        "where": _where,
         "metrics": MetricsPage,
         "timeline": EventsPage,
         "runs": RunsPage,
@@ -91,6 +98,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.STEP: lambda _, __: TimingPage(),
         TargetKind.TIMING: lambda target, _: TimingPage(target),
         TargetKind.FLOW: lambda _, __: _flow(),
+        TargetKind.WHERE: lambda _, __: _where(),
         TargetKind.RANKS: lambda _, __: RanksPage(),
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
         TargetKind.STRAGGLERS: _rollouts,

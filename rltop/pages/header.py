@@ -6,20 +6,24 @@ import math
 from collections.abc import Collection
 from itertools import pairwise
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.catalog.dialect import Identity
-from rltop.model import Counts, Label, RunState
+from rltop.model import Counts, Label, Level, RunState
 from rltop.pages.signals import cadence_of
 from rltop.pages.stages import PACE_STEPS, TimingView, build_timing
 from rltop.rows.cells import RowBuilder, clip, text_row, wrap
-from rltop.rows.glyphs import Glyphs
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import NamedTuple
 from rltop.trainers import SETUP_HINTS
+
+if TYPE_CHECKING:
+    from rltop.pages.where import OpenStep
 
 CHROME_ROWS = 2
 """The status line and the footer below every page."""
@@ -66,6 +70,7 @@ class HeaderView(NamedTuple):
         state: the state word.
         age_s: age of the newest record.
         loading: fraction of the history that was read, None when complete.
+        open: the step that has not ended, where it takes unusually long.
     """
 
     name: Label
@@ -82,9 +87,10 @@ class HeaderView(NamedTuple):
     downsampled: tuple[int, int] | None = None
     behind_bytes: int = 0
     generation: str = ""
+    open: OpenStep | None = None
 
 
-def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
+def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep | None = None) -> HeaderView:
     """Read the header of a run; nothing is guessed that the run does not say.
 
     Args:
@@ -108,6 +114,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
         downsampled=stream.downsampled_range(snapshot.at_step) if snapshot.at_step is not None else None,
         behind_bytes=snapshot.source.behind_bytes,
         generation=generation_text(snapshot),
+        open=opened if opened is not None and opened.level > Level.OK else None,
     )
 
 
@@ -228,7 +235,7 @@ def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
     return builder.line(tuple(right)).row()
 
 
-_LEVELS = 7
+_LEVELS = 8
 
 
 def _left(view: HeaderView, level: int) -> list[Piece]:
@@ -252,6 +259,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         if _is_mean(view):
             pieces.append(Piece(" (mean)", "cursor"))
         pieces.append(Piece(gap))
+    elif view.open is not None:
+        pieces += [Piece(view.open.words(max(0, level - 5)), LEVEL_ROLES[view.open.level]), Piece(gap)]
     elif view.step is not None:
         pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
         if view.total_steps is not None and level < 5:
@@ -259,21 +268,26 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         pieces.append(Piece(gap))
     if view.cursor is not None and level < 4:
         pieces.append(Piece("now ", "unit"))
-    if view.step_s is not None and level < 3:
+    if view.step_s is not None and level < 3 and view.open is None:
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
-    if view.eta_s is not None and level < 2:
+    if view.eta_s is not None and level < 2 and view.open is None:
         pieces += [Piece("ETA ", "unit"), Piece(units.duration(view.eta_s), "value"), Piece(gap)]
-    role = STATE_ROLES.get(view.state, "dim")
-    word = f"{glyphs.state(view.state)} {view.state.value}"
-    if view.state is RunState.LOADING and view.loading is not None:
-        word += f" {units.share(view.loading)}"
-    pieces.append(Piece(word, role))
+    pieces.append(_state_word(view, glyphs))
     if view.behind_bytes:
         # The newest row that was read is not the newest that was written: its age would be taken for the run's.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
     elif view.age_s is not None and level < 6:
         pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
     return pieces
+
+
+def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
+    if view.open is not None and view.open.is_stuck:
+        return Piece(f"{glyphs.level(Level.WARN)} stuck", "warn")
+    word = f"{glyphs.state(view.state)} {view.state.value}"
+    if view.state is RunState.LOADING and view.loading is not None:
+        word += f" {units.share(view.loading)}"
+    return Piece(word, STATE_ROLES.get(view.state, "dim"))
 
 
 def age_text(age_s: float) -> str:

@@ -53,6 +53,7 @@ from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal,
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, worst_stage
 from rltop.pages.waterfall import (
+    bars_at,
     full_height,
     least_full_height,
     paint_line,
@@ -73,6 +74,7 @@ from rltop.structs import NamedTuple, Struct
 if TYPE_CHECKING:
     from rltop.pages.compare import FirstDivergence
     from rltop.pages.flow import Flow
+    from rltop.pages.where import OpenStep
     from rltop.stats.ranks import StageSummary
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
@@ -163,6 +165,7 @@ def build_sentence(
     verdicts: Sequence[Verdict],
     timing: TimingView | None,
     goal: SignalReading | None,
+    opened: OpenStep | None = None,
 ) -> Sentence:
     """Compose the sentence.
 
@@ -179,6 +182,9 @@ def build_sentence(
     worst = min(loud, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
     ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
+    is_silence = worst is None or worst.level < Level.WARN or worst.rule == LIVENESS_RULE
+    if ending is None and opened is not None and opened.is_stuck and is_silence:
+        ending = Sentence(Label.of(f"stuck: {opened.words(0)}"), Level.WARN, Target(TargetKind.WHERE))
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:
@@ -353,6 +359,7 @@ class OverviewView(NamedTuple):
         muted: ids of the rules that are muted.
         divergence: where the run diverges from the baseline run; empty without one.
         flow: who waits for whom, of a run that generates beside the training.
+        open: the step that has not ended; None where nobody follows the job, or nothing tells.
     """
 
     header: HeaderView
@@ -376,6 +383,7 @@ class OverviewView(NamedTuple):
     muted: frozenset[str] = frozenset()
     divergence: str = ""
     flow: Flow | None = None
+    open: OpenStep | None = None
 
 
 def build_overview(
@@ -398,12 +406,13 @@ def build_overview(
     is_empty = nothing_yet(snapshot) is not None
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
+    opened = _open(snapshot)
     # What the banner says need not be said twice.
     told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
-        header=build_header(snapshot, timing),
+        header=build_header(snapshot, timing, opened),
         banner=banner,
-        sentence=build_sentence(snapshot, told, timing, _goal(rows)),
+        sentence=build_sentence(snapshot, told, timing, _goal(rows), opened),
         badges=build_badges(snapshot, verdicts),
         rows=rows,
         more=more,
@@ -421,7 +430,16 @@ def build_overview(
         ranks=_worst_rank(snapshot),
         muted=snapshot.source.muted,
         flow=_flow(snapshot),
+        open=opened,
     )
+
+
+def _open(snapshot: Snapshot) -> OpenStep | None:
+    if snapshot.run.whereabouts is None:
+        return None
+    from rltop.pages.where import build_open  # noqa: PLC0415 - not before the first frame
+
+    return build_open(snapshot)
 
 
 def _flow(snapshot: Snapshot) -> Flow | None:
@@ -640,14 +658,26 @@ class _Painter:
 
     def _timing_height(self, plan: _Plan) -> int:
         """Rows of the block; its strip is not painted before it is known which one is shown."""
-        timing = self.view.timing
-        return 0 if timing is None else len(self._stages(plan, timing)) + strip_height(timing, self.width, plan.strip)
+        timing, opened = self.view.timing, int(self.view.open is not None)
+        if timing is None:
+            return opened
+        return opened + len(self._stages(plan, timing)) + strip_height(timing, self.width, plan.strip)
 
     def _timing(self, plan: _Plan) -> list[Row]:
         timing = self.view.timing
         if timing is None:
+            return self._open(None)
+        strip = paint_strip(timing, self.width, plan.strip, self.glyphs)
+        return [*self._stages(plan, timing), *self._open(timing), *strip]
+
+    def _open(self, timing: TimingView | None) -> list[Row]:
+        """The step that has not ended, as a bar below those of the newest one."""
+        if self.view.open is None:
             return []
-        return [*self._stages(plan, timing), *paint_strip(timing, self.width, plan.strip, self.glyphs)]
+        from rltop.pages.where import paint_open  # noqa: PLC0415 - not before the first frame
+
+        axis_s, stages = (0.0, ()) if timing is None else (timing.total_s, timing.stages)
+        return [paint_open(self.view.open, axis_s, bars_at(stages, self.width), self.width, self.glyphs)]
 
     def _stages(self, plan: _Plan, timing: TimingView) -> list[Row]:
         """The rows above the strip."""
@@ -739,8 +769,8 @@ class OverviewPage(Page):
         return [Open(one) for one in dict.fromkeys((target, *others, *alerts))][:_CHARTS]
 
     def face(self, moment: Moment) -> Hashable:
-        """The age of the newest row and how much of the file has been read, as they are shown."""
-        return super().face(moment), header_clock(moment.snapshot)
+        """The age of the newest row, how much of the file has been read, and the open step, as they are shown."""
+        return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
@@ -749,7 +779,7 @@ class OverviewPage(Page):
         other = baseline_of(moment)
         beside = None if other is None else other.version
         at = (id(run), moment.at_step, moment.is_paused, width, height, beside)
-        now = (moment.version, *at, run.loading, run.muted, super().face(moment))
+        now = (moment.version, *at, run.loading, run.muted, super().face(moment), _open(moment.snapshot))
         if (
             self._last is not None
             and self._last[0] == now
@@ -783,7 +813,7 @@ class OverviewPage(Page):
         _, view, rows = self._last
         if moment.is_paused:
             return rows
-        header = build_header(moment.snapshot, view.timing)
+        header = build_header(moment.snapshot, view.timing, view.open)
         if rows[:1] == [paint_header(view.header, width, moment.glyphs)] and not view.is_empty:
             return [paint_header(header, width, moment.glyphs), *rows[1:]]
         return paint_overview(view._replace(header=header), width, height, moment.glyphs)

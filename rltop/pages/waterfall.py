@@ -295,10 +295,8 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
     has_tokens = width >= _LEAST_WIDTH and any(stage.ms_per_token is not None for stage in stages)
     has_delta = width >= 100 and any(stage.median_s is not None for stage in stages)
     right = (10 if has_delta else 0) + (10 if has_tokens else 0)
-    longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
-    most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
-    name = min(max(_NAME, longest), most) if width >= 56 else _SHORT_NAME
-    bar_at = 2 + name + 2 + _NUMBERS + 2
+    bar_at = bars_at(stages, width)
+    name = bar_at - 2 - 2 - _NUMBERS - 2
     bar_width = max(1, width - bar_at - right - 1)
     columns = []
     if has_delta:
@@ -326,6 +324,14 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
     if left_out:
         rows.append(_paint_left_out(left_out, view, width, glyphs))
     return rows
+
+
+def bars_at(stages: Sequence[Stage], width: int) -> int:
+    """The cell at which bars begin behind the names and numbers of stages."""
+    longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
+    most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
+    name = min(max(_NAME, longest), most) if width >= 56 else _SHORT_NAME
+    return 2 + name + 2 + _NUMBERS + 2
 
 
 def _target(stage: Stage, view: TimingView) -> Target:

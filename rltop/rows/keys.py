@@ -173,6 +173,13 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 action="show('flow')",
                 is_shown=True,
             ),
+            Key(
+                "where",
+                "W",
+                "Where",
+                "Where the job is: the open phase, ranks, engines, devices, logs",
+                action="show('where')",
+            ),
             Key("rollouts", "R", "Rollouts", "Rollouts: the completions of this step, by group"),
             Key(
                 "metrics",

@@ -45,6 +45,7 @@ class TargetKind(enum.StrEnum):
     LOG = "log"
     SETTING = "setting"
     SYMPTOM = "symptom"
+    WHERE = "where"
 
 
 POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})

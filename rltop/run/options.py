@@ -5,7 +5,7 @@ Imports no rule and no reader: the configuration needs it before the first frame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from rltop.store.series import StoreOptions
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.live.probe import Probe
     from rltop.run.acknowledged import Acknowledgements
 
 OpenFeed = Callable[[str, LastRows | None], Feed]
@@ -37,6 +38,8 @@ class IngestOptions(NamedTuple):
         meanings: project → key → canonical name, as a person has said.
         rows: project → which rows its runs get.
         acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
+        follows_jobs: tell where the job of a run is; off where rows are played back.
+        probes: what else tells that, by the path of a run: what the user has named.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -50,6 +53,8 @@ class IngestOptions(NamedTuple):
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     rows: Mapping[str, Arrangement] = MappingProxyType({})
     acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({})
+    follows_jobs: bool = True
+    probes: Callable[[str], Sequence[Probe]] | None = None
 
 
 class Notifier:

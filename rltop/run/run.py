@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rltop.run.rollout_watch import RolloutWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run_settings import RunSettings
+    from rltop.run.whereabouts import Whereabouts
     from rltop.stats.ranks import RankHistory
 
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
@@ -63,6 +64,7 @@ class Run:
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
         ending: how the console log beside it ends, where that is a failure; None before it was looked at, and else.
         settings: what it was started with; likewise.
+        whereabouts: where its job is; None where nobody follows that.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
         acknowledged: alerts that are quiet until they get worse, by rule.
@@ -88,6 +90,7 @@ class Run:
         self.console: ConsoleLog | None = None
         self.ending: Ending | None = None
         self.settings: RunSettings | None = None
+        self.whereabouts: Whereabouts | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
@@ -164,7 +167,7 @@ class Run:
         """Let go of the files of all streams."""
         for each in self.streams:
             each.close()
-        for close in [each.close for each in (self.rollouts, self.console) if each is not None]:
+        for close in [each.close for each in (self.rollouts, self.console, self.whereabouts) if each is not None]:
             close()
 
     # -- the main stream ---------------------------------------------------------------------------------------------
@@ -184,7 +187,7 @@ class Run:
     @property
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
-        beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
+        beside = (0 if each is None else each.version for each in (self.rollouts, self.console, self.whereabouts))
         kept = self.arrangement, frozenset(self.acknowledged.items())
         return (*beside, id(self.settings), self.ending, *kept, *(each.version for each in self.streams))
 

@@ -250,6 +250,9 @@ class Session:
             if budget.is_spent():
                 break
             self._turn += 1
+        for run in self.runs if not self.is_crowd else ():
+            if run.whereabouts is not None:
+                run.whereabouts.turn()
         return has_moved
 
     def _awake(self) -> Sequence[Run]:
@@ -304,6 +307,14 @@ class Session:
             likely = "" if run.ending is None else run.ending.path
             run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify, likely=likely)
             run.console.start()
+
+    def look_where(self, run: Run) -> None:
+        """Begin to follow where the job of a run is; what is told, `run.whereabouts` has."""
+        if run.whereabouts is None and self.options.follows_jobs and not run.main.is_awaited and run.path.raw != "-":
+            from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame
+
+            probes = self.options.probes(run.path.raw) if self.options.probes is not None else ()
+            run.whereabouts = Whereabouts(run, self.options.log, self._clock, self.notifier.notify, probes)
 
     def look_for_endings(self) -> None:
         """Have the console logs looked at of runs that have fallen silent, in a thread; `run.ending` tells."""

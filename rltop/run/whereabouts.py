@@ -1,19 +1,26 @@
-"""Where the job of a run is: its console log, the traces beside it, and the times of its own rows."""
+"""Where the job of a run is: its console log, the traces beside it, the times of its rows, and other sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rltop.live.job import Asked, where_of
+from rltop.clock import Clock
+from rltop.formats.kinds import CONSOLE
+from rltop.live.job import Asked, JobProbe, where_now, where_of
 from rltop.live.judge import Where
+from rltop.live.phases import Phases
+from rltop.live.probe import Fact, LogTold, Probe, Probes, Silence
 from rltop.live.traces import events_beside, events_of, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
 from rltop.run.console_end import Silent, own_logs
 from rltop.run.run import Run
 
-_STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
+STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
+_FIRST_ROWS = 64
+"""So many of the newest rows tell what a step usually takes."""
+_TRACED = (".jsonl", ".ndjson")
 
 
 def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
@@ -26,25 +33,33 @@ def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
     """
     path = log_of(run.path.raw)[0]
     stream = run.stream
-    silent = Silent(run.path.raw, "", stream.rows, stream.last_step, stream.last_time_s)
-    logs = own_logs(silent)
+    logs = own_logs(_silent(run))
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
     told = events_beside(home)
-    if Path(path).suffix in (".jsonl", ".ndjson"):
+    if Path(path).suffix in _TRACED:
         told.append(events_of(path))
     told.append(rows(_times(run), stream.total_steps))
-    found = where_of(logs[0] if logs else "", told, path, now_s, asked)
-    ended = _STATES.get(run.state)
-    if ended is not None and found.state in ("running", "stuck", "unknown"):
-        return found._replace(
-            state=ended,
-            since=stream.last_time_s,
-            cause=run.failure.raw or None,
-            phase=None,
-            phase_key=None,
-            unusual=False,
-        )
-    return found
+    return _knowing(run, where_of(logs[0] if logs else "", told, path, now_s, asked))
+
+
+def _silent(run: Run) -> Silent:
+    stream = run.stream
+    return Silent(run.path.raw, "", stream.rows, stream.last_step, stream.last_time_s)
+
+
+def _knowing(run: Run, found: Where) -> Where:
+    """Where it is, knowing how the run says that it has ended."""
+    ended = STATES.get(run.state)
+    if ended is None or found.state not in ("running", "stuck", "unknown"):
+        return found
+    return found._replace(
+        state=ended,
+        since=run.stream.last_time_s,
+        cause=run.failure.raw or None,
+        phase=None,
+        phase_key=None,
+        unusual=False,
+    )
 
 
 def _times(run: Run) -> Iterator[tuple[int, float]]:
@@ -52,3 +67,84 @@ def _times(run: Run) -> Iterator[tuple[int, float]]:
         for step, time_s in zip(block.steps, block.times, strict=True):
             if time_s == time_s:
                 yield step, time_s
+
+
+class Whereabouts:
+    """Where the job of a run is, followed for as long as the run is on the screen or watched.
+
+    Everything is answered at once, with what has been told so far; files are read in threads.
+
+    Args:
+        run: whose job it is.
+        log: the console log that a person named; empty looks beside the run.
+        clock: says what the time is.
+        notify: called from a thread when there is something new.
+        probes: other sources.
+    """
+
+    def __init__(
+        self, run: Run, log: str, clock: Clock, notify: Callable[[], None], probes: Sequence[Probe] = ()
+    ) -> None:
+        self._run, self._log, self._clock = run, log, clock
+        self._sought = _silent(run)
+        self._job = JobProbe(self._find, run.path.raw)
+        self._probes = Probes([self._job, *probes], clock, notify)
+        self._fed: int | None = None
+        self._known: tuple[object, Where] | None = None
+
+    def _find(self) -> tuple[str, str]:
+        """The console log of the run, and the file or folder with its traces; in a thread."""
+        path = log_of(self._run.path.raw)[0]
+        is_console = self._run.main.kind_title == CONSOLE.title
+        log = self._log or (path if is_console else next(iter(own_logs(self._sought)), ""))
+        is_traced = Path(path).is_dir() or Path(path).suffix in _TRACED
+        return log, path if is_traced else str(Path(path).absolute().parent)
+
+    def turn(self) -> None:
+        """Hand on new rows, take in what sources have answered, and ask those that are due."""
+        stream = self._run.stream
+        self._sought = _silent(self._run)
+        if stream.last_step is not None and stream.last_step != self._fed:
+            steps, times = stream.times(last=_FIRST_ROWS)
+            first = self._fed if self._fed is not None and self._fed < stream.last_step else None
+            told = [(s, t) for s, t in zip(steps, times, strict=True) if t == t and (first is None or s > first)]
+            self._job.rows.extend(rows(told, stream.total_steps))
+            if (not told or told[-1][0] != stream.last_step) and (arrived_s := self._run.main.arrived_s) is not None:
+                self._job.rows.extend(rows([(stream.last_step, arrived_s)], stream.total_steps))
+            self._fed = stream.last_step
+        self._probes.turn()
+
+    @property
+    def version(self) -> int:
+        """Moves with everything that sources have told."""
+        return self._probes.version
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        """What sources have told last."""
+        return self._probes.facts
+
+    @property
+    def silences(self) -> Sequence[Silence]:
+        """The sources that tell nothing now."""
+        return self._probes.silences
+
+    @property
+    def now_s(self) -> float:
+        """The time by which `where` is judged."""
+        return self._clock.wall()
+
+    def where(self) -> Where:
+        """Where the job is now; worked out at most once a second while nothing new is told."""
+        now_s = self.now_s
+        at = self.version, int(now_s), self._run.state, self._run.failure.raw
+        if self._known is None or self._known[0] != at:
+            facts = self.facts
+            told = next((fact for fact in facts if isinstance(fact, LogTold)), None)
+            told = told or LogTold(self._run.path.raw, now_s, Phases())
+            self._known = at, _knowing(self._run, where_now(told, facts, now_s, Asked(facts, self.silences)))
+        return self._known[1]
+
+    def close(self) -> None:
+        """Let go of the sources."""
+        self._probes.close()

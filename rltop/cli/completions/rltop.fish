@@ -51,7 +51,7 @@ function _shtab_rltop_using
 end
 
 set -g _shtab_rltop_commands callback check watch replay demo skill completions config report where
-set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --gpus --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --steps --summary --theme --timeout --token-file --total-steps --via --wait --width -o
+set -g _shtab_rltop_opts_with_value --align --baseline --cacert --color --config --explain --fail-on --from --give-up --gpus --group-size --job --log --memory --metrics --nodes --now --on-crit --on-stall --on-stuck --on-warn --output --per-hour --pid --poll --poll-network --poll-silent --profile --prometheus --ray --refresh --rollouts --schema --since --speed --step-key --steps --summary --theme --timeout --token-file --total-steps --via --wait --width -o
 
 complete -c rltop -e
 complete -c rltop -f
@@ -125,6 +125,7 @@ complete -c rltop -n '_shtab_rltop_using watch' -s h -l help -d 'show this help 
 complete -c rltop -n '_shtab_rltop_using watch' -l on-crit -x -d 'shell command to run on a CRIT alert'
 complete -c rltop -n '_shtab_rltop_using watch' -l on-warn -x -d 'the same for WARN, and for CRIT if --on-crit is not given'
 complete -c rltop -n '_shtab_rltop_using watch' -l on-stall -x -d 'the same when the run has gone silent, whatever the level'
+complete -c rltop -n '_shtab_rltop_using watch' -l on-stuck -x -d 'the same when the job is stuck in a phase, by its console log, as rltop where tells'
 complete -c rltop -n '_shtab_rltop_using watch' -l json -d 'log as JSON lines'
 complete -c rltop -n '_shtab_rltop_using watch' -l from-now -d 'no commands for alerts that are already active at the start'
 complete -c rltop -n '_shtab_rltop_using watch' -l pid -x -d 'exit when process N has ended'

@@ -270,6 +270,7 @@ _shtab_rltop_watch_options=(
   "--on-crit[shell command to run on a CRIT alert]:CMD:"
   "--on-warn[the same for WARN, and for CRIT if --on-crit is not given]:CMD:"
   "--on-stall[the same when the run has gone silent, whatever the level]:CMD:"
+  "--on-stuck[the same when the job is stuck in a phase, by its console log, as rltop where tells]:CMD:"
   "--json[log as JSON lines]"
   "--from-now[no commands for alerts that are already active at the start]"
   "--pid[exit when process N has ended]:N:"

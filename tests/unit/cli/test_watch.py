@@ -15,7 +15,7 @@ import pytest
 from fake_filesystem import FakeFileSystem
 
 from rltop.cli import main
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, HookOptions, Hooks
 from rltop.cli.open_session import direct, threaded
 from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
 from rltop.clock import FakeClock, SystemClock
@@ -58,9 +58,10 @@ class Watch:
         self.ran = path.parent / "ran"
         command = f'echo "$RLTOP_RULE $RLTOP_LEVEL $RLTOP_STEP" >> {self.ran}'
         log = Log(self.clock, is_json=True, names_runs=False)
-        hooks = Hooks(
-            HookOptions({flag: f"{command}{flag}" for flag in (ON_CRIT, ON_WARN, ON_STALL)}), self.clock, lambda _: None
-        )
+        commands = {flag: f"{command}{flag}" for flag in (ON_CRIT, ON_WARN, ON_STALL)}
+        told = "$RLTOP_STATE $RLTOP_PHASE_KEY $RLTOP_OUTSTANDING $RLTOP_STEP"
+        commands[ON_STUCK] = f'echo "{told}" >> {self.ran}{ON_STUCK}'
+        hooks = Hooks(HookOptions(commands), self.clock, lambda _: None)
         ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
         size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
         found = Found(str(path), name_of(str(path)), size, modified_s)
@@ -520,3 +521,35 @@ def test_a_clock_that_is_set_is_neither_a_silence_nor_a_reason_to_give_up(
         assert watch.turn() == []
         assert not watch.vigil.is_over
     assert watch.commands(ON_STALL) == []
+
+
+def test_a_job_that_is_stuck_runs_its_command_once_until_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    clock = FakeClock()
+    path.write_text(
+        "".join(json.dumps({"step": n, "time": clock.now() - 60 * (9 - n), "loss": 0.1}) + "\n" for n in range(1, 10))
+    )
+    log.write_text("Rollout generation:  98%|███| 504/512 [00:01<00:05, 8.0it/s]; touch $(pwd)/`id`\n")
+    os.utime(log, (clock.now(), clock.now()))
+    watch = Watch(path, capsys, follows_jobs=True)
+
+    def until(event: str) -> dict[str, object]:
+        for _ in range(2_000):
+            said = [line for line in watch.turn(1.0) if line["event"] == event]
+            time.sleep(0.002)
+            if said:
+                return said[0]
+        raise AssertionError(watch.events())
+
+    said = until("stuck")
+    assert (said["phase_key"], said["phase"]) == ("generate", "generating")
+    (told,) = watch.commands(ON_STUCK)
+    assert told == "stuck generate 8 of 512 9"
+    log.write_text(log.read_text() + "Rollout generation: 100%|███| 512/512 [09:01<00:00, 8.0it/s]\n")
+    until("going on")
+    assert len(watch.commands(ON_STUCK)) == 1
+    until("stuck")
+    assert len(watch.commands(ON_STUCK)) == 2
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["metrics.jsonl", f"ran{ON_STUCK}", "train.log"]

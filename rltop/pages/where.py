@@ -1,0 +1,411 @@
+"""Where the job is: the step that has not ended, and the page with processes, engines, devices, job and logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from pathlib import PurePath
+from typing import ClassVar
+
+from rltop import units
+from rltop.live.groups import Group, group_in_words, grouped
+from rltop.live.judge import Where, sentence
+from rltop.live.lines import words_of
+from rltop.live.probe import Device, Engine, Job, LogTold, Process, Silence
+from rltop.model import Label, Level, RunState
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.pages.signals import cadence_of
+from rltop.rows.cells import RowBuilder, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
+from rltop.structs import NamedTuple
+
+LEAST = (40, 10)
+_SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED, RunState.WAITING})
+_RECENT_S = 48 * 3_600.0
+"""A log that has not gone on for longer is that of a job that has been gone for long, whatever its last line says."""
+_UNUSUAL = 3.0
+_COARSE = ((120.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
+"""Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
+_MOST_LISTED = 200
+
+
+class OpenStep(NamedTuple):
+    """The step that has not ended.
+
+    Attributes:
+        step: its number; None before the first.
+        elapsed_s: how long it has been open, coarse.
+        usual_s: what a step usually takes, or None.
+        phase: the open phase in words; empty where none is seen.
+        outstanding: what is missing of how much; may be empty.
+        is_stuck: no progress for far longer than usual.
+        is_unusual: it takes three times as long as usual already.
+    """
+
+    step: int | None
+    elapsed_s: float
+    usual_s: float | None
+    phase: str
+    outstanding: str
+    is_stuck: bool
+    is_unusual: bool
+
+    @property
+    def level(self) -> Level:
+        """How loudly it is said."""
+        return Level.WARN if self.is_stuck else Level.INFO if self.is_unusual else Level.OK
+
+    def words(self, length: int) -> str:
+        """In one sentence: 0 the long form, 1 without what is usual, 2 the shortest."""
+        name = "before the first step" if self.step is None else f"step {units.step(self.step)}"
+        text = f"{name} open for {units.duration(self.elapsed_s)}"
+        if length == 0 and self.usual_s is not None:
+            text += f" (usually {units.duration(self.usual_s)})"
+        if self.phase and length < 2:
+            text += f": {self.phase}"
+            if self.outstanding and length == 0:
+                text += f", {self.outstanding} outstanding"
+        return text
+
+
+def build_open(snapshot: Snapshot) -> OpenStep | None:
+    """The step that has not ended, of a run that is followed; None where nothing tells, or an earlier step is shown."""
+    whereabouts = snapshot.run.whereabouts
+    if whereabouts is None or snapshot.at_step is not None or snapshot.source is not snapshot.run:
+        return None
+    where, now_s, last = whereabouts.where(), whereabouts.now_s, snapshot.stream.last_step
+    is_followed = snapshot.run.state in _SHOWN_STATES or (snapshot.run.state is RunState.ENDED and where.phase)
+    if where.state not in ("running", "stuck") or not is_followed or now_s - (where.moved_s or 0.0) > _RECENT_S:
+        return None
+    since_s = where.stepped_s if where.stepped_s is not None else where.since
+    if since_s is None:
+        return None
+    elapsed_s = max(0.0, now_s - since_s)
+    usual_s = where.step_s
+    return OpenStep(
+        step=None if last is None else last + max(1, cadence_of(snapshot.stream)),
+        elapsed_s=_coarse(elapsed_s),
+        usual_s=usual_s,
+        phase=where.phase or "",
+        outstanding=where.outstanding or "",
+        is_stuck=where.state == "stuck",
+        is_unusual=where.unusual or (usual_s is not None and elapsed_s >= max(60.0, _UNUSUAL * usual_s)),
+    )
+
+
+def _coarse(seconds: float) -> float:
+    by_s = next(by for below, by in _COARSE if seconds < below)
+    return seconds - seconds % by_s
+
+
+def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: Glyphs) -> Row:
+    """One row: what is open, for how long, and a bar that grows, with what is usual as a tick on it.
+
+    Args:
+        axis_s: what the bars around it stand for; a longer step has its own.
+        bar_at: the cell at which they begin.
+        width: cells.
+    """
+    role = LEVEL_ROLES[view.level] if view.level > Level.OK else "value"
+    sign = glyphs.level(view.level) if view.level > Level.OK else " "
+    name = "open" if view.step is None else f"{units.step(view.step)} open"
+    what = ": ".join(part for part in (name, view.phase) if part)
+    builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
+    builder.left(what, bar_at - 3 - 12, role).add(" ").right(units.duration(view.elapsed_s), 9, role)
+    builder.to(bar_at)
+    cells = width - bar_at - 1
+    usually = "" if view.usual_s is None else f" usually {units.duration(view.usual_s)}"
+    left = f", {view.outstanding} outstanding" if view.outstanding else ""
+    note = next((text for text in (usually + left, usually) if cell_width(text) + 16 <= cells), "")
+    cells -= cell_width(note)
+    usual = view.usual_s or 0.0
+    axis_s = max(axis_s, view.elapsed_s, 1.1 * usual)
+    full = round(view.elapsed_s / axis_s * cells) if axis_s > 0.0 else 0
+    at = None if not usual else min(cells - 1, round(usual / axis_s * cells))
+    if at is None:
+        builder.add(glyphs.fills[1] * full, role)
+    else:
+        builder.add(glyphs.fills[1] * min(full, at), role).add(" " * max(0, at - full), "dim")
+        builder.add(glyphs.upright, "strong").add(glyphs.fills[1] * max(0, full - at - 1), role)
+    return builder.to(width - 1 - cell_width(note)).add(note, "note").row(Target(TargetKind.WHERE))
+
+
+class WhereView(NamedTuple):
+    """What the page shows.
+
+    Attributes:
+        where: the judgement.
+        now_s: the time of it.
+        groups: processes by what they are in, worst first.
+        engines, devices, jobs, logs: what is told of each, worst first.
+        silences: sources that tell nothing.
+        is_followed: somebody follows the job.
+    """
+
+    where: Where
+    now_s: float
+    groups: Sequence[Group] = ()
+    engines: Sequence[Engine] = ()
+    devices: Sequence[Device] = ()
+    jobs: Sequence[Job] = ()
+    logs: Sequence[LogTold] = ()
+    silences: Sequence[Silence] = ()
+    is_followed: bool = True
+
+
+def build_where(snapshot: Snapshot) -> WhereView:
+    """Everything that is told of the job of a run now, at whatever step the screen is."""
+    whereabouts = snapshot.run.whereabouts
+    if whereabouts is None:
+        return WhereView(Where("unknown"), 0.0, is_followed=False)
+    where, facts = whereabouts.where(), whereabouts.facts
+    devices = [fact for fact in facts if isinstance(fact, Device)]
+    return WhereView(
+        where,
+        whereabouts.now_s,
+        grouped(where.ranks),
+        sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name)),
+        sorted(devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number)),
+        [fact for fact in facts if isinstance(fact, Job)],
+        [fact for fact in facts if isinstance(fact, LogTold) and fact.last_line],
+        whereabouts.silences,
+    )
+
+
+def _or_zero(value: float) -> float:
+    return value if value == value else 0.0
+
+
+def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """The judgement, who is waited for, then what each source tells, with its age.
+
+    Args:
+        width: cells.
+        height: rows on the screen; more are scrolled.
+    """
+    if width < LEAST[0] or height < LEAST[1]:
+        return too_small(width, height, glyphs, LEAST)
+    rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
+    if view.groups:
+        rows += [rule_row(width, glyphs), *_paint_groups(view, width, glyphs)]
+    if view.engines:
+        columns = _engine_columns(view.now_s)
+        rows += [rule_row(width, glyphs), *_section("ENGINES", columns, view.engines, width, glyphs)]
+    if view.devices:
+        columns_ = _device_columns(view.now_s)
+        rows += [rule_row(width, glyphs), *_section("DEVICES", columns_, view.devices, width, glyphs)]
+    for job in view.jobs:
+        rows += [rule_row(width, glyphs), *_paint_job(job, view.now_s, width, glyphs)]
+    if view.logs:
+        rows += [rule_row(width, glyphs), text_row("LAST LINES", width, glyphs, "title")]
+        rows += [row for log in view.logs for row in _paint_log(log, view.now_s, width, glyphs)]
+    if view.silences:
+        rows += [rule_row(width, glyphs), text_row("SAY NOTHING", width, glyphs, "title")]
+        for each in view.silences:
+            said = f"{each.source}: {each.reason}, for {units.duration(max(0.0, view.now_s - each.since_s))}"
+            rows.append(text_row(Label.of(said).display, width, glyphs, "warn"))
+    return rows
+
+
+def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
+    where = view.where
+    if where.state == "unknown" and not view.groups and not view.engines:
+        told = (
+            "nothing tells yet where the job is" if view.is_followed else "looking for the console log of the run ..."
+        )
+        hint = (
+            "name its log: rltop --log FILE RUN; a loop of your own tells by log.phase(...)" if view.is_followed else ""
+        )
+        return [text_row(part, width, glyphs, "dim") for text in (told, hint) for part in wrap(text, width - 2, 3)]
+    level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
+    role = LEVEL_ROLES[level] if level > Level.OK else "strong"
+    sign = f"{glyphs.level(level)} " if level > Level.OK else ""
+    rows = [
+        RowBuilder(width, glyphs).add(f" {sign if number == 0 else ' ' * len(sign)}", role).add(line, role).row()
+        for number, line in enumerate(wrap(Label.of(sentence(where, view.now_s)).display, width - 4, 4))
+    ]
+    source = "" if not where.source else f"{where.source}, last gone on {_ago(where.moved_s, view.now_s)}"
+    if where.accuracy_s is not None and where.accuracy_s >= 60.0:
+        source += f", times may be off by {units.duration(where.accuracy_s)}"
+    return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")] if source else rows
+
+
+def _ago(time_s: float | None, now_s: float) -> str:
+    return units.UNKNOWN if time_s is None else f"{_age(time_s, now_s)} ago"
+
+
+def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
+    count = sum(len(group.members) for group in view.groups)
+    title = RowBuilder(width, glyphs).add(" PROCESSES", "title").add(f"  {units.count(count)}", "value")
+    title.add(f" in {len(view.groups)} {'group' if len(view.groups) == 1 else 'groups'}", "dim")
+    is_late = view.where.state == "stuck" or view.where.unusual
+    waited = [group for group in view.groups if group.is_outside and is_late]
+    rows = []
+    if waited:
+        said = "; ".join(group_in_words(group) for group in waited[:3])
+        text = f"{glyphs.level(Level.WARN)} the others wait for {said}"
+        rows = [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(text).display, width - 2, 3)]
+
+    def sign(group: Group) -> tuple[str, str]:
+        level = Level.CRIT if group.state == "dead" else Level.WARN if group.is_outside and is_late else Level.OK
+        return (glyphs.level(level), LEVEL_ROLES[level]) if level > Level.OK else ("", "text")
+
+    def phase(group: Group) -> tuple[str, str]:
+        role = "strong" if group.is_outside else "text" if group.state == "running" else "dim"
+        return Label.of(group.what.removeprefix("in ")).display, role
+
+    columns: Sequence[Column[Group]] = (
+        Column("", lambda one: (units.count(len(one.members)), "value"), least=3),
+        Column("in", phase, Kind.NAME, least=12, most=44, likes=26),
+        Column("", lambda one: (_meaning(one), "note"), Kind.TEXT, least=8, most=26, priority=4),
+        Column("since", lambda one: (_since(one, view.now_s), "value"), least=8, priority=1),
+        Column("who", lambda one: (Label.of(_who(one)).display, "text"), Kind.TEXT, least=10, most=48, likes=24),
+        Column("told by", lambda one: (_source(one.members), "note"), Kind.NAME, least=8, priority=5),
+        Column("age", lambda one: (_age(min(each.time_s for each in one.members), view.now_s), "note"), priority=2),
+    )
+    return [title.row(), *rows, *paint_table(Table(columns, view.groups, sign=sign), width, glyphs)]
+
+
+def _meaning(group: Group) -> str:
+    words = words_of(group.key, "") if group.key and group.state == "running" else ""
+    if group.is_outside:
+        return f"{words}, others wait" if words else "others are elsewhere"
+    return words if words != group.phase else ""
+
+
+def _who(group: Group) -> str:
+    kind = {each.name for each in group.members if each.name}
+    return " ".join(part for part in (next(iter(kind)) if len(kind) == 1 else "", group.who) if part)
+
+
+def _since(group: Group, now_s: float) -> str:
+    if group.since_s is None:
+        return ""
+    least = "≥ " if all(each.is_seen for each in group.members) else ""
+    return f"{least}{units.duration(_coarse(max(0.0, now_s - group.since_s)))}"
+
+
+def _source(facts: Sequence[Process]) -> str:
+    names = list(dict.fromkeys(each.source for each in facts))
+    return _brief(names[0]) if len(names) == 1 else f"{len(names)} sources"
+
+
+def _brief(source: str) -> str:
+    """A source as a table names it: of a file its name."""
+    return Label.of(PurePath(source).name if source.startswith(("/", ".", "~")) else source).display
+
+
+def _age(time_s: float, now_s: float) -> str:
+    coarse_s = _coarse(max(0.0, now_s - time_s))
+    return units.duration(coarse_s) if coarse_s else "<5 s"
+
+
+def _section(title: str, columns: Sequence[Column], items: Sequence, width: int, glyphs: Glyphs) -> list[Row]:  # type: ignore[type-arg]
+    head = RowBuilder(width, glyphs).add(f" {title}", "title").add(f"  {units.count(len(items))}", "value")
+    left_out = len(items) - _MOST_LISTED
+    if left_out > 0:
+        head.add(f", the worst {_MOST_LISTED} listed", "dim")
+
+    def sign(one: Engine | Device) -> tuple[str, str]:
+        return (glyphs.level(Level.WARN), "warn") if one.trouble else ("", "text")
+
+    return [head.row(), *paint_table(Table(columns, items[:_MOST_LISTED], sign=sign), width, glyphs)]
+
+
+def _told(value: float, form: str = "") -> str:
+    if value != value:
+        return ""
+    return units.share(value) if form == "share" else units.size(int(value)) if form == "size" else units.number(value)
+
+
+def _engine_columns(now_s: float) -> Sequence[Column[Engine]]:
+    def state(one: Engine) -> tuple[str, str]:
+        parts = [one.trouble, "asleep" if one.is_asleep else "", "updating weights" if one.is_syncing else ""]
+        return Label.of(", ".join(filter(None, parts))).display, "warn" if one.trouble else "note"
+
+    return (
+        Column("engine", lambda one: (Label.of(one.name).display, "key"), Kind.NAME, least=10),
+        Column("running", lambda one: (_told(one.running), "value"), least=7),
+        Column("waiting", lambda one: (_told(one.waiting), "value"), least=7),
+        Column("KV", lambda one: (_told(one.cache, "share"), "value"), least=5, priority=2),
+        Column("tokens/s", lambda one: (_told(one.tokens_per_s), "value"), least=8, priority=1),
+        Column("preempted", lambda one: (_told(one.preemptions), "value"), priority=5),
+        Column("", state, Kind.TEXT, least=8),
+        Column("told by", lambda one: (_brief(one.source), "note"), Kind.NAME, least=8, priority=4),
+        Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
+    )
+
+
+def _device_columns(now_s: float) -> Sequence[Column[Device]]:
+    def memory(one: Device) -> tuple[str, str]:
+        of = _told(one.memory_total_bytes, "size")
+        return f"{_told(one.memory_bytes, 'size')}{f' of {of}' if of else ''}", "value"
+
+    return (
+        Column("device", lambda one: (Label.of(f"{one.host} {one.number}".strip()).display, "key"), Kind.NAME, least=8),
+        Column("busy", lambda one: (_told(one.use, "share"), "value"), least=5),
+        Column("memory", memory, least=8),
+        Column(
+            "power", lambda one: ("" if one.power_w != one.power_w else f"{one.power_w:.0f} W", "value"), priority=2
+        ),
+        Column(
+            "temp",
+            lambda one: ("" if one.temperature_c != one.temperature_c else f"{one.temperature_c:.0f} °C", "value"),
+            priority=2,
+        ),
+        Column("", lambda one: (Label.of(one.trouble).display, "warn"), Kind.TEXT, least=8),
+        Column("told by", lambda one: (_brief(one.source), "note"), Kind.NAME, least=8, priority=4),
+        Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
+    )
+
+
+def _paint_job(job: Job, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+    parts = [job.state, f"on {job.nodes}" if job.nodes else "", f"{job.gpus} GPUs" if job.gpus else ""]
+    if job.begun_s is not None:
+        parts.append(f"for {units.duration(_coarse(max(0.0, now_s - job.begun_s)))}")
+    if job.ends_s is not None:
+        parts.append(f"limit in {units.duration(_coarse(max(0.0, job.ends_s - now_s)))}")
+    head = RowBuilder(width, glyphs).add(" JOB", "title").add(f"  {Label.of(job.id).display}", "key")
+    rows = [head.add("  ").add(Label.of(", ".join(filter(None, parts))).display, "text").row()]
+    if job.trouble:
+        said = Label.of(job.trouble).display
+        rows += [text_row(line, width, glyphs, "warn") for line in wrap(said, width - 2, 3)]
+    told = f"told by {job.source}, {_ago(job.time_s, now_s)}"
+    return [*rows, text_row(Label.of(told).display, width, glyphs, "dim")]
+
+
+def _paint_log(log: LogTold, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+    head = RowBuilder(width, glyphs).add("   ").add(Label.of(log.source).display, "key")
+    head.add(f"  {_ago(log.time_s, now_s)}", "note")
+    line = RowBuilder(width, glyphs).add("   ").add(Label.of(log.last_line).display, "text")
+    return [head.row(Target(TargetKind.LOG)), line.row(Target(TargetKind.LOG))]
+
+
+class WherePage(Page):
+    """Where the job is now."""
+
+    footer: ClassVar[Sequence[str]] = ("console", "timing")
+    help = (
+        "Where the job is, in a step that has not ended: the open phase, since when, what that usually takes in this "
+        "run and what is missing. Processes are in groups by what they are in, worst first: dead ones, then those "
+        "outside of what most others of their kind do, for which the others wait in a collective. Engines, devices, "
+        "the scheduler's job and the last line of each log follow, each with its source and how old it is. What a log "
+        "says may be older than what the job does: a printed line can sit in a buffer. {console} shows the log."
+    )
+
+    def face(self, moment: Moment) -> Hashable:
+        """The ages on it."""
+        return super().face(moment), _rows_of(moment, 120, 200)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """What is told now; the step on the screen does not matter."""
+        return _rows_of(moment, width, height)
+
+
+def _rows_of(moment: Moment, width: int, height: int) -> tuple[Row, ...]:
+    return tuple(paint_where(build_where(moment.snapshot), width, height, moment.glyphs))

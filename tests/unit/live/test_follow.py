@@ -1,0 +1,138 @@
+"""Logs that grow, followed as a probe follows them: stuck ones are named within 5 s, healthy ones raise nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_printed import CASES, printed
+
+from rltop.integrations import JsonlWriter
+from rltop.live.job import JobProbe, where_now, where_of
+from rltop.live.judge import stuck_after_s
+from rltop.live.log import LogReader
+from rltop.live.phases import Phases
+from rltop.live.probe import LogTold
+
+LATE_S = 5.0
+
+
+class Followed:
+    """A log that grows on disk, and the probe that follows it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.probe = JobProbe(lambda: (str(path) if path.exists() else "", ""), "job")
+
+    def write(self, data: bytes, at_s: float) -> None:
+        with self.path.open("ab") as file:
+            file.write(data)
+        os.utime(self.path, (at_s, at_s))
+
+    def told(self, now_s: float) -> LogTold:
+        (fact,) = self.probe.ask(now_s)
+        assert isinstance(fact, LogTold)
+        return fact
+
+    def state(self, now_s: float) -> str:
+        return where_now(self.told(now_s), (), now_s).state
+
+
+def case_name(case: dict[str, Any]) -> str:
+    return f"{case['of']}: {case['name']}"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["state"] == "stuck"], ids=case_name)
+def test_a_stuck_job_is_named_within_five_seconds(case: dict[str, Any], tmp_path: Path) -> None:
+    log, read, told = Followed(tmp_path / "train.log"), LogReader(), Phases()
+    pieces = printed(case)
+    until_s = [piece.time_s for piece in pieces[1:]] + [pieces[-1].time_s + case["silent"]]
+    stuck_s = threshold_s = None
+    for piece, next_s in zip(pieces, until_s, strict=True):
+        log.write(piece.data, piece.time_s)
+        for event in read.feed(piece.data, piece.time_s, is_recorded=False):
+            told.take(event)
+        now_s = piece.time_s
+        while now_s < next_s:
+            now_s += 1.0
+            where, line_s = where_now(log.told(now_s), (), now_s), threshold(told)
+            if line_s is not None and now_s >= line_s and threshold_s is None:
+                threshold_s = line_s
+            if where.state == "stuck" and stuck_s is None:
+                stuck_s = now_s
+    assert stuck_s is not None
+    assert threshold_s is not None
+    assert -1.0 <= stuck_s - threshold_s <= LATE_S
+
+
+def threshold(phases: Phases) -> float | None:
+    """When the job is stuck, by what has been printed so far: its open phases, else the step, without progress."""
+    inner = [each for each in phases.innermost() if not each.is_wrap] or phases.innermost()
+    if inner:
+        return min(each.moved_s + stuck_after_s(phases, each.name, each.key) for each in inner)
+    return None if phases.moved_s is None else phases.moved_s + stuck_after_s(phases, "")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["state"] in ("running", "finished")], ids=case_name)
+def test_a_healthy_job_raises_nothing(case: dict[str, Any], tmp_path: Path) -> None:
+    log = Followed(tmp_path / "train.log")
+    pieces = printed(case)
+    for piece in pieces:
+        assert not log.path.exists() or log.state(piece.time_s) not in ("stuck", "dead")
+        log.write(piece.data, piece.time_s)
+        log.told(piece.time_s)
+    now_s = pieces[-1].time_s + case["silent"]
+    assert log.state(now_s) == case["state"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+def test_a_log_that_was_there_and_grows_is_told_as_one_read_at_the_end(case: dict[str, Any], tmp_path: Path) -> None:
+    log, whole = Followed(tmp_path / "train.log"), tmp_path / "whole.log"
+    pieces = printed(case)
+    half = len(pieces) // 2
+    log.write(b"".join(piece.data for piece in pieces[:half]), pieces[max(0, half - 1)].time_s)
+    for piece in pieces[half:]:
+        log.told(piece.time_s)
+        log.write(piece.data, piece.time_s)
+    now_s = pieces[-1].time_s + case["silent"]
+    log.told(pieces[-1].time_s)
+    whole.write_bytes(log.path.read_bytes())
+    os.utime(whole, (pieces[-1].time_s, pieces[-1].time_s))
+    live, read = where_now(log.told(now_s), (), now_s), where_of(str(whole), [], "", now_s)
+    assert (live.state, live.phase_key, live.outstanding) == (read.state, read.phase_key, read.outstanding)
+
+
+def test_nothing_is_told_anew_while_nothing_is_written(tmp_path: Path) -> None:
+    log = Followed(tmp_path / "train.log")
+    log.write(b"Timer train start\n", 1_000.0)
+    assert log.told(1_000.0) is log.told(1_001.0)
+
+
+def test_a_log_that_is_replaced_is_another_job(tmp_path: Path) -> None:
+    log = Followed(tmp_path / "train.log")
+    log.write(b"[2026-08-20 10:00:00] timer.py:32 - Timer actor_train start\n" * 3, 1_787_220_000.0)
+    assert where_now(log.told(1_787_220_010.0), (), 1_787_220_010.0).phase_key == "train"
+    log.path.unlink()
+    log.write(b"[2026-08-20 10:00:20] timer.py:32 - Timer save_model start\n", 1_787_220_020.0)
+    assert where_now(log.told(1_787_220_030.0), (), 1_787_220_030.0).phase_key == "checkpoint"
+
+
+def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> None:
+    path, now_s = tmp_path / "metrics.jsonl", 1_787_220_000.0
+    log = JsonlWriter(path, lambda: now_s)
+    probe = JobProbe(lambda: ("", str(path)), "job")
+    for step in range(1, 5):
+        with log.phase("rollout"):
+            now_s += 60.0
+        log.log(step, {"loss": 0.5})
+        probe.ask(now_s)
+    log.phase("rollout").__enter__()
+    now_s += 6.0
+    (fact,) = probe.ask(now_s)
+    assert isinstance(fact, LogTold)
+    found = where_now(fact, (), now_s)
+    assert (found.state, found.phase_key, found.usual_s) == ("running", "generate", 60.0)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines() if "step" in line] == [1, 2, 3, 4]

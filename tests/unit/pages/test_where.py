@@ -1,0 +1,214 @@
+"""The step that has not ended, in header and STEP, and the page of what every source tells of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_run import run_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.clock import FakeClock
+from rltop.live.groups import grouped
+from rltop.live.probe import Device, Engine, Fact, Job, Process
+from rltop.model import Label, Level, RunState
+from rltop.pages.moment import Moment
+from rltop.pages.overview import OverviewPage, build_overview, paint_overview
+from rltop.pages.where import OpenStep, WherePage, build_open, paint_open
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import Row
+from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
+from rltop.run.whereabouts import Whereabouts
+
+NOW_S = 1_787_190_000.0
+SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+
+
+class Source:
+    """A source that tells what it is given."""
+
+    every_s, patience_s, source = 1.0, 5.0, "http://node-1:8265"
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self.facts = facts
+
+    def ask(self, now_s: float) -> Sequence[Fact]:
+        return self.facts
+
+    def close(self) -> None:
+        pass
+
+
+def job(folder: Path, log: str, quiet_s: float, facts: Sequence[Fact] = (), **settings: Any) -> Any:
+    """A run of 20 steps of 90 s, the log beside it, and sources that have answered."""
+    rows = [{"step": n, "time": NOW_S - quiet_s - 90.0 * (20 - n), "loss": 0.5} for n in range(1, 21)]
+    run: Any = run_of("".join(f"{json.dumps(row)}\n" for row in rows).encode(), age_s=quiet_s, **settings)
+    path = folder / "train.log"
+    path.write_text(log)
+    os.utime(path, (NOW_S - quiet_s + 60.0, NOW_S - quiet_s + 60.0))
+    clock = FakeClock(NOW_S)
+    run.whereabouts = Whereabouts(run, str(path), clock, lambda: None, [Source(facts)])
+    ends = time.monotonic() + 10.0
+    while run.whereabouts.version < 2:
+        assert time.monotonic() < ends
+        run.whereabouts.turn()
+        time.sleep(0.002)
+    return run
+
+
+def workers(others: str, odd: str, count: int = 512) -> list[Fact]:
+    return [
+        Process(
+            "http://node-1:8265", NOW_S - 3.0, "WorkerDict", odd if rank == count - 3 else others, "train",
+            NOW_S - 800.0, rank=rank, pid=4_000 + rank, host=f"node-{rank // 8}",
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+
+
+HANGS = "Rollout generation:  98%|████| 504/512 [00:36<00:05, 8.0it/s]\n"
+
+
+def test_header_headline_and_step_tell_the_step_that_does_not_end(tmp_path: Path) -> None:
+    run = job(tmp_path, HANGS, 840.0)
+    view = build_overview(Snapshot(run), width=120, height=40)
+    text = text_of(paint_overview(view, 120, 40, UNICODE)).splitlines()
+    said = "step 21 open for 14 m (usually 90.0 s): generating, 8 of 512 outstanding"
+    assert said in text[0]
+    assert "stuck" in text[0]
+    assert text[1].strip() == f"▲ stuck: {said}"
+    (bar,) = [line for line in text if "21 open: generating" in line]
+    assert "│" in bar
+    narrow = text_of(paint_overview(build_overview(Snapshot(run), width=80, height=24), 80, 24, UNICODE)).splitlines()
+    assert "step 21 open for 14 m" in narrow[0]
+
+
+def test_a_step_that_goes_as_usual_is_a_bar_alone(tmp_path: Path) -> None:
+    run = job(tmp_path, HANGS, 66.0)
+    opened = build_open(Snapshot(run))
+    assert opened is not None
+    assert (opened.level, opened.step, opened.usual_s) == (Level.OK, 21, 90.0)
+    view = build_overview(Snapshot(run), width=120, height=40)
+    text = text_of(paint_overview(view, 120, 40, UNICODE)).splitlines()
+    assert "step 20" in text[0]
+    assert "open for" not in text[0]
+    assert any("21 open: generating" in line for line in text)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"state": RunState.FINISHED}, {"state": RunState.DIED, "failure": Label.of("OSError: x")}]
+)
+def test_nothing_is_open_in_a_run_that_is_over_or_at_an_earlier_step(tmp_path: Path, settings: Any) -> None:
+    run = job(tmp_path, HANGS, 840.0, **settings)
+    assert build_open(Snapshot(run)) is None
+    assert build_open(Snapshot(job(tmp_path, HANGS, 840.0), 7)) is None
+    run.whereabouts = None
+    assert build_open(Snapshot(run)) is None
+
+
+def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None:
+    facts = [
+        *workers("update_actor", "compute_log_prob"),
+        Engine("http://node-1:8000", NOW_S - 2.0, "vLLM 000", 8, 0, 0.4, 0.0, trouble="no new token for 45 s"),
+        Engine("http://node-2:8000", NOW_S - 2.0, "vLLM 001", 1, 0, 0.1, 500.0),
+        Device("http://node-1:9400", NOW_S - 9.0, "node-1", "0", 0.02, 60e9, 80e9, 90.0, 40.0),
+        Job("squeue", NOW_S - 40.0, "123", "RUNNING", "node[1-64]", NOW_S - 7_200.0, NOW_S + 3_600.0),
+    ]
+    run = job(tmp_path, HANGS, 840.0, facts)
+    page = WherePage()
+    lines = text_of(page.rows(Moment(run=run, glyphs=UNICODE), 120, 40)).splitlines()
+    text = "\n".join(lines)
+    assert "the others wait for 1 in compute_log_prob (training): rank 509 on node-63" in text
+    outside = next(at for at, line in enumerate(lines) if "compute_log_prob" in line and line.startswith(" ▲   1"))
+    assert "511" in lines[outside + 1]
+    assert "update_actor" in lines[outside + 1]
+    engines = [line for line in lines if "vLLM 00" in line]
+    assert "no new token for 45 s" in engines[0]
+    for said in ("node-1 0", "2 %", "JOB  123", "limit in 1 h", "train.log", "504/512", "8265", "<5 s"):
+        assert said in text, said
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_no_row_is_too_wide(tmp_path: Path, size: tuple[int, int], glyphs: Any) -> None:
+    hostile = [
+        Process("x" * 300, NOW_S, "W\x1b[31mx" * 30, "m\n" * 90, "", NOW_S, host="h" * 300, rank=n) for n in range(9)
+    ]
+    run = job(tmp_path, "\x1b]0;title\x07" + "w" * 5_000 + "\n" + HANGS, 840.0, hostile)
+    rows = WherePage().rows(Moment(run=run, glyphs=glyphs), *size)
+    rows = [*rows, *paint_overview(build_overview(Snapshot(run), width=size[0]), size[0], None, glyphs)]
+    for row in rows:
+        text = "".join(piece.text for piece in row.line)
+        assert cell_width(text) <= size[0]
+        assert text.isprintable()
+        assert glyphs is UNICODE or text.isascii()
+
+
+def test_five_hundred_ranks_are_grouped_and_painted_within_a_key(tmp_path: Path) -> None:
+    run = job(tmp_path, HANGS, 840.0, workers("update_actor", "compute_log_prob"))
+    page, moment = WherePage(), Moment(run=run, glyphs=UNICODE)
+    page.rows(moment, 120, 40)
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        page.rows(moment, 120, 40)
+        took.append(time.process_time() - began)
+    assert min(took) < 0.03
+
+
+def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
+    run = job(tmp_path, "", 840.0)
+    run.whereabouts = None
+    assert "looking for the console log" in text_of(WherePage().rows(Moment(run=run, glyphs=UNICODE), 80, 24))
+
+
+def test_where_nothing_changes_the_overview_is_not_painted_anew(tmp_path: Path) -> None:
+    run = job(tmp_path, HANGS, 840.0)
+    page, moment = OverviewPage(), Moment(run=run, glyphs=UNICODE)
+    assert page.face(moment) == page.face(moment)
+
+
+@given(
+    elapsed=st.floats(0, 1e6), usual=st.none() | st.floats(0, 1e5), axis=st.floats(0, 1e5), width=st.integers(40, 250)
+)
+def test_the_bar_fits_and_its_tick_stands_where_it_is_usual(
+    elapsed: float, usual: float | None, axis: float, width: int
+) -> None:
+    view = OpenStep(21, elapsed, usual, "generating", "8 of 512", is_stuck=False, is_unusual=False)
+    text = text_of([paint_open(view, axis, 38 if width > 60 else 28, width, UNICODE)])
+    assert cell_width(text) <= width
+    assert ("│" in text) == bool(usual)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Process,
+            source=st.just("s"),
+            time_s=st.just(0.0),
+            name=st.sampled_from(["W", "V"]),
+            phase=st.sampled_from(["", "a", "b"]),
+            state=st.sampled_from(["running", "idle", "dead", "unknown"]),
+        ),
+        max_size=30,
+    )
+)
+def test_every_process_is_in_one_group_and_most_are_never_outside(processes: list[Process]) -> None:
+    groups = grouped(processes)
+    assert sum(len(group.members) for group in groups) == len(processes)
+    for name in ("W", "V"):
+        outside = sum(each.name == name for group in groups if group.is_outside for each in group.members)
+        assert 2 * outside < max(1, sum(each.name == name for each in processes))
+    dead = [at for at, group in enumerate(groups) if group.state == "dead"]
+    assert dead == list(range(len(dead)))
