@@ -35,6 +35,8 @@ class Act(enum.StrEnum):
     TOTAL = "total"
     """How many steps there are to be, numbered from 0."""
     FINISH = "finish"
+    GO_ON = "go on"
+    """What looked like its end was none."""
     FAIL = "fail"
 
 
@@ -229,6 +231,15 @@ LINES: tuple[Line, ...] = tuple(
         ),
     )
     + _rows(
+        "launchers and loops of one's own",
+        ("exits successfully", r"\bProcess \d+ exits successfully", Act.FINISH),
+        (
+            "raining",
+            r"\b[Tt]raining (?:run |job )?(?:is |has )?(?:completed?|finished|done)\b(?! (?:step|epoch|batch))",
+            Act.FINISH,
+        ),
+    )
+    + _rows(
         "Ray",
         ("raysubmit", r"Job '[\w.-]+' succeeded", Act.FINISH),
         ("raysubmit", r"Job '[\w.-]+' failed", Act.FAIL),
@@ -247,7 +258,7 @@ BARS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (regex(pattern, re.IGNORECASE), key)
     for pattern, key in (
         (r"load|captur|shards|compil|preprocess|encod|filter|^map\b|tokeniz|download|warm", "setup"),
-        (r"^eval|valid", "validation"),
+        (r"\beval|valid", "validation"),
         (r"update (?:expert )?weights|broadcast|sync|refit", "weight_sync"),
         (r"rollout|generat|processed prompts|sampl|trajector|get_batch", "generate"),
         (r"save|checkpoint|ckpt|export", "checkpoint"),
@@ -262,8 +273,8 @@ NAMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, key in (
         (r"^train_wait$|wait.*(?:sampl|rollout|generat|batch|data|buffer|traj)", "generate"),
         (r"wait.*(?:policy|version|weight)", "weight_sync"),
-        (r"load|init(?!ial)|set_?up|compil|captur|warm_?up|start_?up", "setup"),
-        (r"eval|valid", "validation"),
+        (r"load|from_pretrained|init(?!ial)|set_?up|compil|captur|warm_?up|start_?up", "setup"),
+        (r"eval|valid(?!ate_)", "validation"),
         (r"checkpoint|ckpt|save|export", "checkpoint"),
         (r"log_?prob|values", "logprob"),
         (r"weight|sync|refit|broadcast|publish|wake|update_model$|model_update", "weight_sync"),

@@ -18,6 +18,10 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 LINE_CHARS = 4_000
+ROWS_AHEAD = 3
+"""So many rows without a step of the bar between them tell the steps themselves."""
+AFTERMATH_LINES = 200
+"""More lines behind an error, and the run went on."""
 TRACE_LINES = 400
 """Further behind its beginning nothing is the end of a traceback."""
 UNKNOWN_DOUBT_S = 60.0
@@ -36,11 +40,15 @@ _BAR = regex(
 _ENDLESS_BAR = regex(
     r"(?P<title>[^|\[\]]{0,120}|\[[^\[\]]{1,60}\][^|\[\]]{0,60}?):\s*(?P<done>\d{1,12})it \[(?P<elapsed>[\d:]{4,12}),"
 )
+_FRAME = regex(r"\s*File \"[^\"]{1,400}\", line \d+, in (\w+)")
+"""A frame of a traceback: the innermost function whose name is of a phase tells what failed."""
 _OF_ALL = regex(r"\[(\d+)/(\d+)\]")
 _ENDS = regex(rb"[\r\n]")
 _NEEDLES = tuple(
     each.encode()
-    for each in dict.fromkeys((*(kind.sign for kind in LINES), *MAY_FAIL, "ray::", "%|", "it [", "Traceback"))
+    for each in dict.fromkeys(
+        (*(kind.sign for kind in LINES), *MAY_FAIL, "ray::", "%|", "it [", "Traceback", '", line ')
+    )
 )
 """One of them stands in every line that tells anything; a whole block is searched faster than its lines."""
 _NUMBERS = ("step", "total", "done", "of", "left", "gone", "running")
@@ -94,6 +102,9 @@ class LogReader:
         self._begun_s: dict[tuple[str, str], float] = {}
         self._stepped_s: float | None = None
         self._step_bars: dict[str, tuple[int, int]] = {}
+        self._rows_ahead = 0
+        self._frame_key = ""
+        self._failed_at: int | None = None
         self._trace_at = -TRACE_LINES
         self._causes = Causes()
 
@@ -221,6 +232,9 @@ class LogReader:
     def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
         """What one line tells."""
         text = line.text
+        if self._failed_at is not None and line.number - self._failed_at > AFTERMATH_LINES:
+            self._failed_at = None
+            return [Event(self._time_s, Act.GO_ON), *self._read(line, has_clock=has_clock)]
         if not line.may_tell and line.record is None:
             return []
         found = [event for kind in LINES if kind.sign in text and (event := self._of_kind(kind, line, has_clock))]
@@ -301,6 +315,9 @@ class LogReader:
         if done == first[0]:
             return [Event(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
         self._step_bars[title] = done, of
+        if self._rows_ahead >= ROWS_AHEAD:
+            return [Event(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
+        self._rows_ahead = 0
         self._stepped_s = self._time_s
         return [Event(self._time_s, Act.STEP, step=done, total=of)]
 
@@ -310,12 +327,25 @@ class LogReader:
             if key in _STEP_TIMES and value == value:
                 took_s = float(value)
         self._advance_step(took_s, has_clock)
-        # Bars and rows may count differently: one of both tells the step.
-        return [Event(self._time_s, Act.STEP if not self._step_bars else Act.PULSE, took_s=took_s, step=record.step)]
+        # Bars and rows may count differently: one of both tells the step; rows where the bar is drawn now and then.
+        self._rows_ahead = min(ROWS_AHEAD, self._rows_ahead + 1)
+        is_step = not self._step_bars or self._rows_ahead >= ROWS_AHEAD
+        return [
+            Event(
+                self._time_s,
+                Act.STEP if is_step else Act.PULSE,
+                took_s=took_s,
+                step=record.step,
+                total=record.total_steps,
+            )
+        ]
 
     def _of_failure(self, line: _Read) -> Iterable[Event]:
         if "Traceback (most recent call last)" in line.text:
-            self._trace_at = line.number
+            self._trace_at, self._frame_key = line.number, ""
+        elif (frame := _FRAME.match(line.text)) is not None:
+            self._frame_key = key_of(frame[1]) or self._frame_key
+            return []
         if line.is_open or not ("ray::" in line.text or any(word in line.text for word in MAY_FAIL)):
             return []
         self._causes.take(f"{line.process} {line.text}", line.number)
@@ -328,8 +358,10 @@ class LogReader:
         error = ConsoleError(
             line.number, line.offset, Label.of(text), 0, is_exception, self._causes.detail(text.strip())
         )
+        self._failed_at = line.number
         method = self._causes.method
-        return [Event(self._time_s, Act.FAIL, name=method, key=key_of(method), error=error)]
+        key = key_of(method) or (self._frame_key if is_exception else "")
+        return [Event(self._time_s, Act.FAIL, name=method, key=key, error=error)]
 
     def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:
         begun_s = self._begun_s.pop(name, None)

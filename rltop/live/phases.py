@@ -6,7 +6,7 @@ Times are seconds since the epoch throughout. Nothing here knows what the time i
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,8 +18,15 @@ KEPT = 64
 """So many of the last times of a phase tell what is usual."""
 _SURE_S, _SURE_SHARE = 3.0, 0.2
 """A time that may be further off tells nothing of what is usual."""
+SURVIVED = 2
+"""An error after which the job went on so often is one that it catches."""
 _STALE_STEPS = 2
 """A phase that was still open that many steps ago was never ended."""
+
+
+def _sure(took_s: float) -> float:
+    """How far a time may be off that tells what is usual."""
+    return max(_SURE_S, _SURE_SHARE * took_s)
 
 
 class Event(NamedTuple):
@@ -151,6 +158,9 @@ class Phases:
     _last: int | None = None
     """Number of the last step, where they are numbered from 0."""
     _steps: int = 0
+    _survived: Counter[str] = field(default_factory=Counter)
+    """How often the job went on after a kind of error."""
+    _told: set[str] = field(default_factory=set)
     _next_s: float | None = None
 
     @property
@@ -273,7 +283,7 @@ class Phases:
             self.finished_s = None
         since_s = self._next_s if self._next_s is not None else self.stepped_s
         took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
-        if took_s is not None:
+        if took_s:  # lines without any time seem to take none
             self._note("", took_s)
         self.stepped_s, self._next_s = event.time_s, None
         self._steps += 1
@@ -308,12 +318,15 @@ class Phases:
         if event.error is None:
             return
         error = event.error._replace(rows_before=self._steps)
+        if self._survived[_kind(error)] >= SURVIVED:
+            return
+        self._told.add(_kind(error))
         if self.failure is not None and self.failure.error.outweighs(error):
             return
         inner = self.innermost()
         own = [each for each in inner if each.process == event.process] or inner
         phase = max(own, key=lambda each: each.begun_s) if own else None
-        if phase is None and event.key:
+        if event.key and (phase is None or phase.key == "setup"):
             words = words_of(event.key, event.name)
             phase = Phase(event.process, event.name, event.key, words, event.time_s, event.time_s)
         if self.failure is not None and phase is None:
@@ -339,7 +352,7 @@ class Phases:
         took_s = event.time_s - phase.begun_s
         if event.took_s is not None and phase.name == event.name:
             self._note(phase.name, event.took_s)
-        elif max(phase.doubt_s, event.doubt_s) <= max(_SURE_S, _SURE_SHARE * took_s):
+        elif max(phase.doubt_s, event.doubt_s) <= _sure(took_s):
             self._note(phase.name, took_s)
 
     def _note(self, name: str, took_s: float) -> None:
@@ -354,7 +367,17 @@ class Phases:
         for each in around:
             each.moved_s = max(each.moved_s, event.time_s)
         if self.failure is not None and event.time_s > self.failure.time_s + 1.0:
+            self._survive()
+
+    def _survive(self) -> None:
+        if self.failure is not None:
+            self._survived.update(self._told)
+            self._told.clear()
             self.failure = None
+
+    def _go_on(self, event: Event) -> None:
+        self._survive()
+        self.moved_s = max(self.moved_s or event.time_s, event.time_s)
 
 
 _TAKES = {
@@ -370,7 +393,13 @@ _TAKES = {
     Act.TOTAL: Phases._total,
     Act.FINISH: Phases._finish,
     Act.FAIL: Phases._fail,
+    Act.GO_ON: Phases._go_on,
 }
+
+
+def _kind(error: ConsoleError) -> str:
+    """The same for errors that are caught and logged again and again."""
+    return error.text.raw.partition(":")[0][:80]
 
 
 def in_order(*sources: Sequence[Event]) -> list[Event]:

@@ -31,6 +31,7 @@ _OTHER = regex(
     r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
     r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
+    r"|^(?:Syntax|Indentation|Tab)Error: |\bMain process received SIG(?:INT|TERM|HUP)\b"
     r"|srun: error:|slurmstepd: error:"
     r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
     r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
