@@ -16,6 +16,8 @@ from rltop.stats import goodput, waiting
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent, share
 
+_EVERY = 4
+"""What is thrown away is not urgent: every fourth record is looked at."""
 _LEAST = 10
 """Records before a share of the last ones is judged."""
 _START = Frozen(skip=3, size=20, minimum=10)
@@ -59,6 +61,7 @@ class Waiting(Detector):
     names: Sequence[str] = waiting.GENERATION
     start = _START
     began_at: tuple[int, int] | None = None
+    calm = 0
     word = ""
     word_since: int | None = None
 
@@ -72,6 +75,9 @@ class Waiting(Detector):
             return None
         self.recent.take(context.values)
         self._note(context)
+        if self.calm >= waiting.LATELY and self.start.is_final:
+            # No median of records none of which waits is a wait.
+            return QUIET
         waits = waiting.judge(self.recent.all_of, self._since)
         share = self._share(waits)
         if share is None:
@@ -104,15 +110,20 @@ class Waiting(Detector):
 
     def _note(self, context: RuleContext) -> None:
         """Since when the side has waited, and the queue been what it is."""
+        values, (share, *seconds) = context.values, self.names
         record, step = context.observation.record, context.observation.step
-        now = waiting.share_of(self.recent.newest, self.names)
-        if now is None or now < self.thresholds["info"]:
+        now, step_s = values.get(share), values.get("time_step")
+        if now is None:
+            waited = max([values[name] for name in seconds if name in values], default=0.0)
+            now = waited / step_s if step_s else waiting.share_of(self.recent.newest, self.names) or 0.0
+        self.calm = 0 if now >= self.thresholds["info"] else self.calm + 1
+        if self.calm:
             self.began_at = None
         elif self.began_at is None:
             self.began_at = record, step
-        size = context.values.get("queue_size")
+        size = values.get("queue_size")
         if size is not None:
-            word = waiting.queue_word(size, waiting.limit_of(self.recent.all_of))
+            word = waiting.queue_word(size, values.get("queue_limit"))
             if word != self.word:
                 self.word, self.word_since = word, step
 
@@ -251,6 +262,8 @@ class ThrownAway(Detector):
         if context.values.keys().isdisjoint(goodput.METRICS):
             return None
         self.recent.take(context.values)
+        if context.record % _EVERY:
+            return None
         found = goodput.measure(self.recent.all_of, context.group_size, min(context.record, goodput.LATELY))
         if found is None or found.records < _LEAST:
             return QUIET

@@ -27,7 +27,8 @@ def told_beside(identity: Identity, *, path: str, gpus: int | None) -> Identity:
     if path == "-" or not (dialect.staleness_bounds or dialect.gpus):
         return identity._replace(gpus=gpus)
     settings = _read(path)
-    bounds = [number for name in dialect.staleness_bounds if (number := _number(settings, name)) is not None]
+    # A fraction of a version (ROLL's ratio) lets samples of the version before in.
+    bounds = [math.ceil(found) for name in dialect.staleness_bounds if (found := _number(settings, name)) is not None]
     products = [[_number(settings, name) for name in names] for names in dialect.gpus]
     known = [math.prod(one for one in product if one is not None) for product in products if None not in product]
     counted = int(sum(known)) if known and len(known) == len(products) else None

@@ -29,7 +29,7 @@ from rltop.stats.goodput import CLASSES
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 ASYNC = [f"{trainer}/async" for trainer in ("prime_rl", "miles", "nemo_rl", "rllm", "skyrl")]
 ASYNC += ["trl/async_grpo", "verl/fully_async"]
-SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
+SIZES = ((40, 12), (80, 24), (120, 40), (160, 45), (200, 60))
 
 _ALWAYS = {"actor/pg_loss": 0.1, "actor/grad_norm": 0.4, "critic/score/mean": 0.3, "critic/advantages/mean": 0.0}
 QUEUE = "fully_async/monitor/queue/mq_queue_size"
