@@ -118,3 +118,61 @@ def test_an_error_in_the_line_of_a_bar_is_seen(tmp_path: Path, capsys: pytest.Ca
     assert isinstance(found, dict)
     assert found["state"] == "dead"
     assert found["cause"].endswith("(rank 5 in ALLREDUCE 7; ranks 1–2 in ALLREDUCE 9)")
+
+
+STEPS = "".join(f"step:{n} - actor/loss:0.5 - timing_s/step:90.0\n" for n in range(1, 8))
+CAUGHT = "ERROR: Traceback (most recent call last):\nValueError: no action in the answer\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "phase"),
+    [
+        pytest.param(
+            "Training Progress:   0%|  | 0/90 [00:00<?, ?it/s]\nTraining Progress:   1%|  | 1/90 [01:30<?, ?it/s]\n"
+            "test_gen_batch meta info: {}\n" + STEPS,
+            "stuck",
+            None,
+            id="rows tell steps where the bar is drawn now and then",
+        ),
+        pytest.param(
+            CAUGHT.join(STEPS.splitlines(keepends=True)) + CAUGHT,
+            "stuck",
+            None,
+            id="an error that was caught before is caught again",
+        ),
+        pytest.param(STEPS + CAUGHT + "a line of output\n" * 250, "stuck", None, id="much is printed behind an error"),
+        pytest.param(
+            "Started a local Ray instance\nTraceback (most recent call last):\n"
+            '  File "ray_trainer.py", line 996, in fit\n  File "naive.py", line 64, in compute_score\nKeyError: 1\n',
+            "dead",
+            "reward",
+            id="the frames of a traceback name the phase",
+        ),
+        pytest.param(
+            '  File "train.py", line 9\nIndentationError: unexpected indent\n' + "Fin\n", "dead", None, id="syntax"
+        ),
+        pytest.param(STEPS + "INFO - GRPO training completed successfully!\n", "finished", None, id="said in words"),
+        pytest.param(
+            STEPS + "[launch.py:351:main] Process 41 exits successfully.\n", "finished", None, id="a launcher"
+        ),
+        pytest.param(
+            "Epoch:[1/1](99/100), loss: 0.5\nEpoch:[1/1](100/100), loss: 0.4\n", "finished", None, id="its last"
+        ),
+        pytest.param(
+            STEPS + "[launch.py:328:sigkill_handler] Main process received SIGINT, exiting\n",
+            "interrupted",
+            None,
+            id="by hand",
+        ),
+        pytest.param(
+            STEPS + "GSM8K eval:  46%|##  | 46/100 [02:29<03:47, 4.2s/q]", "stuck", "validation", id="its eval"
+        ),
+    ],
+)
+def test_what_logs_of_public_runs_have_shown(
+    text: str, state: str, phase: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(tmp_path / "train.log", text, NOW_S)
+    _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 3_000.0))
+    assert isinstance(found, dict)
+    assert (found["state"], found["phase_key"]) == (state, phase)
