@@ -31,6 +31,8 @@ _FLAGS = {
 }
 _NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
 _TEXTS = ("family", "part of", "measures", "says", "value", "baseline", "threshold", "unit", "if")
+_VALUED = tuple(f"{name} " for name in (*_NUMBERS, *_TEXTS))
+_GROUPS = frozenset(each.value for each in Group)
 
 
 def _sections() -> Iterator[tuple[str, list[str], list[list[str]]]]:
@@ -60,14 +62,13 @@ def _items(texts: list[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for text in filter(None, texts):
-        name = next((each for each in (*_NUMBERS, *_TEXTS) if text.startswith(f"{each} ")), "")
-        if name in _NUMBERS:
-            found[_NUMBERS[name]] = int(text[len(name) :])
-        elif name:
-            found[name] = text[len(name) + 1 :]
+        if text.startswith(_VALUED):
+            name = next(each for each in (*_NUMBERS, *_TEXTS) if text.startswith(f"{each} "))
+            value = text[len(name) + 1 :]
+            found[_NUMBERS.get(name, name)] = int(value) if name in _NUMBERS else value
         elif text in _FLAGS:
             found[_FLAGS[text]] = True
-        elif text in {each.value for each in Group}:
+        elif text in _GROUPS:
             found["group"] = Group(text)
         elif text == "for all":
             found["if"] = ""
@@ -127,12 +128,13 @@ def _spec(home: str, common: list[str], columns: list[str]) -> RuleSpec:
     )
 
 
+_SECTIONS = tuple(_sections())
 _FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
-    (home, _spec(home, common, row)) for home, common, rows in _sections() if home != _FORMER for row in rows
+    (home, _spec(home, common, row)) for home, common, rows in _SECTIONS if home != _FORMER for row in rows
 )
 
 FORMER: Mapping[str, str] = MappingProxyType(
-    {rule: heir.strip("-") for home, _, rows in _sections() if home == _FORMER for rule, heir, *_ in rows}
+    {rule: heir.strip("-") for home, _, rows in _SECTIONS if home == _FORMER for rule, heir, *_ in rows}
 )
 """Id that a rule had once → the one that says it now; "" where nothing does: it never raised anything real."""
 
