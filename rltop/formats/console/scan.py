@@ -9,7 +9,6 @@ cut is, and what was cut in its name is left out.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 
 from rltop.formats.lines import HOLE_BYTES, MAX_LINE_BYTES, without_holes
@@ -18,8 +17,8 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
-class Kind(enum.IntFlag):
-    """What a line may be."""
+class Kind:
+    """What a line may be; plain numbers, as operations on an enumeration cost more than all the rest of a line."""
 
     METRIC = 1
     BAR = 2
@@ -44,7 +43,7 @@ _ERROR = (
     b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
     b"CANCELLED", b"SIGINT", b"got signal", b"death signal", b" (SIG", b"\tray::",
 )  # fmt: skip
-NEEDLES: tuple[tuple[bytes, Kind], ...] = (
+NEEDLES: tuple[tuple[bytes, int], ...] = (
     *((needle, Kind.METRIC) for needle in _METRIC),
     *((needle, Kind.BAR) for needle in _BAR),
     *((needle, Kind.ERROR) for needle in _ERROR),
@@ -61,8 +60,8 @@ _MOST_OF_TREE, _MOST_BETWEEN = 1024, 8
 """Lines of a tree of metrics below its title, and lines of other processes in a row between them."""
 MAX_METRIC_BYTES = 1024 * 1024
 """A longer line is no metric line."""
-_MORE_LINES = 8
-"""So many lines behind one of metrics may belong to it."""
+_MORE_LINES, _FULL_LINES = 3, 8
+"""So many lines behind one of metrics may belong to it, and so many before them that are as long as it is."""
 _WRAPPED_LINES = 64
 _WRAPPED_BYTES = 16 * 1024
 """A dictionary that is open for longer is none that a terminal has wrapped."""
@@ -86,7 +85,7 @@ class Hit(NamedTuple):
     line: bytes
     offset: int
     number: int
-    kind: Kind
+    kind: int
     is_ended: bool
     columns: int = 0
     part: int = 0
@@ -109,7 +108,7 @@ class LineScanner:
         self._number = 1
         self._open, self._open_start = b"", 0
         self._tree_lines = self._between = 0
-        self._more_lines = self._widest = 0
+        self._more_lines = self._full_lines = self._length = self._widest = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
         """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
@@ -221,13 +220,13 @@ class LineScanner:
     def _scan(self, raw: bytes, start: int) -> Iterator[Hit]:
         """The hits of whole lines. The last of `raw` may be unfinished."""
         body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
-        found: dict[int, Kind] = {}
-        wanted = ~Kind.METRIC if self._is_cut else ~Kind(0)
+        found: dict[int, int] = {}
+        wanted = ~Kind.METRIC if self._is_cut else ~0
         for needle, kind in NEEDLES:
             at = body.find(needle)
             while at >= 0:
                 begin = body.rfind(b"\n", 0, at) + 1
-                found[begin] = found.get(begin, Kind(0)) | kind
+                found[begin] = found.get(begin, 0) | kind
                 end = body.find(b"\n", at)
                 at = body.find(needle, end) if end >= 0 else -1
         self._find_trees(body, found)
@@ -254,14 +253,14 @@ class LineScanner:
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
 
-    def _widest_columns(self, line: bytes, kind: Kind) -> int:
+    def _widest_columns(self, line: bytes, kind: int) -> int:
         is_joined = line.rstrip().endswith(b"}") or _STEPS.search(line) is not None
         columns = _columns(line) if kind & (Kind.METRIC | Kind.MORE) and not is_joined else 0
         if kind & Kind.METRIC:
             self._widest = max(self._widest, columns)
         return columns if _NARROW <= columns <= _WIDEST and columns >= self._widest else 0
 
-    def _find_more(self, body: bytes, found: dict[int, Kind]) -> None:
+    def _find_more(self, body: bytes, found: dict[int, int]) -> None:
         """Mark the lines behind those that may be of metrics; the first of the next piece may be one of them."""
         begins = [begin for begin in sorted(found) if found[begin] & Kind.METRIC]
         at = 0 if self._more_lines else -1
@@ -269,13 +268,17 @@ class LineScanner:
             while at >= 0 and self._more_lines and at < begin:
                 end = body.find(b"\n", at)
                 if end != at:
-                    found[at] = found.get(at, Kind(0)) | Kind.MORE
-                    self._more_lines -= 1
+                    found[at] = found.get(at, 0) | Kind.MORE
+                    is_full = self._full_lines > 0 and end - at == self._length
+                    self._full_lines -= is_full
+                    self._more_lines -= not is_full
                 at = end + 1 or len(body)
             if begin < len(body):
-                self._more_lines, at = _MORE_LINES, body.find(b"\n", begin) + 1 or len(body)
+                end = body.find(b"\n", begin)
+                self._more_lines, self._full_lines, self._length = _MORE_LINES, _FULL_LINES, end - begin
+                at = end + 1 or len(body)
 
-    def _find_trees(self, body: bytes, found: dict[int, Kind]) -> None:
+    def _find_trees(self, body: bytes, found: dict[int, int]) -> None:
         """Mark the lines below `Step N` that are those of a tree, and the one at which it ends; it may go on later."""
         titles = [at for at, kind in found.items() if kind & Kind.METRIC and _TITLE.match(body, at)]
         at = 0 if self._tree_lines else -1
@@ -287,11 +290,11 @@ class LineScanner:
                 self._tree_lines, self._between = _MOST_OF_TREE, 0
                 at = body.find(b"\n", title) + 1
 
-    def _mark_tree(self, body: bytes, at: int, end: int, found: dict[int, Kind]) -> None:
+    def _mark_tree(self, body: bytes, at: int, end: int, found: dict[int, int]) -> None:
         while self._tree_lines and at < end:
             is_end = _BLANK.match(body, at) is not None
             if is_end or _TREE_LINE.match(body, at):
-                found[at] = found.get(at, Kind(0)) | Kind.TREE
+                found[at] = found.get(at, 0) | Kind.TREE
                 self._between = 0
             else:
                 self._between += 1
