@@ -109,3 +109,13 @@ def test_trls_asynchronous_trainer_is_known_by_old_names_and_new(prefix: str, ke
 def test_a_synchronous_run_of_miles_is_none_of_slime() -> None:
     identity = identify([*BESIDE["slime"], "rollout/zero_std/all_zero_percentage", "rollout/weight_version/mean"], {})
     assert (identity.dialect.name, identity.traits.is_async) == ("miles", False)
+
+
+@pytest.mark.parametrize(("trainer", "key"), [("ROLL", "time/step_rollout"), ("ROLL", "time/step_generate")])
+def test_what_a_loop_takes_to_have_rollouts_is_waiting_only_beside_generation(trainer: str, key: str) -> None:
+    sync = identify([*BESIDE[trainer], key], {})
+    assert [one.key for one in sync.signals["time_gen"]] == [key]
+    assert "time_wait_data" not in sync.signals
+    beside = identify([*BESIDE[trainer], key, "shrink/aborted"], {})
+    assert [one.key for one in beside.signals["time_wait_data"]] == [key]
+    assert "time_gen" not in beside.signals
