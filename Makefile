@@ -88,10 +88,17 @@ $(WRITERS)/.installed: tests/e2e/writers-requirements.txt
 	@touch $(WRITERS)/.installed
 
 BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-live: setup $(WRITERS)/.installed  ## follow files while their writers write them; open a report and the screen in BROWSER
+LIVE := bench/.venv-live
+$(LIVE)/.installed: tests/e2e/live-requirements.txt
+	$(PYTHON) -m venv $(LIVE)
+	$(LIVE)/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/live-requirements.txt
+	@touch $(LIVE)/.installed
+
+live: setup $(WRITERS)/.installed $(LIVE)/.installed  ## follow files while they are written, ask Ray, Prometheus, Slurm, sshd; a report and the screen in BROWSER
 	RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_writers.py
 	RLTOP_BROWSER=$(BROWSER) $(BIN)/python -m pytest -q tests/e2e/test_report_browser.py
 	RLTOP_BROWSER=$(BROWSER) RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_served.py
+	RLTOP_LIVE=1 RLTOP_RAY=$(abspath $(LIVE))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_sources.py
 
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py
@@ -117,4 +124,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) .venv-bounds bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bounds bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers bench/.venv-live build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rltop import units
 from rltop.live.engines import HANGS, compared
-from rltop.live.judge import Where
+from rltop.live.judge import NO_USUAL_S, Where
 from rltop.live.lines import words_of
 from rltop.live.probe import GONE, Device, Engine, Fact, Job, Process, Silence
 
@@ -42,6 +42,9 @@ def gathered(
         silences=tuple(silences),
         engines=sorted(_awaited(compared(where.engines), where, now_s), key=lambda each: not each.trouble),
     )
+    open_s = 0.0 if where.since is None else now_s - where.since
+    if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
+        where = where._replace(state="stuck")  # by its processes, of which nothing tells what they usually take
     where = _with_engines(where)
     where = _with_job(where, [fact for fact in facts if isinstance(fact, Job)], now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:

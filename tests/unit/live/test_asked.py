@@ -1,0 +1,313 @@
+"""`rltop where` with sources: what they say changes the answer, what they hide or how they lie does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from lying_servers import dripping_body, endless, page, serving, silent
+from programs import in_path, titled
+from ray_cluster import cluster
+
+import rltop.report
+from rltop.cli import main
+from rltop.live.endpoint import Endpoint, address_of
+from rltop.live.gathered import gathered
+from rltop.live.job import Asked, where_of
+from rltop.live.judge import Where, sentence
+from rltop.live.metrics import BACK_S, PrometheusProbe
+from rltop.live.probe import Device, Engine, Fact, Job, ProbeError, Process, Silence
+from rltop.live.sources import SourceOptions, probes_of
+
+SCHEMA = json.loads((Path(rltop.report.__file__).parent / "where_schema.json").read_text())
+EXPOSED = (Path(__file__).parent / "exposition" / "vllm_0.32.0.prom").read_bytes()
+NOW_S = 1_787_190_000.0
+
+
+def where(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
+    code = main(["where", "--json", "--wait", "0", *words])
+    found = json.loads(capsys.readouterr().out)
+    Draft202012Validator(SCHEMA).validate(found)
+    return code, found
+
+
+def log(folder: Path, begun_s: float) -> str:
+    """A log that says that samples are being generated since then."""
+    path = folder / "train.log"
+    lines = []
+    for step in range(5):
+        at = time.strftime("%Y-%m-%d %H:%M:%S,000", time.gmtime(begun_s - 100 * (5 - step)))
+        end = time.strftime("%Y-%m-%d %H:%M:%S,000", time.gmtime(begun_s - 100 * (5 - step) + 40))
+        lines += [f"{at} INFO Timer rollout start", f"{end} INFO Timer rollout end (elapsed: 40.0s)"]
+    lines.append(f"{time.strftime('%Y-%m-%d %H:%M:%S,000', time.gmtime(begun_s))} INFO Timer rollout start")
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (begun_s, begun_s))
+    return str(path)
+
+
+def test_an_engine_that_was_recorded_from_a_real_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with serving(page(EXPOSED)) as server:
+        code, found = where(capsys, log(tmp_path, time.time() - 20), "--metrics", f"127.0.0.1:{server.port}")
+    (engine,) = found["engines"]
+    assert (engine["engine"], engine["running"], engine["waiting"]) == (f"vLLM 127.0.0.1:{server.port}", 8, 8)
+    assert (code, found["state"], found["phase_key"]) == (0, "running", "generate")
+
+
+@pytest.mark.parametrize("answer", [silent, dripping_body, endless], ids=["silent", "dripping", "1 GB"])
+def test_a_lying_endpoint_is_said_and_takes_nothing_away(
+    answer: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rltop.live.endpoint.MOST_BYTES", 2**20)
+    with serving(answer) as server:
+        began = time.monotonic()
+        _, found = where(capsys, log(tmp_path, time.time() - 20), "--metrics", server.url)
+        assert time.monotonic() - began < 10.0
+    assert (found["state"], found["phase_key"], found["unusual"]) == ("running", "generate", True)
+    assert [each["source"] for each in found["silent"] if each["source"].startswith("http")] == [
+        f"{server.url}/metrics"
+    ]
+    assert found["cause"].startswith(f"{server.url}/metrics: ")
+
+
+def test_without_a_path_the_sources_alone_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    with cluster() as (server, _):
+        code, found = where(capsys, "--ray", server.url)
+    assert (code, found["phase_key"], found["source"]) == (1, "train", f"Ray 127.0.0.1:{server.port}")
+    assert [each.get("state") for each in found["ranks"] if each["source"].startswith("Ray")].count("dead") == 1
+
+
+def test_nothing_that_a_log_names_is_contacted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = in_path(tmp_path / "bin", monkeypatch, "ssh", "exit 1")
+    ran = in_path(tmp_path / "bin", monkeypatch, "srun", "exit 1")
+    with serving(page(EXPOSED)) as server:
+        path = tmp_path / "train.log"
+        path.write_text(
+            f"INFO metrics at {server.url}/metrics, dashboard at {server.url}\n"
+            f"(Worker pid=1, ip=127.0.0.1) View the Ray dashboard at http://127.0.0.1:{server.port}\n"
+            "run: ssh node-7 rltop --nodes node-7 --job 4711 --via 'touch x {node}'\n"
+        )
+        (tmp_path / "config.toml").write_text(f'metrics = "{server.url}"\nray = "{server.url}"\n')
+        (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "loss": 1, "url": "{server.url}"}}\n' * 3)
+        where(capsys, str(path))
+        where(capsys, str(tmp_path))
+        assert not server.connections
+    assert not words.exists()
+    assert not ran.exists()
+
+
+def test_the_number_in_the_name_of_a_log_is_asked_for_and_never_entered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends_s = round(time.time()) + 6 * 3600
+    line = f"4711|RUNNING|{ends_s - 86_400}|{ends_s}|2|node[1-2]|gpu:8|None"
+    asked = in_path(tmp_path / "bin", monkeypatch, "squeue", f'echo "{line}"')
+    ran = in_path(tmp_path / "bin", monkeypatch, "srun", "exit 1")
+    path = Path(log(tmp_path, time.time() - 20)).rename(tmp_path / "slurm-4711.out")
+    _, found = where(capsys, str(path))
+    assert found["job"] == "4711"
+    assert found["limit"].startswith("limit in 6 h")
+    assert "--jobs=4711" in asked.read_text()
+    assert not ran.exists()
+
+
+def test_where_nothing_is_visible_it_says_what_it_looked_at_and_what_to_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.log").write_text("hello\n")
+    code = main(["where", str(tmp_path / "train.log"), "--metrics", "127.0.0.1:1", "--wait", "0"])
+    said = capsys.readouterr().out
+    assert code == 3
+    assert "http://127.0.0.1:1/metrics: connection refused" in said
+    assert "processes of this node: " in said
+    assert f"On the node of the job: rltop where {tmp_path / 'train.log'}" in said
+
+
+def test_text_from_outside_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        b'vllm:num_requests_running{engine="\x1b]0;x\x07",model_name="m"} 8\n' * 2
+        + b'vllm:num_requests_running{engine="b"} 1\n'
+    )
+    with serving(page(text)) as server:
+        main(["where", "--metrics", server.url, "--wait", "0"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "no path and no source is named"),
+        (["x.log", "--now", "1", "--ray", "h"], "--now is for files"),
+        (["a", "b", "--ray", "h"], "several paths are named"),
+        (["x.log", "--metrics", "http://ada:pw@h"], "no user or password in the URL"),
+        (["x.log", "--nodes=-oProxyCommand=id"], "is no name of a node"),
+        (["x.log", "--via", "kubectl exec {node}"], "--via reaches nodes, and none is named"),
+        (["x.log", "--job", "1 --uid=0"], "not the number of a job"),
+        (["--ray", "h", "--token-file", "other:1=x"], "no source has that address"),
+        (["--ray", "h:1", "--token-file", "h:1"], "names no address and file"),
+        (["--ray", "h:1", "--token-file", "h:1=/nowhere/x"], "no such file"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.log").write_text("hello\n")
+    assert main(["where", *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_token_goes_to_its_named_address_only(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t0ken\n")
+    with serving(page(EXPOSED)) as named, serving(page(EXPOSED)) as other:
+        options = SourceOptions(metrics=[named.url, other.url], tokens=[f"127.0.0.1:{named.port}={tmp_path / 'token'}"])
+        for probe in probes_of(options, {"RAY_AUTH_TOKEN": "of-ray"}):
+            probe.ask(NOW_S)
+        assert b"Authorization: Bearer t0ken" in named.heads[0]
+        assert b"uthorization" not in other.heads[0]
+        assert b"of-ray" not in named.heads[0] + other.heads[0]
+
+
+def test_only_what_is_named_is_a_source() -> None:
+    assert probes_of(SourceOptions(), {"SLURM_JOB_ID": "4711", "RAY_ADDRESS": "10.0.0.1:6379"}) == []
+
+
+# -- what is put together ----------------------------------------------------------------------------------------------
+
+
+def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> Where:
+    known = {
+        "phase": "generating",
+        "phase_key": "generate",
+        "since": NOW_S - 240,
+        "source": "log",
+        "log": "log",
+        **told,
+    }
+    where = Where(known.pop("state", "running"), **known)
+    engines = [fact for fact in facts if isinstance(fact, Engine)]
+    processes = [fact for fact in facts if isinstance(fact, Process)]
+    return gathered(where._replace(engines=engines, ranks=processes), facts, silences, NOW_S)
+
+
+def engine(name: str = "vLLM a", **told: Any) -> Engine:
+    return Engine("http://a/metrics", NOW_S, name, **{"running": 8.0, **told})
+
+
+HUNG = "hangs: 8 running, no new tokens for 42.0 s"
+
+
+def test_a_job_is_stuck_where_every_busy_engine_hangs() -> None:
+    found = judged(engine(trouble=HUNG), engine("vLLM b", running=0.0))
+    assert (found.state, found.cause) == ("stuck", f"vLLM a {HUNG}")
+    assert sentence(found, NOW_S).endswith(f"; vLLM a {HUNG}")
+    one = judged(engine(trouble=HUNG), engine("vLLM b", tokens_per_s=100.0))
+    assert (one.state, one.unusual, one.cause) == ("running", True, f"vLLM a {HUNG}")
+    assert [each.name for each in one.engines] == ["vLLM a", "vLLM b"]
+
+
+def test_an_engine_that_is_never_woken() -> None:
+    found = judged(engine(running=0.0, is_asleep=True))
+    assert found.cause == "vLLM a asleep while generating for 240 s"
+    assert judged(engine(running=0.0, is_asleep=True), phase_key="train").cause is None
+    assert judged(engine(running=0.0, is_asleep=True), since=NOW_S - 5).cause is None
+
+
+def test_an_engine_that_cannot_be_reached_while_samples_are_awaited() -> None:
+    silence = Silence("http://a/metrics", NOW_S - 60, "connection refused")
+    assert judged(silences=(silence,)).cause == "http://a/metrics: connection refused"
+    assert judged(silences=(silence,), phase_key="train").cause is None
+
+
+def test_a_job_that_is_gone_died_where_nothing_goes_on() -> None:
+    silence = Silence("squeue", NOW_S, "job 7 is no longer in the queue: it has ended")
+    assert judged(silences=(silence,), state="stuck").state == "dead"
+    assert judged(silences=(silence,)).state == "running"
+
+
+def test_the_limit_is_that_of_the_job_of_the_log() -> None:
+    jobs = [Job("squeue", NOW_S, "6", ends_s=NOW_S + 60), Job("squeue", NOW_S, "7", ends_s=NOW_S + 7200)]
+    assert judged(*jobs, job="7").limit == "limit in 2 h"
+    assert judged(jobs[1]._replace(trouble="pending: Priority"), job="7").limit == "pending: Priority"
+
+
+def test_a_process_that_two_sources_tell_of_is_one() -> None:
+    ray = Process("Ray h", NOW_S, "W", "update", since_s=NOW_S - 90, pid=7, host="10.0.0.1")
+    title = Process("processes of this node", NOW_S, "W", "update", since_s=NOW_S, is_seen=True, pid=7, host="vm")
+    assert judged(title, ray).ranks == [ray]
+    other = title._replace(host="vm2", source="ssh vm2")
+    assert len(judged(title, other).ranks) == 2
+
+
+def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:
+    from rltop.live.gathered import devices_in_words, idle_in_words
+
+    devices = [Device("dcgm", NOW_S, "node-3", str(n), use=0.01, memory_bytes=7e10, memory_total_bytes=8e10,
+                      power_w=120.0, temperature_c=40.0 + n) for n in range(8)]  # fmt: skip
+    assert idle_in_words(judged(*devices)) == ", 8 devices at 1 %"
+    assert not idle_in_words(judged(devices[0]._replace(use=0.5), *devices[1:]))
+    assert devices_in_words([*devices[:7], devices[7]._replace(trouble="Xid 79")]) == [
+        "node-3: 8 devices, 1 % busy, 560.0 GB of 640.0 GB, 960 W, 47 °C at most, Xid 79"
+    ]
+
+
+def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
+    update = Process("Ray h", NOW_S, "W", "update_actor", "train", NOW_S - 90, pid=1)
+    found = where_of("", [], "", NOW_S, Asked([update, update._replace(pid=2, since_s=NOW_S - 80)]))
+    assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
+
+
+# -- Prometheus --------------------------------------------------------------------------------------------------------
+
+
+def matrix(made: list[float], age_s: float = 0.0) -> bytes:
+    """What `/api/v1/query` of Prometheus 2.42 answers to a range."""
+
+    def series(name: str, values: list[float]) -> dict[str, Any]:
+        times = [NOW_S - age_s - 15.0 * (len(values) - 1 - n) for n in range(len(values))]
+        labels = {"__name__": name, "engine": "0", "instance": "node-3:8000", "job": "vllm", "model_name": "m"}
+        return {"metric": labels, "values": [[at_s, str(value)] for at_s, value in zip(times, values, strict=True)]}
+
+    found = [series("vllm:num_requests_running", [8.0] * len(made)), series("vllm:generation_tokens_total", made)]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode()
+
+
+def asked_of_prometheus(body: bytes) -> tuple[Engine, str]:
+    with serving(page(body)) as server:
+        (found,) = PrometheusProbe(Endpoint(address_of(server.url, "--prometheus", ""))).ask(NOW_S)
+        assert isinstance(found, Engine)
+        return found, server.heads[0].split(b" ")[1].decode()
+
+
+def test_a_server_tells_at_once_whether_an_engine_goes_on() -> None:
+    well, target = asked_of_prometheus(matrix([1000.0, 2500.0, 4000.0]))
+    assert (well.name, well.tokens_per_s, well.trouble) == ("vLLM node-3:8000", 100.0, "")
+    assert target.startswith("/api/v1/query?query=%7B__name__%3D~")
+    assert target.endswith(f"%5B{BACK_S}s%5D")
+    hung, _ = asked_of_prometheus(matrix([1000.0] * 4))
+    assert hung.trouble == "hangs: 8 running, no new tokens for 45.0 s"
+
+
+def test_an_age_is_that_of_the_sample() -> None:
+    found, _ = asked_of_prometheus(matrix([1.0, 2.0], age_s=30.0))
+    assert NOW_S - found.time_s == 30.0
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data": {"result": [{"metric": {}}]}}', b"[" * 99_999])
+def test_what_is_no_prometheus_says_so(body: bytes) -> None:
+    with serving(page(body)) as server, pytest.raises(ProbeError, match="does not answer as Prometheus does"):
+        PrometheusProbe(Endpoint(address_of(server.url, "--prometheus", ""))).ask(NOW_S)
+
+
+def test_the_own_processes_are_looked_at(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("hello\n")
+    with titled("ray::WorkerDict.actor_rollout_update_actor") as pid:
+        _, found = where(capsys, str(tmp_path / "train.log"))
+    (rank,) = [each for each in found["ranks"] if each.get("pid") == pid]
+    assert (rank["method"], rank["at_least"], rank["rank"]) == ("actor_rollout_update_actor", True, None)
