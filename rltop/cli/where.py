@@ -24,9 +24,10 @@ from rltop.live.groups import engine_in_words, group_in_words, grouped
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, Engine, Probes, Process
-from rltop.live.slurm import job_of_log
+from rltop.live.probe import Device, Engine, Probes, Process, Silence
+from rltop.live.slurm import NO_SQUEUE, job_of_log
 from rltop.live.sources import SourceOptions, probes_of
+from rltop.live.titles import TitlesProbe
 from rltop.live.traces import events_beside, events_of
 from rltop.model import Label
 from rltop.model.table_rows import split_member
@@ -273,12 +274,17 @@ def text_of(path: str, found: Where, now_s: float) -> str:
         engine_in_words(each) + _old(each.time_s, now_s, is_asked=_is_asked(each, found)) for each in found.engines
     ]
     told += devices_in_words(found.devices)
-    told += [f"{each.source}: {each.reason}" for each in found.silences]
+    told += [f"{each.source}: {each.reason}" for each in found.silences if found.state == "unknown" or _is_news(each)]
     if found.last_line:
         told.append(f"last line: {found.last_line[:_LAST_CHARS]}")
     if found.state == "unknown":
         told += _what_to_try(path)
     return "\n".join([*lines, *(f"  {Label.of(line).display}" for line in told)]) + "\n"
+
+
+def _is_news(silence: Silence) -> bool:
+    """Is it worth a line that a source is silent, or was it only looked at because it might be there?"""
+    return silence.source != TitlesProbe.source and silence.reason != NO_SQUEUE
 
 
 def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:

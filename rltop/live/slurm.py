@@ -13,6 +13,8 @@ from rltop.regex import regex
 EVERY_S = 60.0
 """Sites ask not to be asked more often."""
 ANSWER_S = 20.0
+NO_SQUEUE = "no squeue on this machine"
+"""As `Command` says it."""
 JOB_ID = regex(r"\d{1,12}(?:[_+]\d{1,9})?")
 """A job, one of an array, or a part of a heterogeneous one."""
 _OF_LOG = regex(r"(?:.*[-_.])?slurm[-_.](\d{1,12}(?:_\d{1,9})?)(?:[-_.].*)?\.(?:out|err|log)", re.IGNORECASE)

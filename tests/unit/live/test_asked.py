@@ -129,6 +129,15 @@ def test_where_nothing_is_visible_it_says_what_it_looked_at_and_what_to_run(
     assert f"On the node of the job: rltop where {tmp_path / 'train.log'}" in said
 
 
+def test_a_source_that_nobody_named_is_silent_in_silence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = log(tmp_path, time.time() - 20)
+    main(["where", path])
+    assert "under your name" not in capsys.readouterr().out
+    slurm = Path(path).rename(tmp_path / "slurm-4711.out")
+    main(["where", str(slurm)])
+    assert "no squeue" not in capsys.readouterr().out
+
+
 def test_text_from_outside_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         b'vllm:num_requests_running{engine="\x1b]0;x\x07",model_name="m"} 8\n' * 2
