@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import json
 import os
@@ -258,7 +259,7 @@ def test_a_ray_cluster_with_hung_idle_asynchronous_and_dead_actors(tmp_path: Pat
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(running(str(scripts / "ray"), "start", "--head", *words, f"--temp-dir={folder}", **told))
         until(lambda: not _refuses(dashboard), 90.0)
-        until(lambda: "raylet" in _processes() and not _is_silent(address, told), 90.0)
+        until(lambda: _nodes(dashboard, token), 90.0)
         driver = stack.enter_context(running(RAY, str(HERE / "hung_actors.py"), f"127.0.0.1:{port}", **told))
         assert driver.stdout is not None
         said = []
@@ -285,8 +286,17 @@ def test_a_ray_cluster_with_hung_idle_asynchronous_and_dead_actors(tmp_path: Pat
         _freeze(folder, address, told)
 
 
-def _is_silent(address: str, told: dict[str, str]) -> bool:
-    return any(each["source"] == f"Ray {address}" for each in where("--ray", address, **told)["silent"])
+def _nodes(port: int, token: str) -> int:
+    """How many nodes have joined so far."""
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
+    try:
+        asking.request("GET", "/api/v0/nodes", headers={"Authorization": f"Bearer {token}"})
+        rows = json.loads(asking.getresponse().read())["data"]["result"]["result"]
+        return sum(row["state"] == "ALIVE" for row in rows)
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return 0
+    finally:
+        asking.close()
 
 
 def _refuses(port: int) -> bool:
