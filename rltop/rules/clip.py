@@ -12,17 +12,7 @@ from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    EvidenceNames,
-    Finding,
-    State,
-)
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, State
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number

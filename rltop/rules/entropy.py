@@ -16,15 +16,8 @@ from itertools import pairwise
 from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    Finding,
-)
+from rltop.rules.levels import NO_SIGNAL
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number, percent
 
@@ -107,40 +100,42 @@ def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: fl
     return math.log(base / value) > sigmas * noise
 
 
-class EarlyCollapse(Detector):
-    """E2: most of the entropy is lost early: without reward gain, or too fast."""
+class EntropyLost(Detector):
+    """E2: most of the entropy is lost: too fast, early without reward gain, or however slowly with no gain at all."""
 
     start = Frozen(skip=0, size=5, minimum=3)
     spread_start = Frozen(skip=0, size=10, minimum=10)
+    teacher = Frozen(skip=0, size=5, minimum=3)
     first_step: int | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the first five records, within the first 200."""
-        value = context.values.get("entropy")
-        if context.record > self.thresholds["until"]:
-            return None
+        """Against the first five records."""
+        values, thresholds = context.values, self.thresholds
+        value = values.get("entropy")
         if value is None:
             return None
         if self.first_step is None:
             self.first_step = context.observation.step
-        spread = context.values.get("reward_std")
-        if spread is not None:
-            self.spread_start.push(spread)
+        for name, known in (("reward_std", self.spread_start), ("kl_teacher", self.teacher)):
+            if name in values:
+                known.push(values[name])
         base = self.start.push(value)
-        if base is None or base < self.thresholds["floor"]:
+        if base is None or value >= thresholds["warn"] * base or base < thresholds["floor"]:
             return QUIET
-        line = self.thresholds["warn"] * base
-        if value >= line:
+        is_early = context.record <= thresholds["until"] and self._is_lost_early(context)
+        if not is_early and not self._is_spent(context):
             return QUIET
-        is_fast = context.observation.step - self.first_step <= self.thresholds["fast"]
-        if context.reward.is_solved or not (is_fast or self._has_bought_nothing(context, spread)):
-            return QUIET
-        is_real = _is_beyond_jumps(context, value, base, self.thresholds["sigmas"])
-        return Finding(WARN, value, base, line) if is_real else QUIET
+        is_real = _is_beyond_jumps(context, value, base, thresholds["sigmas"])
+        words = ("early",) if is_early else ()
+        return Finding(WARN, value, base, thresholds["warn"] * base, words=words) if is_real else QUIET
 
-    def _has_bought_nothing(self, context: RuleContext, spread: float | None) -> bool:
-        """The reward has not improved, and the reward variance within groups is falling."""
-        reward = context.reward
+    def _is_lost_early(self, context: RuleContext) -> bool:
+        """Fast; or the reward has not improved, and the reward variance within groups is falling."""
+        reward, spread = context.reward, context.values.get("reward_std")
+        if reward.is_solved:
+            return False
+        if context.observation.step - (self.first_step or 0) <= self.thresholds["fast"]:
+            return True
         if reward.count == 0 or reward.is_improving:
             return False
         if reward.zero_share is not None and reward.zero_share > self.thresholds["zero_share"]:
@@ -148,9 +143,22 @@ class EarlyCollapse(Detector):
         base = self.spread_start.value
         return spread is not None and base is not None and spread < 0.5 * base
 
+    def _is_spent(self, context: RuleContext) -> bool:
+        """The reward never rose; silent where a graver alert says it all."""
+        reward = context.reward
+        if context.record < self.thresholds["records"] or not context.standing.isdisjoint(NO_SIGNAL):
+            return False
+        if reward.count and not reward.is_constant:
+            return not (reward.has_gained or is_at_top(context))
+        # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
+        distance, base = context.values.get("kl_teacher"), self.teacher.value
+        return distance is not None and base is not None and distance >= self.thresholds["closer"] * base
+
     def headline(self, finding: Finding) -> str:
-        gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         before, now = number(finding.baseline or 0), number(finding.value)
+        if not finding.words:
+            return f"entropy {before} → {now} {self.nats} with no gain in return"
+        gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         return f"{percent(gone)} of entropy lost early: {before} → {now} {self.nats}"
 
 
@@ -246,41 +254,3 @@ class HighEntropy(Detector):
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
             return QUIET
         return Finding(WARN, value, base, self.rise * base)
-
-
-class SpentForNothing(Detector):
-    """E7: most of the entropy is lost, however slowly, and the reward never rose."""
-
-    text = "entropy {baseline} → {value} {nats} with no gain in return"
-    start = Frozen(skip=0, size=5, minimum=3)
-    teacher = Frozen(skip=0, size=5, minimum=3)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Against the first five records."""
-        value = context.values.get("entropy")
-        if value is None:
-            return None
-        start = self.start
-        distance = context.values.get("kl_teacher")
-        if distance is not None:
-            self.teacher.push(distance)
-        if not start.is_final:
-            start.push(value)
-            return QUIET
-        line = self.thresholds["warn"] * (start.value or 0.0)
-        if value >= line:
-            return QUIET
-        if (start.value or 0.0) < self.thresholds["floor"] or context.record < self.thresholds["records"]:
-            return QUIET
-        if self._has_bought_something(context, distance):
-            return QUIET
-        is_real = _is_beyond_jumps(context, value, start.value or 0.0, self.thresholds["sigmas"])
-        return Finding(WARN, value, start.value, line) if is_real else QUIET
-
-    def _has_bought_something(self, context: RuleContext, distance: float | None) -> bool:
-        reward = context.reward
-        if reward.count and not reward.is_constant:
-            return reward.has_gained or is_at_top(context)
-        # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
-        base = self.teacher.value
-        return distance is None or base is None or distance < self.thresholds["closer"] * base

@@ -16,17 +16,7 @@ from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import BEFORE, Creep, Grown
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    EvidenceNames,
-    Finding,
-    Subject,
-)
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent

@@ -57,10 +57,7 @@ def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
 
 
 def two_writers(
-    counts: Counts,
-    thresholds: Mapping[str, float] = _WRITERS,
-    steps: int = 0,
-    overwritten: int = 0,
+    counts: Counts, thresholds: Mapping[str, float] = _WRITERS, steps: int = 0, overwritten: int = 0
 ) -> Verdict | None:
     """INFO once the file has gone back `info` times to a run id that it had left, or most steps are written anew.
 

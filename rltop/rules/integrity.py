@@ -13,16 +13,7 @@ from rltop.model import Level, NonFinite
 from rltop.rules import applicability
 from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    WARN,
-    Detector,
-    Finding,
-    State,
-    Subject,
-)
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.persistence import NOfMCounter
 from rltop.units import number
 
@@ -363,54 +354,6 @@ class NotUpdating(Detector):
         return f"gradient norm {finding.value:.1g} although {reason}: weights are not being updated"
 
 
-class NoLongerLogged(Detector):
-    """L10: a metric that was logged with every rollout is missing while training continues.
-
-    Only essential metrics are watched, at the cadence they have had so far: every record,
-    or one of several that reuse a rollout. Where mostly nothing else came with them, the
-    records without are of another axis of steps.
-
-    Attributes:
-        found: how often the metric was there.
-        accompanied: how often with something else of training, on its record or since the one before.
-        missing: training records without it since.
-        longest: the most of those so far.
-    """
-
-    text = "{words[0]} missing for {value:.0f} records, was logged regularly before"
-    name = ""
-    found = accompanied = missing = longest = 0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """One dictionary look-up on a record that has it."""
-        values = context.values
-        if not self.name:
-            self.name = next((name for name in REWARDS if name in values), "")
-            if not self.name:
-                return None
-        if self.name in values or context.observation.nonfinite.get(self.name) is not None:
-            self.found += 1
-            self.accompanied += self.missing > 0 or self._has_others(values)
-            self.longest = max(self.longest, self.missing)
-            self.missing = 0
-            return QUIET
-        if self._has_others(values):
-            self.missing += 1
-        return Finding(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
-
-    def _is_long(self) -> bool:
-        thresholds = self.thresholds
-        is_known = self.found >= thresholds["present"] and 2 * self.accompanied > self.found
-        return is_known and self.missing >= max(thresholds["missing"], thresholds["gaps"] * (self.longest + 1))
-
-    def _has_others(self, values: Mapping[str, float]) -> bool:
-        """The record is a training record all the same."""
-        return "grad_norm" in values or "loss" in values or "policy_loss" in values
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject(finding.words[0])
-
-
 _LOSSES = ("policy_loss", "loss")
 _OF_UPDATES = ("grad_norm", *_LOSSES, "entropy", "kl_ref", "kl_old", "value_loss")
 _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all", "mfu")
@@ -418,109 +361,102 @@ _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all",
 _NO_CONTRAST = 0.99
 
 
-class KeyVanished(Detector):
-    """L11: a metric of the update that every training row had is missing while updates go on.
+class _Cadence(State):
+    """How one metric has been logged so far.
 
     Attributes:
-        expected: metrics that so far were on every row, for `present` rows in a row.
-        always: what else every row had so far: by this a row is recognised as a training row.
-        pending: metrics that are not expected yet, and on how many rows in a row they were.
-        lapses: how often such a row of rows has ended, as it does where a metric is logged now and then.
-        missing: rows in a row that lack a metric of `expected`.
-        longest: rows of the longest gap that has ended.
+        found: how often it was there.
+        accompanied: how often with something else of training, on its record or since the one before.
+        missing: records of training without it since.
+        longest: the most of those so far.
+        since: (record, step) of the first of those that are missing.
     """
 
-    expected: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
-    pending: dict[str, int] = {}
-    lapses: dict[str, int] = {}
-    missing: dict[str, int] = {}
-    longest = 0
+    found = accompanied = missing = longest = 0
     since: tuple[int, int] | None = None
 
+    def come(self, is_accompanied: bool) -> None:
+        """It is there."""
+        self.found += 1
+        self.accompanied += is_accompanied or self.missing > 0
+        self.longest = max(self.longest, self.missing)
+        self.missing, self.since = 0, None
+
+    def is_gone(self, present: float, missing: float, gaps: float) -> bool:
+        """Missing for longer than ever, where it was regular and mostly came with something else."""
+        is_known = self.found >= present and 2 * self.accompanied > self.found
+        return is_known and self.missing >= max(missing, gaps * (self.longest + 1) if self.longest else 0.0)
+
+
+class KeyVanished(Detector):
+    """L11: the reward, or a metric of the update, is missing while training goes on.
+
+    Each is watched at the cadence it has had so far: every record, or one of several that reuse a rollout. Where
+    mostly nothing else came with it, the records without are of another axis of steps.
+    """
+
+    watched: dict[str, _Cadence] = {}
+    usual = rated = 0
+    told: _Cadence | None = None
+
     def detect(self, context: RuleContext) -> Finding | None:
-        """One comparison of sets on a row that has everything."""
-        values = context.values
-        if self.expected <= values.keys():
-            if self.pending or context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0:
-                self._learn(values)
-            self._come_back()
-            return QUIET
-        self.pending = {}
-        marks = context.observation.nonfinite
-        lacking = [name for name in _OF_UPDATES if name in self.expected and name not in values and name not in marks]
+        values, marks = context.values, context.observation.nonfinite
+        updates = [name for name in _OF_UPDATES if name in values]
+        rewards = [name for name in REWARDS if name in values or name in marks]
+        if updates:
+            self.usual, self.rated = max(self.usual, len(values)), self.rated + ("lr" in values)
+        for name in (*rewards, *updates):
+            if name not in self.watched:
+                self.watched[name] = _Cadence()
+            self.watched[name].come(len(updates) + len(rewards) > 1 or "lr" in values)
+        lacking = [name for name in self.watched if name not in values and name not in marks]
         if not lacking:
-            self._come_back()
             return QUIET
-        if not self._is_training_row(context):
-            return None
-        if not self.missing:
-            self.since = (context.observation.record, context.observation.step)
-        self.missing = {name: self.missing.get(name, 0) + 1 for name in lacking}
+        is_trained = "grad_norm" in values or "loss" in values or "policy_loss" in values
+        is_update = self._is_training_row(context)
+        for name in lacking:
+            if is_trained and not rewards if name in REWARDS else is_update:
+                one = self.watched[name]
+                one.missing += 1
+                one.since = one.since or (context.observation.record, context.observation.step)
         return self._judge(values)
 
-    def _come_back(self) -> None:
-        """Everything is there again: a gap that ends is how this run logs, not a loss of weights."""
-        if self.missing:
-            self.longest = max(self.longest, *self.missing.values())
-            self.missing = {}
-
-    def _learn(self, values: Mapping[str, float]) -> None:
-        """Count the metrics that are not expected yet; keep what else every row had."""
-        here = [name for name in _OF_UPDATES if name in values]
-        if not here:
-            if self.pending and len(self.always & values.keys()) > 0.5 * len(self.always):
-                # A training row without any of them: they are logged now and then, together.
-                self.lapses |= {name: self.lapses.get(name, 0) + 1 for name in self.pending}
-                self.pending = {}
-            return
-        others = values.keys() - set(_OF_UPDATES)
-        self.always = self.always & others if self.pending or self.expected else frozenset(others)
-        for name in [name for name in self.pending if name not in values]:
-            del self.pending[name]
-            self.lapses[name] = self.lapses.get(name, 0) + 1
-        for name in here:
-            if name not in self.expected:
-                self.pending[name] = self.pending.get(name, 0) + 1
-                if self.pending[name] >= self.thresholds["present"] * (1 + self.lapses.get(name, 0)):
-                    del self.pending[name]
-                    self.expected |= {name}
-
     def _is_training_row(self, context: RuleContext) -> bool:
-        """The row has most of what every row had, and no group that could not give a gradient was left out."""
-        values = context.values
-        flat = context.reward.zero_share
-        if (
-            context.reward.is_high
-            or values.get("filter_pass_rate") == 0.0
-            or (flat is not None and flat >= _NO_CONTRAST)
-        ):
+        """The row has most of what rows have, and no group that could not give a gradient was left out."""
+        values, flat = context.values, context.reward.zero_share
+        if context.reward.is_high or values.get("filter_pass_rate") == 0.0 or (flat or 0.0) >= _NO_CONTRAST:
             return False
-        if "lr" in self.always and "lr" not in values:
-            return False
-        return len(self.always & values.keys()) > 0.5 * len(self.always)
+        return len(values) > 0.5 * self.usual and ("lr" in values or self.rated < self.thresholds["present"])
 
     def _judge(self, values: Mapping[str, float]) -> Finding:
-        missing, thresholds = self.missing, self.thresholds
-        ordered = sorted(missing, key=lambda name: -missing[name])
-        rows = missing[ordered[0]]
-        if self.longest and rows < thresholds["gaps"] * (self.longest + 1):
-            return QUIET
-        is_update = ("lr" in self.always and "lr" in values) or any(name in values for name in _OPTIMISER)
-        if is_update and "grad_norm" in missing and any(name in missing for name in _LOSSES):
-            both = min(missing["grad_norm"], max(missing.get(name, 0) for name in _LOSSES))
-            ordered.sort(key=lambda name: name not in _LOSSES)
-            return Finding(CRIT if both >= thresholds["crit"] else WARN, float(both), words=tuple(ordered))
-        if rows > thresholds["forget"]:
+        thresholds, watched = self.thresholds, self.watched
+        gone = {name: one for name, one in watched.items() if one.missing}
+        lost = [gone[name] for name in _LOSSES if name in gone]
+        is_update = "lr" in values or any(name in values for name in _OPTIMISER)
+        if is_update and "grad_norm" in gone and lost:
+            pair = [gone["grad_norm"], max(lost, key=lambda one: one.missing)]
+            if all(one.is_gone(thresholds["present"], 1, thresholds["gaps"]) for one in pair):
+                both = min(one.missing for one in pair)
+                names = sorted(gone, key=lambda name: (name not in _LOSSES, -gone[name].missing))
+                return self._told(names, both, CRIT if both >= thresholds["crit"] else WARN)
+        for name in [name for name, one in gone.items() if name not in REWARDS and one.missing > thresholds["forget"]]:
             # It is not logged any more, and the run has gone on for long.
-            self.expected -= missing.keys()
-            self.missing = {}
-            return QUIET
-        return Finding(WARN, float(rows), words=tuple(ordered)) if rows >= thresholds["missing"] else QUIET
+            del watched[name], gone[name]
+        long = [name for name, one in gone.items() if one.is_gone(*self._limits(name))]
+        long.sort(key=lambda name: -gone[name].missing)
+        return self._told(long, gone[long[0]].missing, WARN) if long else QUIET
+
+    def _limits(self, name: str) -> tuple[float, float, float]:
+        kind = "reward_" if name in REWARDS else ""
+        return self.thresholds[f"{kind}present"], self.thresholds[f"{kind}missing"], self.thresholds["gaps"]
+
+    def _told(self, names: list[str], rows: int, level: Level) -> Finding:
+        self.told = self.watched[names[0]]
+        return Finding(level, float(rows), words=tuple(names))
 
     def began(self) -> tuple[int, int] | None:
-        """The first row that lacked something."""
-        return self.since
+        """The first row that lacked it."""
+        return None if self.told is None else self.told.since
 
     def subject(self, finding: Finding) -> Subject:
         return Subject(finding.words[0])
@@ -529,4 +465,5 @@ class KeyVanished(Detector):
         first, *others = finding.words
         also = f" (also {', '.join(others)})" if others else ""
         rows = "1 record" if finding.value == 1 else f"{finding.value:.0f} records"
-        return f"{first} missing for {rows}{also}, was on every record before: NaN that the writer drops?"
+        reason = "" if first in REWARDS else ": NaN that the writer drops?"
+        return f"{first} missing for {rows}{also}, was logged regularly before{reason}"

@@ -50,13 +50,12 @@ those that were not right in two, at two thirds, and catch no made fault. `evide
 """
 
 _LOST = frozenset({"R1", "R2", "X1", "X2"})
-_NO_SIGNAL = _LOST | {"G1"}
+NO_SIGNAL = _LOST | {"G1"}
 MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         **dict.fromkeys(("R8", "R9", "R10", "E8", "R14", "R20", "R21"), _LOST),
-        **dict.fromkeys(("R11", "R22"), _NO_SIGNAL),
+        **dict.fromkeys(("R11", "R22"), NO_SIGNAL),
         "E2": frozenset({"E1"}),
-        "E7": _NO_SIGNAL | {"E1"},
         "A2": frozenset({"G1", "X2"}),
         "C2": frozenset({"C1"}),
     }

@@ -13,16 +13,7 @@ from collections.abc import Mapping
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Creep, Line
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    Finding,
-    Subject,
-)
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding, Subject
 from rltop.stats.persistence import BlockTrend
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent

@@ -7,9 +7,9 @@ What a user configured for a rule or a profile wins over it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from rltop.catalog.dialect import Identity
@@ -19,12 +19,6 @@ from rltop.structs import NamedTuple, Struct
 RULE = "F5"
 CONFIGURED = "as configured"
 _OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
-_LANGUAGE = (
-    "response_len_mean", "truncated_frac", "prompt_len_mean", "zero_std_frac", "off_policy_kl", "total_tokens",
-    "num_tokens", "token_accuracy", "kl_teacher", "dpo_margin",
-)  # fmt: skip
-"""Only language models log these."""
-_REWARD_RULES = ("R1", "R2", "R3", "R4", "R8", "R9", "R10", "R11", "R12")
 
 
 class Profile(Struct):
@@ -56,91 +50,33 @@ class ActiveProfile(NamedTuple):
     reason: str
 
 
+def _settings(text: str) -> Mapping[str, float | bool]:
+    """`off`, or `warn 0.02, crit 0.1`."""
+    if text == "off":
+        return _OFF
+    return {name: float(value) for name, value in (part.split() for part in text.split(", "))}
+
+
+def _profile(head: str, *lines: str) -> Profile:
+    """A section of `profiles.txt`."""
+    name, _, about = head.partition("] ")
+    said = dict(line.split(" ", 1) for line in lines if ": " not in line)
+    rules = (line.partition(": ") for line in lines if ": " in line)
+    return Profile(
+        name,
+        about,
+        {rule: _settings(text) for ids, _, text in rules for rule in ids.split()},
+        metrics=tuple(said.get("metrics", "").split()),
+        words=tuple(filter(None, said.get("words", "").split(", "))),
+        unless=tuple(said.get("unless", "").split()),
+        algorithms=frozenset(map(Algorithm, said.get("algorithms", "").split())),
+    )
+
+
+_TABLE = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").replace("\n    ", " ")
+
 PROFILES: Mapping[str, Profile] = MappingProxyType(
-    {
-        profile.name: profile
-        for profile in (
-            Profile(
-                "moe",
-                "Mixture of experts, and low precision: sampler and trainer route tokens differently, so the "
-                "mismatch is higher from the start.",
-                {
-                    "M1": {"warn": 0.02},
-                    "M3": {"info": 0.01, "warn": 0.02},
-                    "M4": {"warn": 0.95},
-                    "M5": {"warn": 1.1},
-                    "M6": {"warn": 0.2},
-                    "O10": {"warn": 0.2},
-                },
-                metrics=("moe_max_vio", "aux_loss"),
-                words=("moe", "router", "expert", "experts", "load_balancing"),
-            ),
-            Profile(
-                "classic",
-                "Classic reinforcement learning (PPO, A2C, SAC, DQN on control tasks): a quarter of all actions is "
-                "clipped, and the return swings.",
-                {
-                    "O6": {"warn": 0.3, "crit": 0.3, "alone_warn": 0.6, "alone_crit": 0.8, "rise_floor": 0.3},
-                    "O6g": _OFF,
-                    "C1": {"far": -math.inf},
-                    "O9": {"warn": 0.025, "often": 3, "wait": 8},
-                    "R1": {"warn": 0.3, "lasts": 30, "share": 0.5, "range": 0.15},
-                    "E2": {"fast": 0},
-                },
-                words=(
-                    "ep_rew_mean",
-                    "mean 100 episode reward",
-                    "ep_len_mean",
-                    "eprewmean",
-                    "eplenmean",
-                    "EpRewMean",
-                    "EpLenMean",
-                    "AverageEpRet",
-                    "EpRet",
-                    "episode_reward",
-                    "episode_return",
-                    "episodic_return",
-                    "episode_len_mean",
-                    "td_error",
-                    "mean_q",
-                    "timestep",
-                    "timesteps",
-                    "train/clip_fraction",
-                    "ray/tune",
-                ),
-                unless=_LANGUAGE,
-                algorithms=frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN}),
-            ),
-            Profile(
-                "gspo",
-                "Sequence-level clipping: a tenth of all sequences is clipped, at a step KL near 0.",
-                {"O6": _OFF, "O10": {"warn": 0.05}},
-            ),
-            Profile(
-                "embodied",
-                "Robot policies: classic PPO settings; success is judged, the shaped reward is not.",
-                {
-                    "O6": {
-                        "warn": 0.3,
-                        "crit": 0.5,
-                        "alone_warn": 0.6,
-                        "alone_crit": 0.8,
-                        "rise": math.inf,
-                        "kl": 0.045,
-                    },
-                    "O9": {"warn": 0.045, "signed_warn": 0.045, "crit": 0.15},
-                    **dict.fromkeys((*_REWARD_RULES, "G1", "T1", "T2", "T3"), _OFF),
-                },
-                algorithms=frozenset({Algorithm.EMBODIED}),
-            ),
-            Profile(
-                "distill",
-                "Distillation from a teacher: the reward may be constant, and moving away from the start is the aim.",
-                {**dict.fromkeys((*_REWARD_RULES, "G1", "X2", "O12"), _OFF)},
-                algorithms=frozenset({Algorithm.DISTILL}),
-            ),
-        )
-    }
+    {each.name: each for each in (_profile(*section.strip().splitlines()) for section in _TABLE.split("\n[")[1:])}
 )
 """Every profile by name."""
 

@@ -15,16 +15,7 @@ from functools import lru_cache
 from rltop.model import Label, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.entropy import HARDLY_BETTER
-from rltop.rules.rule import (
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    Finding,
-    State,
-    Subject,
-)
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error
 from rltop.units import number, percent
 

@@ -85,11 +85,7 @@ class EvidenceNames(NamedTuple):
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
         """The numbers of a finding by their names."""
-        numbers = (
-            (self.value, finding.value),
-            (self.baseline, finding.baseline),
-            (self.threshold, finding.threshold),
-        )
+        numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
         return tuple([Evidence(name, number, self.unit) for name, number in numbers if name and number is not None])
 
 

@@ -12,15 +12,7 @@ from collections.abc import Mapping
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.performance import own_time
-from rltop.rules.rule import (
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    Finding,
-    Subject,
-)
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding, Subject
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, percent
 

@@ -11,15 +11,7 @@ from collections import deque
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import (
-    INFO,
-    QUIET,
-    RELEASE,
-    WARN,
-    Detector,
-    EvidenceNames,
-    Finding,
-)
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.ranks import Lag, compare

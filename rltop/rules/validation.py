@@ -11,17 +11,7 @@ from collections.abc import Mapping
 from rltop.model import Algorithm, Evidence, Level
 from rltop.rules.context import RuleContext
 from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, History, metric_of, noise_of
-from rltop.rules.rule import (
-    CRIT,
-    INFO,
-    QUIET,
-    WARN,
-    Detector,
-    EvidenceNames,
-    Finding,
-    State,
-    Subject,
-)
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, median_of
 from rltop.units import number
 

@@ -94,12 +94,12 @@ def test_e5_high_and_far_above_the_start() -> None:
 
 def test_e7_entropy_that_bought_nothing() -> None:
     spent = lambda r: 1.0 * 0.985**r  # noqa: E731
-    assert first(play(300, entropy=spent, reward_mean=noisy(0.3, 0.05)), "E7").record < 160
-    assert alarms(play(300, entropy=spent, reward_mean=lambda r: r / 300), "E7") == []
+    assert first(play(300, entropy=spent, reward_mean=noisy(0.3, 0.05)), "E2").record < 160
+    assert alarms(play(300, entropy=spent, reward_mean=lambda r: r / 300), "E2") == []
     teacher = {"entropy": spent, "reward_mean": 0.0}
-    assert alarms(play(300, Algorithm.DISTILL, kl_teacher=lambda r: 0.5 * 0.99**r, **teacher), "E7") == []
-    assert first(play(300, Algorithm.DISTILL, kl_teacher=0.5, **teacher), "E7").record < 160
-    assert alarms(play(300, Algorithm.DISTILL, **teacher), "E7") == []
+    assert alarms(play(300, Algorithm.DISTILL, kl_teacher=lambda r: 0.5 * 0.99**r, **teacher), "E2") == []
+    assert first(play(300, Algorithm.DISTILL, kl_teacher=0.5, **teacher), "E2").record < 160
+    assert alarms(play(300, Algorithm.DISTILL, **teacher), "E2") == []
 
 
 def test_o6_regimes_have_rules_of_their_own() -> None:

@@ -300,7 +300,7 @@ def test_l10_knows_the_cadence_of_reused_rollouts() -> None:
             grad_norm=noisy(0.5),
             loss=noisy(0.1),
         )
-        return [event.record for event in alarms(engine, "L10")]
+        return [event.record for event in alarms(engine, "L11")]
 
     assert run(999) == []
     assert run(62) == [73]
@@ -313,7 +313,7 @@ def test_l10_trap_an_axis_of_steps_that_ends_before_a_coarser_one(rewards: int) 
         reward_mean=lambda r: noisy(0.5, 0.1)(r) if r <= rewards else None,
         loss=lambda r: noisy(0.1)(r) if r > rewards or r % 50 == 0 else None,
     )
-    assert alarms(engine, "L10") == []
+    assert alarms(engine, "L11") == []
 
 
 def test_d5_a_rate_far_too_high_from_the_start() -> None:
@@ -338,7 +338,7 @@ def test_l8_a_rise_with_consequences() -> None:
     assert run(0.3) == [50]
 
 
-# -- E7: gains that are luck -------------------------------------------------------------------------------------
+# -- E2: gains that are luck -------------------------------------------------------------------------------------
 
 
 def test_e7_noise_is_no_gain() -> None:
