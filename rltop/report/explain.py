@@ -53,8 +53,7 @@ def find_rule(name: str) -> RuleSpec:
         return registry.NAMED[found]
     if name.upper() in known:
         raise RltopError(
-            f"rule {known[name.upper()]} is gone",
-            "no recorded run, glossary or issue ever raised it; see rltop check --rules",
+            f"rule {known[name.upper()]} is gone", "it never raised an alarm on a run, a glossary's warning or an issue"
         )
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a typo only
 

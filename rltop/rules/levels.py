@@ -58,6 +58,7 @@ MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
         "E2": frozenset({"E1"}),
         "A2": frozenset({"G1", "X2"}),
         "C2": frozenset({"C1"}),
+        "O4": frozenset({"X2"}),
     }
 )
 """Rule → rules under whose alert it is not raised: a reward that is lost, or groups without contrast, say it all."""
