@@ -17,7 +17,6 @@ from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding
 from rltop.structs import NamedTuple
 
-FAMILY = "collapse"
 ONSET = "onset step"
 LAST_GOOD = "last good step"
 CHECKPOINT = "last checkpoint step"
@@ -84,6 +83,8 @@ class Collapse(Detector):
     The onset is the first record of the first of them, which may be well before
     the record on which the third makes it a collapse.
     """
+
+    names_onset = True
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)

@@ -18,7 +18,6 @@ from rltop.model import Beside, Event, EventState, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, sentence, verdict_of
-from rltop.rules.collapse import FAMILY as COLLAPSE
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
 from rltop.rules.incidents import Incidents
@@ -268,7 +267,7 @@ class Engine:
         if event.is_alarm and not state.incident and self.rules.shown_level(event.said_by, event.level) >= Level.WARN:
             others = [] if told else shown(self._beside(state))
             state.incident = others[0].incident if others else self._join(state)
-            if told is not None and told[1] is state and state.spec.family == COLLAPSE:
+            if told is not None and told[1] is state and state.detector.names_onset:
                 told = told[0]._replace(message=sentence(state, self._context), since_step=state.since_step), state
         event = event._replace(metric=_subject(state, self.rules.identity)[0])
         self._context.note(event, state.since_record, state.since_step, is_told=told is not None)
@@ -287,7 +286,7 @@ class Engine:
 
     def _join(self, state: AlertState) -> int:
         """Put an alarm into an incident; one whose sentence names the onset names that of the incident."""
-        spec, is_dated = state.spec, state.spec.family == COLLAPSE and state.detector.began() is not None
+        spec, is_dated = state.spec, state.detector.names_onset and state.detector.began() is not None
         incident, record = self._incidents.join(
             spec.rule, spec.group.value, state.since_record, state.since_step, is_dated=is_dated
         )

@@ -198,12 +198,13 @@ class Detector(State, ABC):
         holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
         nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
+        names_onset: its sentence names the step of the onset, that of the incident that it belongs to.
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
 
     text = ""
     further: tuple[tuple[str, Unit], ...] = ()
-    is_excused = False
+    is_excused = names_onset = False
     nats = "nats/token"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
