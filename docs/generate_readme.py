@@ -13,7 +13,8 @@ from pathlib import Path
 
 from generate_rules import compared, unseen_in_short
 
-from rltop.trainers import ALL, GENERIC, SETUP_HINTS
+from rltop.trainers import ALL, GENERIC
+from rltop.trainers.setup_hints import setup_hints
 
 TARGET = Path(__file__).parents[1] / "README.md"
 
@@ -24,13 +25,13 @@ def trainers() -> str:
     """The supported trainers, and what to do for each."""
     named = {dialect.name for dialect in ALL if dialect is not GENERIC}
     lines = ["| trainer | to do | metrics known by name |", "|---|---|---|"]
-    followed = [entry for entry in SETUP_HINTS if entry.is_followed]
+    followed = [entry for entry in setup_hints() if entry.is_followed]
     for line, entries in groupby(followed, key=lambda entry: entry.line or entry.writes):
         listed = list(entries)
         names = ", ".join(entry.trainer for entry in listed)
         what = f"`{line}`" if listed[0].line else f"nothing: writes `{line}` by default"
         lines.append(f"| {names} | {what} | {'yes' if listed[0].trainer in named else '–'} |")
-    others = ", ".join(entry.trainer for entry in SETUP_HINTS if not entry.is_followed)
+    others = ", ".join(entry.trainer for entry in setup_hints() if not entry.is_followed)
     if others:
         lines += ["", f"Console log only: {others}."]
     return "\n".join(lines)

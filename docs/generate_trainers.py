@@ -12,8 +12,8 @@ import recognised
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.pages.flow import PARTS
-from rltop.trainers import ALL, GENERIC, SETUP_HINTS
-from rltop.trainers.setup_hints import SetupHint, StreamKind
+from rltop.trainers import ALL, GENERIC
+from rltop.trainers.setup_hints import SetupHint, StreamKind, setup_hints
 
 TARGET = Path(__file__).with_name("trainers.md")
 KEYS_OF_PIPELINES = TARGET.parent.parent / "fixtures/async_keys.csv"
@@ -185,7 +185,7 @@ def panel_names(*, is_general: bool) -> list[str]:
 def coverage() -> str:
     """Trainer, what it leaves, which panels it fills, what it does not log."""
     lines = ["| trainer | writes by default | fills | does not log |", "|---|---|---|---|"]
-    for entry in SETUP_HINTS:
+    for entry in setup_hints():
         kinds = variants(entry.trainer)
         if not kinds:
             continue
@@ -292,8 +292,8 @@ def table(entries: list[SetupHint]) -> str:
 
 def page() -> str:
     """The whole page."""
-    followed = [entry for entry in SETUP_HINTS if entry.is_followed]
-    others = [entry for entry in SETUP_HINTS if not entry.is_followed]
+    followed = [entry for entry in setup_hints() if entry.is_followed]
+    others = [entry for entry in setup_hints() if not entry.is_followed]
     parts = [
         INTRODUCTION,
         "## What fills the screen\n",

@@ -19,7 +19,7 @@ from rltop.model import Label
 from rltop.run.discover import Discovery
 from rltop.run.found import Found
 from rltop.run.look import Look
-from rltop.trainers import SETUP_HINTS
+from rltop.trainers.setup_hints import setup_hints
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -235,8 +235,8 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
         if len(discovery.passed_over) > 12:
             lines.append(f"  and {len(discovery.passed_over) - 12} more")
     lines.append("how to make each trainer write one:")
-    width = max(len(each.trainer) for each in SETUP_HINTS)
-    for each in sorted(SETUP_HINTS, key=lambda each: not each.is_followed):
+    width = max(len(each.trainer) for each in setup_hints())
+    for each in sorted(setup_hints(), key=lambda each: not each.is_followed):
         what = each.summary if each.is_followed else f"{each.kind.value}, not supported yet: {each.summary}"
         lines.append(f"  {each.trainer:<{width}}  {what}")
     return lines

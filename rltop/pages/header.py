@@ -20,7 +20,7 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import NamedTuple
-from rltop.trainers import SETUP_HINTS
+from rltop.trainers.setup_hints import setup_hints
 
 if TYPE_CHECKING:
     from rltop.pages.where import OpenStep
@@ -468,7 +468,7 @@ def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
 
 def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
     """A title, and a row for each trainer whose files are followed."""
-    followed = [each for each in SETUP_HINTS if each.is_followed]
+    followed = [each for each in setup_hints() if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 3
     rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]
     for each in followed:

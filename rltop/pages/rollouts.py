@@ -23,7 +23,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
-from rltop.trainers import ROLLOUT_HINTS
+from rltop.trainers.setup_hints import rollout_hints
 
 if TYPE_CHECKING:
     from rltop.run.rollouts import ShelfState, ShelvedStep
@@ -128,8 +128,8 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         width, glyphs, "text",
     )  # fmt: skip
     rows.append(Row(()))
-    known = sorted(ROLLOUT_HINTS, key=lambda entry: entry.trainer != view.trainer)
-    name = max(len(entry.trainer) for entry in ROLLOUT_HINTS) + 2
+    known = sorted(rollout_hints(), key=lambda entry: entry.trainer != view.trainer)
+    name = max(len(entry.trainer) for entry in rollout_hints()) + 2
     for entry in known:
         is_own = entry.trainer == view.trainer
         lines = wrap(entry.line, width - name - 3, 3)

@@ -1,4 +1,4 @@
-"""What is known of each trainer, one file each: how it names things, and how its stream is turned on."""
+"""What is known of each trainer, one file each: how it names things; and how its stream is turned on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rltop.trainers import (
     prime_rl,
     rlinf,
     roll,
-    setup_hints,
     skyrl,
     slime,
     telescope,
@@ -67,44 +66,3 @@ ALL: tuple[Dialect, ...] = (
     GENERIC,
 )
 """Every dialect; where two match equally well, the earlier one wins."""
-
-SETUP_HINTS: tuple[setup_hints.SetupHint, ...] = (
-    verl.SETUP_HINT,
-    verl.EASYR1_HINT,
-    verl.RLLM_HINT,
-    trl.SETUP_HINT,
-    setup_hints.TRANSFORMERS,
-    setup_hints.UNSLOTH,
-    setup_hints.VERIFIERS,
-    tinker.SETUP_HINT,
-    prime_rl.SETUP_HINT,
-    art.SETUP_HINT,
-    llama_factory.SETUP_HINT,
-    ms_swift.SETUP_HINT,
-    setup_hints.TORCHTUNE,
-    setup_hints.STABLE_BASELINES3,
-    setup_hints.RLLIB,
-    openrlhf.SETUP_HINT,
-    trinity.SETUP_HINT,
-    rlinf.SETUP_HINT,
-    slime.SETUP_HINT,
-    slime.MILES_HINT,
-    nemo_rl.SETUP_HINT,
-    areal.SETUP_HINT,
-    skyrl.SETUP_HINT,
-    roll.SETUP_HINT,
-    telescope.SETUP_HINT,
-    open_instruct.SETUP_HINT,
-    setup_hints.OWN_LOOP,
-)
-"""In the order in which the message "no metrics here" names them: what is followed first."""
-
-ROLLOUT_HINTS: tuple[setup_hints.RolloutHint, ...] = (
-    verl.ROLLOUT_HINT,
-    trl.ROLLOUT_HINT,
-    trinity.ROLLOUT_HINT,
-    telescope.ROLLOUT_HINT,
-    prime_rl.ROLLOUT_HINT,
-    setup_hints.ANY_OTHER_ROLLOUTS,
-)
-"""Where the pages of groups and completions come from; the format of the last is docs/rollouts.md."""

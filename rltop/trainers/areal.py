@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
 _UPDATE = "ppo_actor/update"
@@ -125,8 +124,4 @@ DIALECT = Dialect(
     staleness_bounds=("max_head_offpolicyness",),
     gpus=(("cluster.n_nodes", "cluster.n_gpus_per_node"),),
     misleading=(("rollout/accepted", _ALWAYS_ONE), ("rollout/rejected", _ALWAYS_ONE)),
-)
-
-SETUP_HINT = SetupHint(
-    "AReaL", "stats_logger.tensorboard.path=/shared/run/tb", "/shared/run/tb/", StreamKind.TENSORBOARD
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint
 
 _OWN = ("time/step_wall_s", "time/step_trainer_s", "data/step_num_groups_submitted", "train/reward_std_dev")
 
@@ -54,11 +53,4 @@ DIALECT = Dialect(
     hidden=("training_step",),
     training_keys=("loss/*", "train/reward", "time/step_trainer_s"),
     traits=(TraitEvidence("is_async", ("train/steps_off_policy", "throughput/step_trainer_idle_s")),),
-)
-
-SETUP_HINT = SetupHint(
-    "ART",
-    "",
-    ".art/<project>/models/<model>/history.jsonl",
-    note="On by default since 0.5.",
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint
 
 _OWN = ("percentage", "lr")
 _OLD = ("percentage", "learning_rate")
@@ -49,5 +48,3 @@ DIALECT = Dialect(
     hidden=("percentage", "epoch", "total_steps", "elapsed_time", "remaining_time"),
     training_keys=("loss", "lr", "learning_rate", "reward"),
 )
-
-SETUP_HINT = SetupHint("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="On by default.")

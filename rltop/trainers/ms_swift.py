@@ -5,7 +5,6 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect
 from rltop.structs import replace
 from rltop.trainers import transformers, trl
-from rltop.trainers.setup_hints import SetupHint
 
 _STEP_KEYS = ("global_step/max_steps", "iteration")
 _OWN_KEYS = ("train_speed(*", "memory(GiB)")
@@ -38,11 +37,4 @@ DIALECT: Dialect = replace(
         Alias("rollout_correction/clipped_frac", "is_clip_frac"),
     ),
     hidden=(*trl.DIALECT.hidden, "elapsed_time", "remaining_time"),
-)
-
-SETUP_HINT = SetupHint(
-    "ms-swift",
-    "",
-    "<output_dir>/v<N>-<time>/logging.jsonl",
-    note="On by default; completions.jsonl next to it holds completions, not metrics.",
 )

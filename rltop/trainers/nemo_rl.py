@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _PAIRS = frozenset({Algorithm.DPO})
 _REWARD = frozenset({Algorithm.REWARD})
@@ -177,12 +176,4 @@ DIALECT = Dialect(
         ("efficiency/efficiency_pct", _SINCE_START),
         ("efficiency/productive_time_s", "The time since the start less what one step waited."),
     ),
-)
-
-SETUP_HINT = SetupHint(
-    "NeMo-RL",
-    "logger.tensorboard_enabled=true",
-    "logs/exp_<N>/tensorboard/",
-    StreamKind.TENSORBOARD,
-    note="train_data_step<N>.jsonl next to it holds samples, not metrics.",
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _OWN = (
     "val/sequence_lengths",
@@ -149,13 +148,4 @@ DIALECT = Dialect(
         ("loss/kl_avg", "The KL term of the loss: the KL to the reference times its coefficient."),
         ("batch/filtered_prompts_solved", "How many prompts were left out because every completion was right."),
     ),
-)
-
-SETUP_HINT = SetupHint(
-    "open-instruct",
-    "--with_tracking",
-    "wandb/run-<time>-<id>/run-<id>.wandb",
-    StreamKind.WANDB,
-    note="Logs to W&B and the console only; the console has two decimals.",
-    leaves="the console output",
 )

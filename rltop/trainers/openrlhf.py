@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _PAIRS = frozenset({Algorithm.DPO, Algorithm.KTO})
 _REWARD = frozenset({Algorithm.REWARD})
@@ -134,13 +133,4 @@ DIALECT = Dialect(
         TraitEvidence("kl_is_signed", ("ppo_kl",)),
     ),
     group_size_keys=("n_samples_per_prompt",),
-)
-
-SETUP_HINT = SetupHint(
-    "OpenRLHF",
-    "--logger.tensorboard_dir /shared/run/tb",
-    "/shared/run/tb/<run_name>/events.out.tfevents.*",
-    StreamKind.TENSORBOARD,
-    note="Up to 0.10 the flag is --use_tensorboard. OpenRLHF writes no JSONL.",
-    leaves="the job's console output",
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
 _OWN = (
     "mismatch_kl/*",
@@ -231,13 +230,3 @@ DIALECT = Dialect(
         TraitEvidence("is_async", ("off_policy/*", "dispatcher/*", "time/wait_for_batch", "batch/off_policy_level/*")),
     ),
 )
-
-SETUP_HINT = SetupHint(
-    "prime-rl",
-    "",
-    "outputs/<run>/metrics.jsonl",
-    note="On by default. Trainer and orchestrator write to the same file; rows are merged by step. "
-    "Both log `time/step`: the later row sets the step time.",
-)
-
-ROLLOUT_HINT = RolloutHint("prime-rl", "", "outputs/<run>/rollouts/step_<N>/train/{all,effective}/traces.jsonl")

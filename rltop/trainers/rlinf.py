@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("critic/training/*", "train/critic/*")
 _EPISODES = ("env/success_once", "env/episode_len", "env/return", "env/success_at_end")
@@ -221,12 +220,3 @@ EMBODIED = replace(
     timing=_STACK,
 )
 """Embodied: simulators, a policy and its updates take turns."""
-
-SETUP_HINT = SetupHint(
-    "RLinf",
-    'runner.logger.logger_backends=["tensorboard"]',
-    "<log_path>/tensorboard/",
-    StreamKind.TENSORBOARD,
-    note="On by default; runner.logger.log_path sets the folder.",
-    leaves="the event files; with runner.per_worker_log also a folder per rank under worker_logs/",
-)

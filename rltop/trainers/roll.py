@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _OWN = ("time/step_total", "actor/policykl", "actor/ppo_ratio_clipfrac", "system/tps", "token/response_length/mean")
 _CRITIC = ("critic/loss", "critic/clipfrac", "critic/vpred", "critic/lr")
@@ -173,5 +172,3 @@ DIALECT = Dialect(
     gpus=(("num_nodes", "num_gpus_per_node"),),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )
-
-SETUP_HINT = SetupHint("ROLL", "track_with: tensorboard", "the log_dir of tracker_kwargs", StreamKind.TENSORBOARD)

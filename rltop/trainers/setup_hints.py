@@ -1,14 +1,16 @@
 """How to turn on a metric stream: what to say when none is found.
 
-Owns the form of such a hint, and the hints for trainers without a dialect of their own.
-Every other trainer has its hint in its own file, next to its dialect;
-`trainers/__init__.py` puts them in order. Knows nothing of files that exist.
+The hints themselves are in `setup_hints.toml`, read when one is shown. Knows nothing of files that exist.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
+from rltop.resources import read_toml
 from rltop.structs import NamedTuple, Struct
 
 
@@ -68,54 +70,28 @@ class RolloutHint(NamedTuple):
     writes: str
 
 
-CALLBACK_LINE = (
-    'from rltop.integrations import JsonlCallback; trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))'
-)
-"""For every transformers Trainer."""
+@cache
+def _tables() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    return read_toml(Path(__file__).with_suffix(".toml"))
 
-TRANSFORMERS = SetupHint(
-    "transformers", CALLBACK_LINE, "logs/metrics.jsonl", note="Any transformers Trainer; set logging_steps=1."
-)
-UNSLOTH = SetupHint(
-    "unsloth",
-    CALLBACK_LINE,
-    "logs/metrics.jsonl",
-    note="unsloth patches TRL's trainers and turns reporting off; the callback still gets every log.",
-)
-VERIFIERS = SetupHint(
-    "verifiers",
-    CALLBACK_LINE,
-    "logs/metrics.jsonl",
-    note="Its own trainer, RLTrainer of 0.1.8 and 0.1.9; newer versions train with prime-rl. results.jsonl of an "
-    "evaluation holds completions, not metrics.",
-)
-TORCHTUNE = SetupHint(
-    "torchtune",
-    "metric_logger._component_=torchtune.training.metric_logging.DiskLogger",
-    "${output_dir}/logs/log_<time>.txt",
-    StreamKind.CONSOLE,
-    note="The default of most recipes. Up to 0.6.1 DiskLogger writes text only, and ignores output_fmt.",
-)
-STABLE_BASELINES3 = SetupHint(
-    "Stable-Baselines3",
-    'model.set_logger(stable_baselines3.common.logger.configure("logs", ["stdout", "json"]))',
-    "logs/progress.json",
-    note="JSON lines despite the name: pass the file itself and --step-key time/total_timesteps.",
-)
-RLLIB = SetupHint(
-    "RLlib",
-    "",
-    "<trial_dir>/result.json",
-    note="On by default; JSON lines despite the name: pass the file itself and --step-key training_iteration.",
-)
-OWN_LOOP = SetupHint(
-    "your own loop",
-    'from rltop.integrations import JsonlWriter; log = JsonlWriter("logs/metrics.jsonl"); log.log(step, metrics)',
-    "logs/metrics.jsonl",
-    note="Standard library only. Log one dictionary of numbers per step, from one process.",
-)
-ANY_OTHER_ROLLOUTS = RolloutHint(
-    "any other",
-    "one JSON line per completion: step, group, reward, completion_tokens, completion",
-    "rollouts.jsonl",
-)
+
+@cache
+def setup_hints() -> tuple[SetupHint, ...]:
+    """In the order in which the message "no metrics here" names them: what is followed first."""
+    return tuple(
+        SetupHint(
+            trainer,
+            own["line"],
+            own["writes"],
+            StreamKind(own.get("kind", StreamKind.JSONL)),
+            " ".join(own.get("note", "").split()),
+            own.get("leaves", ""),
+        )
+        for trainer, own in _tables()["metrics"].items()
+    )
+
+
+@cache
+def rollout_hints() -> tuple[RolloutHint, ...]:
+    """Where the pages of groups and completions come from; the format of the last is docs/rollouts.md."""
+    return tuple(RolloutHint(trainer, own["line"], own["writes"]) for trainer, own in _tables()["rollouts"].items())

@@ -6,7 +6,6 @@ from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan
 from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers import tinker
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 BACKEND: Dialect = replace(
     tinker.DIALECT,
@@ -154,8 +153,4 @@ DIALECT = Dialect(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", ("async/*", "timing/wait_for_generation_buffer")),
     ),
-)
-
-SETUP_HINT = SetupHint(
-    "SkyRL", "trainer.logger=tensorboard", "$TENSORBOARD_DIR or tensorboard_log/", StreamKind.TENSORBOARD
 )

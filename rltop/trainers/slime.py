@@ -10,7 +10,6 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
-from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("train/critic-*", "train/value_loss")
 _OWN = (
@@ -178,18 +177,4 @@ MILES: Dialect = replace(
     aliases=(*DIALECT.aliases, Alias("perf/actor_train_mfu", "mfu"), *_MILES_PIPELINE),
     staleness_bounds=("max_weight_staleness",),
     traits=(*DIALECT.traits, TraitEvidence("is_async", ("rollout/fully_async/*", "perf/fully_async/*"))),
-)
-
-SETUP_HINT = SetupHint(
-    "slime",
-    "--use-tensorboard",
-    "$TENSORBOARD_DIR or tensorboard_log/<project>/<experiment>/",
-    StreamKind.TENSORBOARD,
-)
-
-MILES_HINT = SetupHint(
-    "miles",
-    "--use-tensorboard",
-    "$TENSORBOARD_DIR or tensorboard_log/<tb_project_name>/<tb_experiment_name>/",
-    StreamKind.TENSORBOARD,
 )

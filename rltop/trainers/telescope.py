@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import RolloutHint, SetupHint, StreamKind
 
 _SCALARS = (
     Alias("entropy", "entropy"),
@@ -151,17 +150,3 @@ DIALECT = Dialect(
         TraitEvidence("is_async", ("timing_waiting_for_data", "off_policy_steps_mean", "discarded_max_async_pct")),
     ),
 )
-
-SETUP_HINT = SetupHint(
-    "Telescope",
-    "use_wandb: true",
-    "wandb/run-<time>-<id>/run-<id>.wandb and files/{steps,events}/*.zip",
-    StreamKind.TABLES,
-    note=(
-        "Everything goes through W&B. Rewards, lengths, groups and the timeline are in the zip archives, rewritten "
-        "in place every 5 s; the .wandb file has four scalars and what a custom backend adds."
-    ),
-    leaves="nothing if W&B is off",
-)
-
-ROLLOUT_HINT = RolloutHint("Telescope", "use_wandb: true", "wandb/run-<time>-<id>/files/steps/*.zip")

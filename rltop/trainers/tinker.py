@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint
 
 _RL = ("env/*/reward/total", "env/*/by_group/frac_mixed", "optim/kl_sample_train_v1", "optim/kl_sample_train_v2")
 _PAIRS = frozenset({Algorithm.DPO})
@@ -158,11 +157,4 @@ DIALECT = Dialect(
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),
     staleness_bounds=("max_steps_off_policy",),
     traits=(TraitEvidence("is_async", ("sampling_client/step_min", "time/sampling_time_max")),),
-)
-
-SETUP_HINT = SetupHint(
-    "tinker",
-    "log_path=/shared/run",
-    "<log_path>/metrics.jsonl",
-    note="Always on in tinker-cookbook; every recipe takes log_path.",
 )

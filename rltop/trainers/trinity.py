@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.trainers import verl
-from rltop.trainers.setup_hints import RolloutHint, SetupHint, StreamKind
 
 _CRITIC = (
     *("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/lr"),
@@ -233,19 +232,4 @@ DIALECT = Dialect(
     group_size_keys=("repeat_times",),
     advantage_keys=verl.DIALECT.advantage_keys,
     misleading=verl.PADDED,
-)
-
-SETUP_HINT = SetupHint(
-    "Trinity-RFT",
-    "monitor: {monitor_type: tensorboard}",
-    "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
-    StreamKind.TENSORBOARD,
-    note="On by default. Explorer and trainer count their own steps.",
-    leaves="the event files, and <checkpoint_root_dir>/<project>/<group>/<name>/log/{explorer,trainer}.log",
-)
-
-ROLLOUT_HINT = RolloutHint(
-    "Trinity-RFT",
-    "data_processor.experience_pipeline.input_save_path=<job>/buffer/explorer_output.jsonl",
-    "one line per experience, with lengths; the default is an SQLite database next to it",
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
-from rltop.trainers.setup_hints import CALLBACK_LINE, RolloutHint, SetupHint
 
 _GROUP = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ROLLOUTS = _GROUP | {Algorithm.PPO}
@@ -296,16 +295,3 @@ ASYNC = replace(
     ),
 )
 """The asynchronous trainer, whose `kl` is taken from the policy that sampled, not from a reference model."""
-
-SETUP_HINT = SetupHint(
-    "TRL",
-    CALLBACK_LINE,
-    "logs/metrics.jsonl",
-    note=(
-        "Works with every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to log every step. "
-        "Without it TRL leaves only trainer_state.json, and that only at checkpoints."
-    ),
-    leaves="<output_dir>/checkpoint-<N>/trainer_state.json at checkpoints, and the console output",
-)
-
-ROLLOUT_HINT = RolloutHint("TRL", "log_completions=True", "<output_dir>/completions/completions_<step>.parquet")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
-from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
 _CRITIC = (
     *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
@@ -400,19 +399,6 @@ V1 = replace(
 batch, so the logged clip ratio is at least one completion in every batch and says nothing
 about truncation."""
 
-SETUP_HINT = SetupHint(
-    "veRL",
-    'trainer.logger=\'["console","file"]\'',
-    "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
-    note=(
-        "Since 0.6.0. Set VERL_FILE_LOGGER_ROOT to an absolute path on a shared file system, and set it in the Ray "
-        "job's runtime environment too: a relative path is relative to the task runner's working directory. "
-        "Relaunching under the same name truncates the file."
-    ),
-    leaves="the job's console output, and a W&B run if logged in",
-)
-
-ROLLOUT_HINT = RolloutHint("veRL", "trainer.rollout_data_dir=rollouts", "rollouts/<step>.jsonl")
 
 # -- EasyR1 ------------------------------------------------------------------------------------------------------
 # veRL for vision-language models, with an outer loop and a metric file of its own. Completions are padded to the
@@ -468,14 +454,6 @@ EASYR1: Dialect = replace(
     timing=replace(
         _TIMING, stages=(*_TIMING.stages, _easyr1_stage("old"), _easyr1_stage("validation", fits_inside=True))
     ),
-)
-
-EASYR1_HINT = SetupHint(
-    "EasyR1",
-    'trainer.logger=\'["console","file"]\'',
-    "checkpoints/<project_name>/<experiment_name>/experiment_log.jsonl",
-    note="The file is in trainer.save_checkpoint_path. Relaunching under the same name truncates it.",
-    leaves="the console output, and a W&B run if logged in",
 )
 
 
@@ -598,13 +576,4 @@ RLLM: Dialect = replace(
     group_size_keys=(*DIALECT.group_size_keys, "groups/avg_group_size"),
     training_keys=(*DIALECT.training_keys, "advantage/*", "progress/lr"),
     traits=(*DIALECT.traits, TraitEvidence("is_async", ("async/*",))),
-)
-
-RLLM_HINT = SetupHint(
-    "rLLM",
-    'rllm.trainer.logger=\'["console","file"]\'',
-    "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
-    note="Set VERL_FILE_LOGGER_ROOT to an absolute path on a shared file system; the file is written in blocks, so "
-    "it lags by some steps.",
-    leaves="the console output",
 )

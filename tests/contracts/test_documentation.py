@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rltop.settings import SETTINGS
-from rltop.trainers import SETUP_HINTS
+from rltop.trainers.setup_hints import setup_hints
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -35,7 +35,7 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_trainer_is_documented() -> None:
     text = (DOCS / "trainers.md").read_text()
-    for entry in SETUP_HINTS:
+    for entry in setup_hints():
         assert f"| {entry.trainer} |" in text
         assert entry.line in text
 
