@@ -53,9 +53,10 @@ class ReferenceKlSpike(Detector):
         usual, known = window.median, window.count
         window.push(value)
         is_absolute = value > thresholds["absolute"] and self._is_known(context, value, usual, known)
-        is_huge = known >= thresholds["wait"] and value > max(thresholds["crit"] * usual, thresholds["crit_floor"])
+        huge = max(thresholds["crit"] * usual, thresholds["crit_floor"])
+        is_huge = known >= thresholds["wait"] and value > huge
         if self.high.push(is_absolute or is_huge) or (is_absolute and value > thresholds["at_once"]):
-            line = thresholds["absolute"] if is_absolute else thresholds["crit"] * usual
+            line = thresholds["absolute"] if is_absolute else huge
             return Finding(CRIT, value, usual if known else None, line)
         return QUIET if known < thresholds["young"] or usual <= 0.0 else self._jump(value, usual, known)
 

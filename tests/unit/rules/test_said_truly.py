@@ -48,3 +48,8 @@ def test_a_critic_that_never_explained_anything_has_no_best_to_compare_with() ->
 def test_a_cliff_of_entropy_is_one_alert() -> None:
     engine = play(160, entropy=step_up(0.5, 0.03, 110), reward_mean=noisy(0.5), zero_std_frac=noisy(0.6))
     assert [(one.rule, one.level) for one in alarms(engine) if one.family == "entropy"] == [("E1", Level.CRIT)]
+
+
+def test_a_jump_of_a_kl_that_was_below_0_names_the_floor_that_it_crossed() -> None:
+    engine = play(120, kl_ref=lambda r: noisy(-0.8)(r) if r < 80 else noisy(2.2)(r), reward_mean=noisy(0.4))
+    assert "threshold 0.500" in first(engine, "O11").message
