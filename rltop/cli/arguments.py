@@ -120,6 +120,7 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument("--baseline", metavar="RUN", help="compare the others with this run: a file or run directory")
     parser.add_argument("--newest", action="store_true", help="of several runs open the newest, not the list of runs")
     _add_once(parser, is_whole=is_whole)
+    _add_sources(parser, is_whole=is_whole)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=show)
@@ -200,6 +201,7 @@ def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--per-hour", type=_whole, default=20, metavar="N", help="maximum runs of each command per hour (default 20)"
     )
+    _add_sources(parser, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_watch)
     return parser

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from rltop import __version__, units
 from rltop.cli.output import say
-from rltop.cli.where import asked_of, sources_of, text_of, where_of_path
+from rltop.cli.resolve_paths import sources_of
+from rltop.cli.where import asked_of, text_of, where_of_path
 from rltop.clock import SystemClock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import names_in, open_regular, replace_file

@@ -24,6 +24,9 @@ from rltop.trainers.setup_hints import setup_hints
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from rltop.live.probe import Probe
+    from rltop.live.sources import SourceOptions
+
 LOOK_DEADLINE_S = 2.0
 """How long the first scan of a path may take before the screen comes up without it, or text shows progress."""
 SAY_S = 10.0
@@ -46,11 +49,46 @@ def load_config(arguments: Namespace) -> Config:
     Raises:
         ConfigError: names the place, the key and the remedy.
         SourceError: the console log that was named is none.
+        RltopError: a source of where the job is, that was named, is none.
     """
     config = load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
     if config.ingest.log:
         _check_log(config.ingest.log)
+    if hasattr(arguments, "metrics"):
+        config = _with_sources(config, arguments)
     return config
+
+
+def sources_of(arguments: Namespace) -> SourceOptions:
+    """What a person named to be asked beside the files."""
+    from rltop.live.sources import SourceOptions
+
+    return SourceOptions(
+        arguments.metrics, arguments.prometheus, arguments.ray, arguments.nodes, arguments.via, arguments.job,
+        arguments.token_file, arguments.cacert, has_processes=True,
+    )  # fmt: skip
+
+
+def _with_sources(config: Config, arguments: Namespace) -> Config:
+    """The configuration with what else tells where the job of a run is.
+
+    Raises:
+        RltopError: a source that was named is none.
+    """
+    from rltop.live.slurm import job_of_log
+    from rltop.live.sources import probes_of
+
+    sources = sources_of(arguments)
+    if sources.is_empty:
+        return config
+    for probe in probes_of(sources, os.environ):
+        probe.close()
+
+    def probes(path: str) -> Sequence[Probe]:
+        job = job_of_log(path) or job_of_log(config.ingest.log)
+        return probes_of(sources, os.environ, [] if job is None else [job])
+
+    return config._replace(ingest=config.ingest._replace(probes=probes))
 
 
 def _check_log(path: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
 from rltop.cli.output import complain_of, say
-from rltop.cli.resolve_paths import answered, load_config
+from rltop.cli.resolve_paths import answered, load_config, sources_of
 from rltop.clock import SystemClock
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, NoMetricsError, RltopError, cannot_read
 from rltop.files import open_regular
@@ -77,14 +77,6 @@ def where(arguments: Namespace) -> int:
 
         say(dumps(documents if len(paths) > 1 else documents[0]).decode() + "\n")  # type: ignore[arg-type]
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
-
-
-def sources_of(arguments: Namespace) -> SourceOptions:
-    """What a person named to be asked beside the files."""
-    return SourceOptions(
-        arguments.metrics, arguments.prometheus, arguments.ray, arguments.nodes, arguments.via, arguments.job,
-        arguments.token_file, arguments.cacert, has_processes=True,
-    )  # fmt: skip
 
 
 def _check(arguments: Namespace, paths: Sequence[str], sources: SourceOptions) -> None:

@@ -16,6 +16,9 @@ from ray_cluster import cluster
 
 import rltop.report
 from rltop.cli import main
+from rltop.cli.arguments import parse
+from rltop.cli.resolve_paths import load_config
+from rltop.errors import RltopError
 from rltop.live.endpoint import Endpoint, address_of
 from rltop.live.gathered import gathered
 from rltop.live.job import Asked, where_of
@@ -181,6 +184,18 @@ def test_a_token_goes_to_its_named_address_only(tmp_path: Path) -> None:
         assert b"Authorization: Bearer t0ken" in named.heads[0]
         assert b"uthorization" not in other.heads[0]
         assert b"of-ray" not in named.heads[0] + other.heads[0]
+
+
+@pytest.mark.parametrize("command", [[], ["watch"], ["where"]])
+def test_the_screen_and_watch_ask_the_same_sources(command: list[str]) -> None:
+    named = load_config(parse([*command, "x.jsonl", "--metrics", "node-3:8000", "--job", "4711"])).ingest.probes
+    assert named is not None
+    assert [each.source for each in named("/run/x.jsonl")] == [
+        "http://node-3:8000/metrics", "srun in job 4711", "squeue", "processes of this node",
+    ]  # fmt: skip
+    assert load_config(parse([*command, "x.jsonl"])).ingest.probes is None
+    with pytest.raises(RltopError, match="not an http or https URL"):
+        load_config(parse([*command, "x.jsonl", "--metrics", "ftp://node-3"]))
 
 
 def test_only_what_is_named_is_a_source() -> None:
