@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,8 +25,8 @@ FIRST_BYTES = 2 * 1024 * 1024
 """Likewise of one that is followed: somebody presses keys meanwhile."""
 EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
-FRESH_S = 15.0
-"""A log that was last written so short ago may have grown since its last line was printed."""
+FIND_S, SILENT_S = 5.0, 30.0
+"""How often the log is looked for while there is none, and after how long without a line for another."""
 _JOB = regex(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
 
 
@@ -44,6 +45,11 @@ def events_of_log(path: str) -> tuple[list[Event], LogReader]:
     if size > END_BYTES:
         data = data.partition(b"\n")[2]
     return reader.feed(data, written_s, is_recorded=True), reader
+
+
+def _alike(path: str) -> str:
+    """What logs of one name have in common whose numbers differ: `slurm-123.out`, `slurm-124.out`."""
+    return "".join("#" if char.isdigit() else char for char in path)
 
 
 class JobProbe:
@@ -67,6 +73,7 @@ class JobProbe:
         self._log = self._traced = ""
         self._begin()
         self._told: Sequence[Fact] = ()
+        self._looked_s = self._grown_s = -math.inf
 
     def _begin(self) -> None:
         self._phases, self._reader = Phases(), LogReader()
@@ -80,8 +87,7 @@ class JobProbe:
         Raises:
             OSError: the log cannot be read.
         """
-        if not self._log:
-            self._log, self._traced = self._find()
+        self._look(now_s)
         sources = [self._of_log(now_s) if self._log else [], self._of_traces(now_s) if self._traced else []]
         sources.append([self.rows.popleft() for _ in range(len(self.rows))])
         if any(sources) or not self._is_begun:
@@ -103,6 +109,16 @@ class JobProbe:
     def close(self) -> None:
         """Nothing is held between two questions."""
 
+    def _look(self, now_s: float) -> None:
+        """Look for the log while there is none, and for that of a job that goes on as another where it is silent."""
+        if now_s - self._looked_s < (FIND_S if not self._log else SILENT_S) or now_s - self._grown_s < SILENT_S:
+            return
+        self._looked_s = now_s
+        log, self._traced = self._find()
+        if not self._log or (log and log != self._log and _alike(log) == _alike(self._log)):
+            self._begin()
+            self._log = log
+
     def _of_log(self, now_s: float) -> list[Event]:
         """What has been written since."""
         with open_regular(self._log) as file:
@@ -119,6 +135,7 @@ class JobProbe:
             file.seek(self._offset)
             data = file.read(FIRST_BYTES) or b""
         self._offset += len(data)
+        self._grown_s = now_s
         if not is_first:
             return self._reader.feed(data, now_s, is_recorded=False)
         if status.st_size > FIRST_BYTES:

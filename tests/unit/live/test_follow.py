@@ -136,3 +136,22 @@ def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> No
     found = where_now(fact, (), now_s)
     assert (found.state, found.phase_key, found.usual_s) == ("running", "generate", 60.0)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines() if "step" in line] == [1, 2, 3, 4]
+
+
+def test_the_log_of_the_next_job_is_followed_where_the_first_is_silent(tmp_path: Path) -> None:
+    now_s = 1_787_220_000.0
+    probe = JobProbe(lambda: (max(map(str, tmp_path.glob("*.out")), default=""), ""), "job")
+    assert [fact.last_line for fact in probe.ask(now_s) if isinstance(fact, LogTold)] == [""]
+    for number, name in ((123, "train"), (1_230, "save")):
+        path = tmp_path / f"slurm-{number}.out"
+        path.write_text(f"Timer {name} start\n")
+        os.utime(path, (now_s, now_s))
+    (tmp_path / "slurm-1230.out").rename(tmp_path / "slurm-124.tmp")
+    (fact,) = probe.ask(now_s + 6.0)
+    assert isinstance(fact, LogTold)
+    assert fact.last_line == "Timer train start"
+    (tmp_path / "slurm-124.tmp").rename(tmp_path / "slurm-124.out")
+    assert probe.ask(now_s + 10.0) == (fact,)
+    (fact,) = probe.ask(now_s + 40.0)
+    assert isinstance(fact, LogTold)
+    assert fact.last_line == "Timer save start"
