@@ -26,7 +26,7 @@ def plain(argv: Sequence[str]) -> Namespace | None:
         return None
     found = SimpleNamespace(
         command=show, paths=list(argv), baseline=None, newest=False, config=None, once=False, json=False, live=False,
-        width=None,
+        width=None, metrics=[], prometheus=[], ray=[], nodes="", via="", job=[], token_file=[], cacert="",
     )  # fmt: skip
     return cast("Namespace", found)
 

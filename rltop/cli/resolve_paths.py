@@ -39,6 +39,8 @@ _LEAST_SILENCE_S = 1.0
 _WORKING_S = 0.001
 """Of a tick: to read a block costs more than that, and to wait for a file system hardly anything."""
 _MOST_LEFT_OUT = 12
+_SOURCES = ("metrics", "prometheus", "ray", "nodes", "via", "job", "token_file", "cacert")
+"""Flags of what else tells where a job is; without one none of it is even imported."""
 
 Result = TypeVar("Result")
 
@@ -54,7 +56,7 @@ def load_config(arguments: Namespace) -> Config:
     config = load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
     if config.ingest.log:
         _check_log(config.ingest.log)
-    if hasattr(arguments, "metrics"):
+    if any(getattr(arguments, name, None) for name in _SOURCES):
         config = _with_sources(config, arguments)
     return config
 
@@ -79,8 +81,6 @@ def _with_sources(config: Config, arguments: Namespace) -> Config:
     from rltop.live.sources import probes_of
 
     sources = sources_of(arguments)
-    if sources.is_empty:
-        return config
     for probe in probes_of(sources, os.environ):
         probe.close()
 
