@@ -181,7 +181,7 @@ def target_text(target: Target | None) -> str:
             text = f"sorted by {name}"
         case TargetKind.MEANING:
             text = f"say that it is {name}" if name.strip("*") else "leave it as it was found"
-        case TargetKind.SECTION | TargetKind.GROUP:
+        case TargetKind.SECTION | TargetKind.GROUP | TargetKind.SYMPTOM:
             text = f"{target.kind} {name}"
     return text
 
