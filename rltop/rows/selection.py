@@ -155,6 +155,7 @@ _WHOLE_PAGES = {
     TargetKind.COMPLETION: "text of this completion",
     TargetKind.COMPARE: "the marked runs beside each other",
     TargetKind.LINE: "step of this line",
+    TargetKind.WHERE: "where the job is, and since when",
 }
 """What leads to a page of which the name of the target says nothing."""
 
