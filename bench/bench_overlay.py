@@ -88,7 +88,7 @@ async def times(pilot: Pilot[int], make: Callable[[], Page], moves: int) -> tupl
             app.pop_screen()
             await pilot.pause()
     for start in (newest, newest // 2):
-        app.show_step(start)
+        app.cursor.show(start)
         await pilot.pause()
         moved += [await shown_ms(app, lambda: app.action_travel(-1)) for _ in range(moves // 2)]
     app.action_live()

@@ -115,7 +115,7 @@ async def pages(session: Session, size: tuple[int, int]) -> AsyncIterator[dict[s
             for name in PAGES if where is None else STEP_PAGES:
                 app = pilot.app
                 assert isinstance(app, RltopApp)
-                app.show_step(None if where is None else where[1])
+                app.cursor.show(None if where is None else where[1])
                 await pilot.pause()
                 yield {
                     "page": name,
@@ -140,7 +140,7 @@ async def other_streams(pilot: Pilot[int], session: Session, size: tuple[int, in
     if run.ranks is not None:
         targets.append(("ranks", Target(TargetKind.RANKS)))
     for name, target in targets:
-        app.show_step(None)
+        app.cursor.show(None)
         app.open(target)
         await pilot.pause()
         yield {"page": name, "size": f"{size[0]}x{size[1]}", "at": "newest", **caught(app)}

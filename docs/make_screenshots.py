@@ -116,7 +116,7 @@ async def draw(shot: Shot) -> str:
             await pilot.pause()
         app.draw()
         await pilot.pause()
-        ink, ground = app.palette.colours["foreground"], app.palette.colours["background"]
+        ink, ground = app.themes.palette.colours["foreground"], app.themes.palette.colours["background"]
         rows = [cells_of(strip, ink, ground) for strip in app.screen._compositor.render_strips()]
     session.close()
     return picture(rows, ground, shot.title)

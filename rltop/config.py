@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rltop.app.environment import is_served
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
@@ -20,6 +19,7 @@ from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_fi
 from rltop.rules.options import EngineOptions, check_profiles
 from rltop.run import meanings
 from rltop.run.options import IngestOptions
+from rltop.screen.environment import is_served
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
 from rltop.sources.events import ReaderOptions
 from rltop.store.series import StoreOptions

@@ -1,65 +1,105 @@
-"""The application: drives the session in slices, decides when to draw, wires keys to pages.
+"""The application: what keys and pages want done, and the parts that do it: cursor, navigation, marks, main loop.
 
-Knows no metric and paints nothing itself. What is drawn, and from what, is the pages';
-when data come in is `run.Session`'s.
+Knows no metric and paints nothing itself. What is drawn, and from what, is the pages'; which pages
+there are is `pages.directory`'s, which keys `rows.keys`'s; when data come in is `run.Session`'s.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import gc
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import ClassVar
 
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
-from rltop.app.bell import Bell
+from rltop.app.bell import set_title
 from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
-from rltop.app.marking import Marking
+from rltop.app.cursor import PLACES, TimeCursor
+from rltop.app.main_loop import MainLoop
+from rltop.app.marks import NAMES, MetricMarks, drawn_on
+from rltop.app.navigation import Navigation
 from rltop.app.options import UiOptions
-from rltop.app.page_screen import PageScreen
+from rltop.app.page_screen import DETAIL_CELLS, PageScreen
 from rltop.app.plot_pane import paint_chart
-from rltop.app.themes import TERMINAL, TERMINAL_LIGHT, Themes
+from rltop.app.takeaway import Takeaway
+from rltop.app.themes import TERMINAL, TERMINAL_LIGHT, ThemeChoice
 from rltop.clock import Clock, SystemClock
-from rltop.errors import ConfigError
-from rltop.model import Verdict
+from rltop.errors import ConfigError, ThemeError
+from rltop.model import Label, Verdict
+from rltop.pages.changes import ChangePage
+from rltop.pages.directory import FIRST, OPENED, STANDING
+from rltop.pages.help import HelpPage
+from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
+from rltop.pages.page import Arrange, Ask, Effect, Mark, Mean, Open, Page, Push, Say, ShowStep, Travel
+from rltop.pages.verdict import VerdictPage
+from rltop.resources import DETAILS, HINTED, keep
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.keys import Where
+from rltop.rows.rows import Target, TargetKind
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
 from rltop.screen.bindings import binding_ids, normal_keymap, spell, with_alt
 from rltop.screen.driver import GuardedDriver, ScreenGuard, TerminalBackground, driver_for
 from rltop.screen.pace import LinkPing, Pace, is_multiplexed
 from rltop.screen.styles import textual_theme
-from rltop.screen.textual_shim import KeysInOrder
+from rltop.screen.textual_shim import PatchedApp
+from rltop.settings import BY_NAME
+from rltop.structs import replace
 
-SLICE_MS = 4.0
-"""Longest time that reading and judging keep the keys waiting."""
+HINTS = "first start: {open} opens what is selected, {back} goes back, {help} lists all keys"
+"""Said once, until the next key."""
 
-OPENING_MS = 100.0
-"""How long the newest rows may take before the first picture; it is no use to wait for longer."""
+_WHY: Mapping[str, str] = MappingProxyType(
+    {
+        "runs": "this is the only run: name several files, or a folder, to see a list",
+        "alerts": "no alert at this step",
+        "acknowledge": "no alert is selected: select one to acknowledge it",
+        "mute": "no alert is selected: select one to mute its rule",
+        "unmute": "no rule is muted",
+        "meaning": "no metric is selected: select one to say what it means",
+        "show('flow')": "this run generates and trains in turn: its stages are on the timing page",
+        "live": "the newest step is shown already",
+        "change": "no step has been read yet",
+        "back": "already on the overview; q quits",
+        "travel(-1)": "no step has been read yet",
+        "travel(1)": "no step has been read yet",
+    }
+)
+"""Why a key does nothing now, by its action; the footer leaves it out meanwhile."""
 
-IDLE_S = 0.25
-"""How often the session is asked when nothing wakes it."""
 
-SETTLED_S = 1.0
-"""How long after the start the rollouts of the run on the screen are looked for."""
+class RltopApp(PatchedApp, inherit_bindings=False):
+    """`top` for one run or several.
 
-TICK_S = 1.0
-"""How often ages and the state word are brought up to date without new data."""
+    Attributes:
+        session: the runs.
+        options: looks and keys.
+        themes: the present theme, and the others.
+        cursor: which step is shown.
+        navigation: the pages that were shown.
+        metric_marks: metrics that are marked for one chart.
+        takeaway: copies and writes what is shown.
+        main_loop: reads, and draws what is due.
+        marked: paths of the runs that are marked to be compared.
+        has_details: what is selected is shown beside lists, where there is room.
+        picked: path of the run that was picked from the list; None until one was.
+        told: what the line above the footer says until the next key; may be empty.
 
-
-ASK_GAP = 1000.0
-"""What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
-
-
-class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
-    """`top` for one run or several."""
+    Raises:
+        ThemeError: the theme of the options cannot be used.
+        ConfigError: the keymap names a binding that does not exist.
+    """
 
     TITLE = "rltop"
+    DEFAULT_MODE = FIRST
     ALLOW_SELECT = False
     """Rows are no text to Textual, which stumbles over a page that is closed while the mouse begins to select on it."""
     CSS_PATH = "page.tcss"
@@ -73,41 +113,43 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         guard: ScreenGuard | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """An application over `session`; nothing is read or drawn before it runs.
-
-        Raises:
-            ThemeError: the theme of the options cannot be used.
-            ConfigError: the keymap names a binding that does not exist.
-        """
         self.options = options or UiOptions()
-        self.palette = self._load_theme(self.options.theme)
+        self.themes = ThemeChoice(self.options)
         check_keymap(self.options)
-        self._clock = clock or SystemClock()
-        is_behind = is_multiplexed(os.environ)
-        self._ping = LinkPing(self._clock, is_on=not is_behind)
-        self._pace = Pace(self._clock, self.options.refresh_hz, self._ping, is_multiplexed=is_behind)
+        clock, is_behind = clock or SystemClock(), is_multiplexed(os.environ)
+        ping = LinkPing(clock, is_on=not is_behind)
         super().__init__(
-            driver_class=None if guard is None else driver_for(guard, self._ping, with_alt(self.options.keymap)),
+            driver_class=None if guard is None else driver_for(guard, ping, with_alt(self.options.keymap)),
             ansi_color=None if self.options.has_colour else True,
         )
-        self.add_standing_pages()
-        self.set_first_theme(textual_theme(self.palette))
+        for name, make in STANDING.items():
+            self.add_mode(name, partial(self._screen_of, make))
+        self.set_first_theme(textual_theme(self.themes.palette))
         self.animation_level = "none"
         self.session = session
-        self._guard = guard
+        self.cursor = TimeCursor(self)
+        self.navigation = Navigation(self)
+        self.metric_marks = MetricMarks()
+        self.takeaway = Takeaway(self)
+        self.marked = self.options.marked
+        self.has_details = self.options.has_details
+        self.picked: str | None = None
+        self.told = ""
+        pace = Pace(clock, self.options.refresh_hz, ping, is_multiplexed=is_behind)
+        self.main_loop = MainLoop(self, clock, ping, pace, guard)
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._followed = session.runs[0]
-        self.has_details = self.options.has_details
-        self.marked = self.options.marked
-        self._bell = Bell(session, self.options, self._clock, os.environ)
-        self._drawn_version: Hashable = None
-        self._drawn_face: Hashable = None
-        self._asks_at_s = 0.0
-        self._wake = asyncio.Event()
         self._footer_state: tuple[bool, ...] = ()
         self._is_awaiting = True
 
     # -- what is shown -------------------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> Run:
+        """The run on the screen: the same one wherever it stands among others, and when it is read anew."""
+        while self._followed.replaced_by is not None:
+            self._followed = self._followed.replaced_by
+        return self._followed
 
     @property
     def moment(self) -> Moment:
@@ -116,13 +158,13 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         return Moment(
             run,
             self._glyphs,
-            self.at_step,
-            self._is_paused,
+            self.cursor.at_step,
+            self.cursor.is_paused,
             self.session.left_out(),
             runs=self.session.runs,
             picked=self.picked,
             marked=tuple(self.marked),
-            marked_metrics=tuple(self.marked_metrics),
+            marked_metrics=self.metric_marks.targets,
             baseline=self.options.baseline,
             draw_chart=paint_chart,
             version=run.version,
@@ -133,24 +175,53 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         """What stands at the step that is shown, worst first."""
         return self.moment.snapshot.verdicts.standing
 
+    @property
+    def shown(self) -> PageScreen | None:
+        """The screen on top; None while a dialogue lies over it, and at the very end."""
+        stack = self.screen_stack if self.is_running else []
+        return stack[-1] if stack and isinstance(stack[-1], PageScreen) else None
+
+    @property
+    def page(self) -> Page | None:
+        """The page on top, likewise."""
+        return self.shown.page if self.shown is not None else None
+
+    @property
+    def _rule_at_hand(self) -> str:
+        """The rule of the verdict on the page, or of the one that is selected; else empty."""
+        shown = self.shown
+        if shown is None or shown.page.rule:
+            return shown.page.rule if shown is not None else ""
+        target = shown.board.target if shown.is_mounted else None
+        return target.name if target is not None and target.kind is TargetKind.VERDICT else ""
+
+    @property
+    def _metric_at_hand(self) -> Target | None:
+        """The metric on the page, or the one that is selected."""
+        shown = self.shown
+        if shown is None:
+            return None
+        if isinstance(shown.page, MetricPage):
+            return Target(TargetKind.METRIC, shown.page.key, stream=shown.page.stream)
+        target = shown.board.target if shown.is_mounted else None
+        if target is None or target.kind is not TargetKind.METRIC or not target.name:
+            return None
+        return Target(TargetKind.METRIC, target.name, stream=target.stream)
+
     # -- running -------------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
         """Take the keymap, start reading; of several runs, show which there are."""
         self.set_keymap(dict(normal_keymap(self.options.keymap)))
-        self.session.recall()
-        self.session.read_newest(OPENING_MS)
-        loop = asyncio.get_running_loop()
-        if self._guard is not None:
-            self._guard.on_leave(lambda: _soon(loop, self.exit))
-        self.session.notifier.listen(lambda: _soon(loop, self._wake.set))
-        self._ping.listen(lambda: _soon(loop, self._wake.set))
-        self.run_worker(self._follow(), name="ingest", exit_on_error=True)
-        self.set_timer(SETTLED_S, self._settle)
-        await self._list_runs()
-        self.hint()
+        self.main_loop.start()
+        await self.list_runs()
+        if self.options.has_hints and self.shown is not None:
+            self.tell(self.shown.keys.tell(HINTS))
 
-    async def _list_runs(self) -> None:
+    def on_unmount(self) -> None:
+        self.main_loop.stop()
+
+    async def list_runs(self) -> None:
         """Of several runs show which there are, at the start or when they have come, unless a page has been opened."""
         if self._is_awaiting and not self.session.runs[0].main.is_awaited:
             self._is_awaiting = False
@@ -158,120 +229,127 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
             if len(self.session.runs) > 1 and is_at_start and self.options.lists_first:
                 await self.switch_mode("runs")
 
-    def _settle(self) -> None:
-        """The screen stands: now there is time for what no first frame needs."""
-        self._has_settled = True
-        if self._guard is not None:
-            # What stands now stays: to look through it for garbage again and again would hold up rows and keys.
-            gc.freeze()
-        self.hinted()
-        if self._is_paused:
-            self.look_beside()
+    def settled(self) -> None:
+        """Do what the first frame had no time for."""
+        if self.options.has_hints:
+            # Where it cannot be kept that the hints have been said, they are said again.
+            with contextlib.suppress(OSError):
+                keep(HINTED, "\n")
+        if self.cursor.is_paused:
+            self._look_beside()
         else:
             self.draw()
-
-    def on_unmount(self) -> None:
-        """From here on a signal ends the program at once, and nothing wakes it."""
-        self.session.notifier.listen(None)
-        self._ping.listen(None)
-        if self._guard is not None:
-            self._guard.on_leave(None)
-            self._guard.on_stop(None, None)
-
-    async def _follow(self) -> None:
-        """Drive the session in slices for as long as the application runs."""
-        self._draw_when_due()
-        self.take_keys()
-        await self._has_shown()
-        if self.palette.name == TERMINAL and isinstance(self._driver, GuardedDriver):
-            self._driver.ask_background()
-        while True:
-            while self.session.step(SLICE_MS):
-                await self._list_runs()
-                self._draw_when_due()
-                await asyncio.sleep(0)
-                await self.keys_shown()
-            await self._list_runs()
-            wait_s = self._draw_when_due()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            self._wake.clear()
-
-    async def _has_shown(self) -> None:
-        """Wait for the first picture, and for what the keys meanwhile have done: the history comes after them."""
-        shown = asyncio.Event()
-        if self.shown is not None and self.shown.call_after_refresh(shown.set):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(shown.wait(), SETTLED_S)
-
-    def on_terminal_background(self, message: TerminalBackground) -> None:
-        """On a light ground draw with those of the terminal's colours that can be read there."""
-        if message.is_light and self.palette.name == TERMINAL:
-            self._take_theme(TERMINAL_LIGHT)
-
-    def _draw_when_due(self) -> float:
-        """Draw if there is something new and the pace allows it.
-
-        Time alone changes little: without new data the page is asked once a second
-        whether it would say anything else. A paused picture stays as it is.
-
-        Returns:
-            Seconds to wait for the next chance.
-        """
-        screen = self.shown
-        self._tell_beyond_the_screen()
-        if screen is None or (self._is_paused and not self._has_recalled()):
-            return IDLE_S
-        if self.followed.main.is_opening:
-            # What is on the screen is newer than what has been read again so far.
-            return IDLE_S
-        is_old = self.session.version == self._drawn_version
-        if is_old and (self._clock.monotonic() < self._asks_at_s or not self._has_aged(screen)):
-            return IDLE_S
-        wait_s = self._pace.wait_s(is_loading=self.followed.loading is not None)
-        if wait_s > 0.0:
-            return min(IDLE_S, wait_s)
-        # A second that has gone by must not keep the row waiting that comes right behind it.
-        self.draw(is_paced=not is_old)
-        screen.call_after_refresh(self._sent, is_paced=not is_old)
-        return IDLE_S
-
-    def _has_aged(self, screen: PageScreen) -> bool:
-        """Would the page say anything else by now, without new data? To be asked now and then."""
-        return self._read_face(screen) != self._drawn_face
-
-    def _read_face(self, screen: PageScreen) -> Hashable:
-        """What the page shows that changes with time, and when to ask for it again by what asking took."""
-        began_s = self._clock.worked()
-        face = screen.face()
-        self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.worked() - began_s))
-        return face
 
     def draw(self, *, is_paced: bool = True) -> None:
         """Paint the page on top, whatever has or has not changed.
 
         After a picture that `is_paced`, the next one of new data keeps its distance.
         """
-        if is_paced:
-            self._pace.begin()
-        self.look_beside()
-        self._drawn_version = self.session.version
-        if self.shown is not None:
-            self._drawn_face = self._read_face(self.shown)
-            self.shown.draw()
-        if is_paced:
-            self._pace.end()
+        self._look_beside()
+        self.main_loop.paint(is_paced=is_paced)
         self.offer()
+
+    def _look_beside(self) -> None:
+        """Look for what lies beside the metrics: most of it once the screen stands, the console where it is shown."""
+        if self.main_loop.has_settled and self.followed.loading is None:
+            self.session.look_for_rollouts(self.followed)
+            self.session.look_for_settings()
+        if self.main_loop.has_settled:
+            self.session.look_for_endings()
+            if self.followed.loading is None:
+                self.session.look_where(self.followed)
+        if self.page is not None and Where.LOG in self.page.where:
+            self.session.look_for_console(self.followed)
+
+    def send(self, codes: str, title: str) -> None:
+        """Have the terminal ring, notify and change its title.
+
+        Args:
+            codes: what does so, as escape codes.
+            title: of the window from now on; may be empty.
+        """
+        if isinstance(self.driver, GuardedDriver):
+            self.driver.title = set_title(title) if title else ""
+            self.driver.write(codes)
+
+    # -- keys, and what is said of them --------------------------------------------------------------------------
+
+    def tell(self, text: str) -> None:
+        """Say something in the line above the footer, until the next key.
+
+        Args:
+            text: one line; control characters of it are shown, not sent.
+        """
+        self.told = Label.of(text).display
+        if self.shown is not None:
+            self.shown.draw_status()
+
+    async def run_action(self, *arguments: object, **options: object) -> bool:
+        """Do what a key does; what was said of the key before is over.
+
+        Args:
+            *arguments: those of Textual; the first is the action.
+            **options: likewise.
+        """
+        had, self.told = self.told, ""
+        is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
+        if not is_done and arguments and arguments[0] in _WHY:
+            self.tell(_WHY[str(arguments[0])])
+        if had and not self.told and self.shown is not None:
+            self.shown.draw_status()
+        return is_done
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Grey out or hide the keys that would do nothing here.
+
+        Args:
+            action: its name, without `action_`.
+            parameters: its own, such as how far to travel.
+
+        Returns:
+            False hides the key, None greys it out.
+        """
+        is_allowed: bool | None = True
+        shown, run = self.shown, self.followed
+        is_typing = shown is not None and shown.is_typing
+        match action:
+            case "live":
+                is_allowed = not self.cursor.is_live and not is_typing
+            case "find":
+                is_allowed = shown is not None and not is_typing
+            case "help":
+                is_allowed = not is_typing
+            case "show" if parameters == ("flow",):
+                is_allowed = run.identity is not None and run.identity.traits.is_async
+            case "change":
+                is_allowed = run.stream.last_step is not None and not isinstance(self.page, ChangePage)
+            case "acknowledge" | "mute":
+                is_allowed = bool(self._rule_at_hand)
+            case "mark_metric" | "meaning":
+                # Space is left to what else it does where no metric is selected.
+                has_metric = self._metric_at_hand is not None
+                is_allowed = has_metric and (action == "mark_metric" or self.session.may_mean(run))
+            case "unmute":
+                is_allowed = bool(run.muted)
+            case "travel":
+                is_allowed = True if run.stream.last_step is not None else None
+            case "alerts":
+                is_allowed = bool(self.shown_verdicts)
+            case "runs":
+                is_allowed = len(self.session.runs) > 1
+            case "back":
+                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.navigation.root
+                is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
+        return is_allowed
 
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
         offered = (
-            self.is_live,
+            self.cursor.is_live,
             self.followed.stream.last_step is None,
             not self.shown_verdicts,
             bool(self._rule_at_hand),
-            bool(self.key_at_hand[0]),
+            self._metric_at_hand is not None,
             len(self.session.runs) > 1,
         )
         # At the very end, when there is no screen any more, a timer may still come here.
@@ -279,12 +357,16 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
             self._footer_state = offered
             self.refresh_bindings()
 
-    def _sent(self, *, is_paced: bool) -> None:
-        """A picture is on its way: have the terminal say when it has shown it."""
-        if is_paced:
-            self._pace.end()
-        if self._driver is not None:
-            self._ping.ask(self._driver.write)
+    def get_key_display(self, binding: Binding) -> str:
+        """A key as the footer spells it, with signs that may be drawn."""
+        shown = binding.key_display or spell(binding.key)[0].replace("Ctrl-", "^")
+        if self.options.is_ascii and not shown.isascii():
+            return self._glyphs.to_ascii(" ".join(spell(binding.key)))
+        return shown
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """None of Textual's own: `commands` has what this program can do."""
+        return ()
 
     def action_command_palette(self) -> None:
         """Find a metric, a verdict, a theme or an action by name."""
@@ -295,7 +377,8 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
         """Everything that the palette finds."""
         # The palette itself is on top by now.
         pages = [screen for screen in self.screen_stack if isinstance(screen, PageScreen)]
-        return commands(pages[-1].moment if pages else self.moment, self.theme_names, self.palette.name)
+        moment = pages[-1].moment if pages else self.moment
+        return commands(moment, self.themes.names, self.themes.palette.name)
 
     async def pick(self, command: Command) -> None:
         """Do what was picked in the palette."""
@@ -310,12 +393,366 @@ class RltopApp(KeysInOrder, Marking, Themes, inherit_bindings=False):
             case effect:
                 self.carry_out(effect)
 
-    def get_key_display(self, binding: Binding) -> str:
-        """A key as the footer spells it, with signs that may be drawn."""
-        shown = binding.key_display or spell(binding.key)[0].replace("Ctrl-", "^")
-        if self.options.is_ascii and not shown.isascii():
-            return self._glyphs.to_ascii(" ".join(spell(binding.key)))
-        return shown
+    # -- pages ---------------------------------------------------------------------------------------------------
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what a page wants."""
+        match effect:
+            case Open(target):
+                self.open(target)
+            case Push(page):
+                self.push(page)
+            case ShowStep(step):
+                self.cursor.show(step)
+            case Travel(by):
+                self.action_travel(by)
+            case Say(text):
+                self.tell(text)
+            case Mark(path):
+                self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
+                self.draw()
+            case Mean(key, metric):
+                self._mean(key, metric)
+            case Arrange():
+                self._arrange(effect)
+            case Ask(hint, text):
+                shown = self.shown
+                if shown is not None:
+                    self.call_later(
+                        shown.ask, hint, lambda said: shown.carry_out(shown.page.answer(said, shown.moment)), text
+                    )
+
+    def _screen_of(self, make: Callable[[], Page]) -> PageScreen:
+        return PageScreen(make(), self)
+
+    def push(self, page: Page) -> None:
+        """Show a page on top of the others."""
+        self.push_screen(PageScreen(page, self))
+
+    def open(self, target: Target) -> None:
+        """Go to the page that a target stands for."""
+        if target.kind is TargetKind.RUN:
+            self.call_later(self.follow, target.name)
+        elif target.kind in OPENED:
+            if target.kind is TargetKind.STEP:
+                self.cursor.show(target.step)
+            elif target.kind is TargetKind.STRAGGLERS:
+                self.session.look_for_rollouts(self.followed)
+            self.push(OPENED[target.kind](target, self.moment))
+
+    def beside(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
+        """The page that is opened, and what it shows: of a run its overview; None where there is none."""
+        if isinstance(effect, Push):
+            return effect.page, moment
+        target = effect.target
+        if target.kind is TargetKind.RUN:
+            run = next((run for run in self.session.runs if run.path.raw == target.name), None)
+            return None if run is None else (STANDING[FIRST](), replace(moment, run=run, at_step=None, stream=""))
+        return (OPENED[target.kind](target, moment), moment) if target.kind in OPENED else None
+
+    def action_details(self) -> None:
+        """Show or hide what is selected beside the lists, and keep that for the next time."""
+        self.has_details = not self.has_details
+        with contextlib.suppress(OSError):
+            keep(DETAILS, "shown\n" if self.has_details else "hidden\n")
+        if self.shown is not None:
+            self.call_later(self.shown.draw_detail)
+            is_wide = self.shown.has_class("-wide")
+            self.tell(
+                f"from {DETAIL_CELLS} columns on, what is selected stands beside lists"
+                if not is_wide
+                else "what is selected stands beside lists"
+                if self.has_details
+                else "nothing stands beside lists"
+            )
+
+    async def _toggle(self, is_shown: bool, show: Callable[[], object]) -> None:
+        """Show a page; where it is shown already, go back."""
+        if is_shown:
+            await self.action_back()
+        else:
+            show()
+
+    async def follow(self, path: str) -> None:
+        """Show the run that is read from `path`, live."""
+        run = next((run for run in self.session.runs if run.path.raw == path), None)
+        if run is not None:
+            self.picked = path
+            self._followed = run
+            # Pages of another run that lie over a mode's own would speak of keys that this one has not.
+            await self.switch_mode(self.DEFAULT_MODE)
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            self.action_live()
+
+    @property
+    def _root(self) -> str:
+        """Where Escape ends: the overview, of several runs their list."""
+        return "runs" if len(self.session.runs) > 1 else self.DEFAULT_MODE
+
+    async def action_runs(self) -> None:
+        """Show every run; once more, the one that was shown before."""
+        await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
+
+    def action_compare(self) -> None:
+        """Show the marked runs beside each other."""
+        self.open(Target(TargetKind.COMPARE))
+
+    async def action_grid(self) -> None:
+        """Show the metrics of the overview as charts; once more, go back."""
+        from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
+
+        await self._toggle(isinstance(self.page, GridPage), lambda: self.open(Target(TargetKind.GRID)))
+
+    async def action_rollouts(self) -> None:
+        """Show the completions of the step on the screen, group by group; once more, go back."""
+        from rltop.pages.rollouts import RolloutPage  # noqa: PLC0415 - few runs have any
+
+        await self._toggle(isinstance(self.page, RolloutPage), lambda: self.open(Target(TargetKind.STRAGGLERS)))
+
+    def action_console(self) -> None:
+        """Show the console log; once more, go back."""
+        from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
+
+        if isinstance(self.page, LogPage):
+            self.pop_screen()
+        else:
+            self.session.look_for_console(self.followed)
+            self.push(LogPage())
+
+    async def action_help(self) -> None:
+        """Say what the page shows and which keys it takes; once more, go back."""
+        shown = self.shown
+        if shown is not None:
+            await self._toggle(
+                isinstance(self.page, HelpPage),
+                lambda: self.push(HelpPage(shown.page.help, shown.keys, shown.page.where)),
+            )
+
+    async def action_back(self) -> None:
+        await self.navigation.back()
+
+    async def action_show(self, name: str) -> None:
+        await self.navigation.show(name)
+
+    async def action_visit(self, by: int) -> None:
+        await self.navigation.visit(by)
+
+    async def action_find(self) -> None:
+        await self.navigation.find()
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def action_travel(self, by: int) -> None:
+        self.cursor.travel(by)
+
+    def action_live(self) -> None:
+        self.cursor.go_live()
+
+    def action_pause(self) -> None:
+        self.cursor.toggle_pause()
+
+    def action_event(self, by: int) -> None:
+        self.cursor.go_to_event(by)
+
+    async def action_go(self) -> None:
+        """Ask for a step or a window."""
+        if self.shown is not None:
+            await self.shown.ask(PLACES, self.cursor.go_to)
+
+    def action_go_to(self, text: str) -> None:
+        self.cursor.go_to(text)
+
+    async def action_change(self) -> None:
+        """Rank the metrics by how far they moved at the step shown, from an alert at its start; once more, go back."""
+        await self._toggle(isinstance(self.page, ChangePage), self._push_change)
+
+    def _push_change(self) -> None:
+        shown = self.shown
+        stream = shown.page.stream if shown is not None else ""
+        since = shown.page.since_step(shown.moment) if shown is not None else None
+        if since is None or stream:
+            self.push(ChangePage(stream, since))
+            return
+        before = self.cursor.step
+        self.cursor.show(since)
+        self.push(ChangePage(returns_to=before, has_travelled=True))
+
+    # -- alerts --------------------------------------------------------------------------------------------------
+
+    def action_alerts(self) -> None:
+        """Open the worst verdict of the step that is shown, or the one after the one that is open."""
+        standing = [(verdict.rule, verdict.stream) for verdict in self.shown_verdicts]
+        if not standing:
+            return
+        shown = self.shown
+        if shown is not None and shown.page.rule:
+            now = (shown.page.rule, shown.page.stream)
+            rule, stream = standing[(standing.index(now) + 1) % len(standing) if now in standing else 0]
+            shown.show(VerdictPage(rule, stream=stream))
+        else:
+            rule, stream = standing[0]
+            self.push(VerdictPage(rule, stream=stream))
+
+    def action_acknowledge(self) -> None:
+        """Quiet the alert at hand until it gets worse, or take that back; where it cannot be kept say why."""
+        rule = self._rule_at_hand
+        if not rule:
+            return
+        try:
+            is_quiet = self.session.acknowledge(self.followed, rule)
+        except OSError as error:
+            self.tell(f"cannot be kept: {error.strerror or error}")
+            return
+        if is_quiet is None:
+            self.tell(f"no alert of {rule} stands now")
+            return
+        self.draw()
+        self.tell(f"{rule} is acknowledged: quiet until it gets worse" if is_quiet else f"{rule} is no longer quiet")
+
+    def action_mute(self) -> None:
+        """Leave the verdicts of the rule at hand out for this run, or take them in again."""
+        rule, run = self._rule_at_hand, self.followed
+        if rule:
+            run.mute(rule, rule not in run.muted)
+            self.draw()
+
+    def action_unmute(self) -> None:
+        """Take in again what was muted."""
+        run = self.followed
+        for rule in run.muted:
+            run.mute(rule, False)
+        self.draw()
+
+    # -- metrics -------------------------------------------------------------------------------------------------
+
+    def action_mark_metric(self) -> None:
+        """Mark the selected metric to be drawn with others, or unmark it."""
+        target, shown = self._metric_at_hand, self.shown
+        if target is not None and shown is not None:
+            self.tell(self.metric_marks.toggle(target, shown.keys))
+            self.draw()
+
+    async def action_overlay(self) -> None:
+        """Draw the marked metrics in one chart; with fewer than two, or on a chart, ask for names."""
+        from rltop.pages.overlay import OverlayPage  # noqa: PLC0415 - few sessions draw several
+
+        if len(self.metric_marks.targets) > 1 and not drawn_on(self.page):
+            self.push(OverlayPage(self.metric_marks.targets))
+        elif self.shown is not None:
+            await self.shown.ask(NAMES, self.draw_named)
+
+    def draw_named(self, text: str) -> None:
+        """Draw the metrics that were named, with those that are in the chart or marked already."""
+        shown = self.shown
+        chart, said = self.metric_marks.chart_of_named(text, self.page, self.moment)
+        if said:
+            self.tell(said)
+        if chart is not None and shown is not None and type(shown.page) is type(chart):
+            shown.show(chart)
+        elif chart is not None:
+            self.push(chart)
+
+    def action_meaning(self) -> None:
+        """Say which metric the key at hand is."""
+        target = self._metric_at_hand
+        if target is not None and self.session.may_mean(self.followed):
+            from rltop.pages.arrange import MeaningPage  # noqa: PLC0415 - rarely opened
+
+            self.push(MeaningPage(target.name, target.stream))
+
+    def _mean(self, key: str, metric: str | None) -> None:
+        """Keep what a key is, and show the run as it is read anew."""
+        try:
+            self.session.mean(self.followed, key, metric)
+        except OSError as error:
+            self.notify(f"cannot be kept: {error.strerror or error}", severity="error")
+            return
+        self.pop_screen()
+        self.draw()
+
+    def action_pin(self) -> None:
+        """Pin the metric at hand to the top of the overview, or unpin it."""
+        target, before = self._metric_at_hand, self.followed.arrangement
+        if target is None:
+            self.tell("no metric is selected: select one to pin it")
+        elif before.is_full and target.name not in before.pinned:
+            self.tell(f"{len(before.pinned)} metrics are pinned already")
+        elif self._arrange(Arrange(before.with_pin_toggled(target.name))):
+            is_pinned = target.name in self.followed.arrangement.pinned
+            how = "pinned to the top of the overview" if is_pinned else "no longer pinned"
+            self.tell(f"{how}: {Label.of(target.name)}")
+
+    def action_arrange(self) -> None:
+        """Show which rows the overview has, to order, name and hide them; once more, go back."""
+        from rltop.pages.arrange import ArrangePage  # noqa: PLC0415 - rarely opened
+
+        if isinstance(self.page, ArrangePage):
+            self.pop_screen()
+        else:
+            self.push(ArrangePage())
+
+    def _arrange(self, wanted: Arrange) -> bool:
+        """Keep which rows there are, and show them; where they cannot be kept say why."""
+        try:
+            self.session.arrange(self.followed, wanted.arrangement)
+        except OSError as error:
+            self.tell(f"cannot be kept: {error.strerror or error}")
+            return False
+        self.draw()
+        return True
+
+    # -- taking something along ----------------------------------------------------------------------------------
+
+    def action_copy_value(self) -> None:
+        self.takeaway.copy_value()
+
+    def action_copy_row(self) -> None:
+        self.takeaway.copy_row()
+
+    def action_copy_command(self) -> None:
+        self.takeaway.copy(f"rltop {shlex.quote(self.followed.path.raw)}", "the command")
+
+    def action_report(self, suffix: str = ".html") -> None:
+        self.takeaway.report(suffix)
+
+    # -- themes and settings -------------------------------------------------------------------------------------
+
+    def action_next_theme(self) -> None:
+        """Switch to the theme after the present one."""
+        self.set_theme(self.themes.next_name)
+
+    def set_theme(self, name: str) -> None:
+        """Switch to a theme, say so and keep it; a broken one is reported and left."""
+        try:
+            self._take_theme(name)
+        except ThemeError as error:
+            self.notify(str(error), title="theme", severity="error", markup=False)
+            return
+        self.tell(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.keep()})")
+
+    def on_terminal_background(self, message: TerminalBackground) -> None:
+        """On a light ground draw with those of the terminal's colours that can be read there."""
+        if message.is_light and self.themes.palette.name == TERMINAL:
+            self._take_theme(TERMINAL_LIGHT)
+
+    def _take_theme(self, name: str) -> None:
+        self.themes.take(name)
+        self.register_theme(textual_theme(self.themes.palette))
+        self.theme = self.themes.palette.name
+        for screen in self.screen_stack:
+            if isinstance(screen, PageScreen) and screen.is_mounted:
+                screen.set_palette()
+
+    def action_tell_setting(self, name: str) -> None:
+        """Say what a setting does and how it is set."""
+        setting = BY_NAME[name]
+        self.tell(f"{setting.flag}, {setting.variable}, or {name} in config.toml: {setting.help}")
+
+    def action_tell_config(self) -> None:
+        """Say which config file is meant."""
+        folder = self.options.themes_folder
+        self.tell(f"the config file is {'~/.config/rltop' if folder is None else folder.parent}/config.toml")
 
 
 def check_keymap(options: UiOptions) -> None:
@@ -327,12 +764,6 @@ def check_keymap(options: UiOptions) -> None:
     unknown = sorted(set(options.keymap) - binding_ids())
     if unknown:
         raise ConfigError(f"[keys] {unknown[0]}: no such action", f"there are: {', '.join(sorted(binding_ids()))}")
-
-
-def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Have the event loop make a call, from a signal handler or a thread; a closed loop needs none."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(call)
 
 
 def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard | None = None) -> int:

@@ -6,8 +6,9 @@ active screen is painted, and only when there is something new to see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,22 +18,26 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input
 
+from rltop import units
 from rltop.app.key_line import KeyLine
-from rltop.app.status import paint_status
+from rltop.model import Counts, Label
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Open, Page, Push, Redraw, Say, ShowStep
-from rltop.rows.cells import RowBuilder, fill, side_by_side
+from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
+from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, side_by_side
 from rltop.rows.keys import SORT_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.selection import matching_rows, with_matches
+from rltop.rows.selection import matching_rows, target_text, with_matches
 from rltop.rows.table import Sorting, heads_of, next_sorting
-from rltop.rows.themes import Palette
+from rltop.rows.widths import cell_width
 from rltop.screen.bindings import BINDINGS, key_names
 from rltop.screen.pen import update_by_cells
 from rltop.screen.row_view import LongRowView, Mouse, Opened, RowView, Selected
 from rltop.screen.textual_shim import bind
 from rltop.structs import replace
+
+if TYPE_CHECKING:
+    from rltop.app.app import RltopApp
 
 DETAIL_CELLS = 150
 """On a screen as wide as this there is room for what is selected beside a list."""
@@ -46,52 +51,17 @@ SETTLED_S = 0.08
 MAX_FILTER_CHARS = 256
 """Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
 
-
-class Host(Protocol):
-    """What a screen asks of the application."""
-
-    palette: Palette
-
-    @property
-    def keymap(self) -> Mapping[str, str]:
-        """Binding id → keys that were given to it."""
-        ...
-
-    @property
-    def moment(self) -> Moment:
-        """The run and the step that are shown."""
-        ...
-
-    @property
-    def page(self) -> Page | None:
-        """The page on top."""
-        ...
-
-    @property
-    def told(self) -> str:
-        """What the last key has to say; may be empty."""
-        ...
-
-    def carry_out(self, effect: Effect) -> None:
-        """Do what a page wants."""
-        ...
-
-    def visited(self, page: Page) -> None:
-        """A page is shown, for the first time or again."""
-        ...
-
-    def offer(self) -> None:
-        """Bring the footer up to date."""
-        ...
-
-    @property
-    def has_details(self) -> bool:
-        """Whether what is selected is shown beside lists."""
-        ...
-
-    def beside(self, effect: Open | Push, moment: Moment) -> tuple[Page, Moment] | None:
-        """The page that is opened, and what it shows; None where there is none."""
-        ...
+_SKIPPED = (
+    ("unreadable_files", "files unreadable"),
+    ("bad_lines", "unreadable"),
+    ("cut_evaluations", "evaluations cut off"),
+    ("oversize_lines", "too long"),
+    ("no_step_lines", "without a step"),
+    ("unusable_steps", "steps out of range"),
+    ("keys_over_cap", "keys over the limit"),
+    ("nul_bytes", "NUL bytes"),
+)
+"""What is worth a word on every screen; `--json` has every count."""
 
 
 class FilterInput(Input):
@@ -119,7 +89,7 @@ class PageScreen(Screen[None]):
     status = query_one("#status", RowView)
     filter = query_one("#filter", Input)
 
-    def __init__(self, page: Page, host: Host) -> None:
+    def __init__(self, page: Page, host: RltopApp) -> None:
         """A screen for `page`; what is beyond the page is done by `host`.
 
         Args:
@@ -172,12 +142,12 @@ class PageScreen(Screen[None]):
         """The keys as they are on this page now."""
         is_typing = self.is_typing
         if is_typing not in self._keys:
-            self._keys[is_typing] = key_names(self._host.keymap, self._groups, is_typing=is_typing)
+            self._keys[is_typing] = key_names(self._host.options.keymap, self._groups, is_typing=is_typing)
         return self._keys[is_typing]
 
     def compose(self) -> ComposeResult:
         """The filter where there is one, the rows over everything that is left, status line and footer."""
-        palette = self._host.palette
+        palette = self._host.themes.palette
         # Textual finds out after the first layout, which would show a page of two rows less for a moment.
         self.set_class(self.app.size.height < ROOMY_ROWS, "-low")
         if isinstance(self.page, ListPage):
@@ -259,7 +229,7 @@ class PageScreen(Screen[None]):
         if panes:
             panes[0].draw()
             return
-        pane = RowView(self._host.palette, self._detail_rows, id="detail")
+        pane = RowView(self._host.themes.palette, self._detail_rows, id="detail")
         pane.can_focus = False
         await self.query_one("#body").mount(pane)
 
@@ -283,13 +253,13 @@ class PageScreen(Screen[None]):
     def set_palette(self) -> None:
         """Draw in the application's present theme."""
         for board in self.query(RowView):
-            board.set_palette(self._host.palette)
+            board.set_palette(self._host.themes.palette)
 
     def show(self, page: Page) -> None:
         """Show another page of the same kind in the place of this one."""
         self.page = page
         self._sought = ""
-        self._host.visited(page)
+        self._host.navigation.visited(page)
         self.draw()
 
     def carry_out(self, effect: Effect | None) -> None:
@@ -344,7 +314,7 @@ class PageScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was shown."""
-        self._host.visited(self.page)
+        self._host.navigation.visited(self.page)
         self.page.entered(self.moment)
         self.set_palette()
         self.draw()
@@ -535,3 +505,81 @@ def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
     if effect is None:
         return [Say("no table on this page can be sorted")]
     return [effect, Say("in the usual order" if sorting is None else f"sorted by {sorting.name}")]
+
+
+def paint_status(
+    moment: Moment,
+    target: Target | None,
+    width: int,
+    keys: KeyNames,
+    *,
+    has_counts: bool = True,
+    below: int = 0,
+    told: str = "",
+) -> Row:
+    """The status line as a row of `width` cells.
+
+    Args:
+        moment: run, step and signs.
+        target: what is selected.
+        width: cells.
+        keys: those to name.
+        has_counts: say what was not understood; a page that does so itself leaves it out.
+        below: rows of the page that are out of sight under the last one.
+        told: what the last key has to say, which for now is all there is to read.
+    """
+    if told:
+        return RowBuilder(width, moment.glyphs).add(" ").add(clip(told, width - 2), "strong").row()
+    right: list[tuple[str, str]] = []
+    if moment.left_out:
+        right.append((left_out_text(moment.left_out, width // 2), "warn"))
+    skipped = skipped_text(moment.run.counts) if has_counts else ""
+    if skipped:
+        right.append((skipped, "warn"))
+    if moment.run.muted:
+        right.append((f"muted {len(moment.run.muted)}{keys.clause('unmute', ': {} unmutes')}", "dim"))
+    if moment.is_paused:
+        right.append((f"paused{_step_text(moment)}{keys.clause('pause', ': {} resumes')}", "paused"))
+    elif moment.at_step is not None:
+        right.append((f"{_step_text(moment)}{keys.clause('live', ': {} returns to live')}".strip(), "cursor"))
+    if below:
+        right.append((f"↓ {units.count(below)} more", "note"))
+    builder = RowBuilder(width, moment.glyphs).add(" ")
+    taken = sum(cell_width(text) + 3 for text, _ in right)
+    if width - 2 - taken >= 8:
+        builder.add(clip_middle(target_text(target), width - 2 - taken), "key")
+    if right:
+        builder.to(max(builder.column + 1, width - taken + 2))
+    for i, (text, role) in enumerate(right):
+        builder.add("   " if i else "").add(text, role)
+    return builder.row()
+
+
+def _step_text(moment: Moment) -> str:
+    """The step at the cursor; or the steps whose mean stands for it where memory has downsampled them."""
+    if moment.at_step is None:
+        return ""
+    bucket = moment.snapshot.stream.downsampled_range(moment.at_step)
+    if bucket is None:
+        return f" at step {units.step(moment.at_step)}"
+    return f" at steps {units.step(bucket[0])}–{units.step(bucket[1])}, mean"
+
+
+def skipped_text(counts: Counts) -> str:
+    """What was not understood, in a few words; empty when everything was."""
+    found = [(getattr(counts, name), word) for name, word in _SKIPPED if getattr(counts, name)]
+    return ", ".join(f"{number:,} {word}" for number, word in found)
+
+
+def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
+    """What of the directories that are followed cannot be read, and why: the first by name, where there is room.
+
+    Args:
+        left_out: path and reason of each; an empty reason where the path stands for a sentence.
+        width: cells.
+    """
+    path, reason = left_out[0]
+    more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""
+    name = PurePath(path).name if reason else path
+    text = f"not read: {Label.of(name).display}{f': {reason}' if reason else ''}{more}"
+    return text if cell_width(text) <= width else f"{units.count(len(left_out))} unreadable"

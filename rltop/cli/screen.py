@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rltop.app.environment import is_served, settle_environment
 from rltop.cli.importing import importing
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
@@ -21,6 +20,7 @@ from rltop.rows.themes import load_palette
 from rltop.run.found import Found
 from rltop.run.options import Notifier, OpenFeed
 from rltop.screen.early import keeps_early_keys, paint_early
+from rltop.screen.environment import is_served, settle_environment
 from rltop.screen.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:

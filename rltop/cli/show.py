@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.app.environment import is_served
 from rltop.cli.output import complain, is_terminal
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.resolve_paths import (
@@ -26,6 +25,7 @@ from rltop.model import Label
 from rltop.resources import folder
 from rltop.run.discover import Discovery
 from rltop.run.found import Found, name_of
+from rltop.screen.environment import is_served
 
 if TYPE_CHECKING:
     from argparse import Namespace

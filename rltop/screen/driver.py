@@ -24,7 +24,7 @@ from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from rltop.regex import regex
-from rltop.screen.textual_shim import KeysInOrder
+from rltop.screen.textual_shim import PatchedApp
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
@@ -356,7 +356,7 @@ class GuardedDriver(LinuxDriver):
         """Note answers of the terminal, and keys that have come."""
         if isinstance(message, TerminalSupportsSynchronizedOutput):
             self.ping.answered()
-        elif isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
+        elif isinstance(message, events.Key) and isinstance(self._app, PatchedApp):
             self._app.expect_key()
         super().process_message(message)
 

@@ -89,28 +89,6 @@ Painter = Callable[[int, int], Sequence[Row]]
 """Makes rows for a width and a height in cells."""
 
 
-class Draggable(Widget):
-    """A widget in which stretches can be marked with the mouse."""
-
-    _mouse: Mouse
-    _top = 0
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click, or the beginning of a stretch."""
-        if event.button == 1:
-            self._mouse.down(event.x, self._top + event.y)
-            self.capture_mouse()
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The end of the stretch, so far."""
-        self._mouse.moved(event.x)
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The end of the stretch."""
-        self.release_mouse()
-        self._mouse.up(event.x)
-
-
 class Opened(Message):
     """Enter or a click on a selected cell: open what is behind it."""
 
@@ -131,7 +109,7 @@ class Selected(Message):
         return isinstance(message, Selected)
 
 
-class RowView(Draggable, can_focus=True):
+class RowView(Widget, can_focus=True):
     """Draws `rows`; Enter posts `Opened`, moving posts `Selected`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
@@ -302,6 +280,21 @@ class RowView(Draggable, can_focus=True):
         self.refresh()
         self.post_message(Selected(self.target))
         return True
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click, or the beginning of a stretch."""
+        if event.button == 1:
+            self._mouse.down(event.x, self._top + event.y)
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """The end of the stretch, so far."""
+        self._mouse.moved(event.x)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """The end of the stretch."""
+        self.release_mouse()
+        self._mouse.up(event.x)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """At the end of a row the sideways keys are the screen's: it may pan or fold.

@@ -1,8 +1,8 @@
 """What leans on Textual beyond its documentation, but for `driver` and the update by cells in `pen`.
 
-An application that parses its style sheets once and hands on what went wrong instead of
-printing it, keys that are taken one after the other however fast they come, and a screen
-with keys of its own that its class does not have.
+An application whose style sheets are parsed once, whose keys are taken one after the other
+however fast they come, and whose error is handed on instead of printed; and a screen with keys
+of its own that its class does not have.
 Written against Textual 8.2; every entry says what it leans on, to be checked on an update.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingsMap
+from textual.driver import Driver
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.theme import Theme
@@ -57,19 +58,38 @@ def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
     screen._bindings = BindingsMap.from_keys({**screen._bindings.key_to_bindings, **own})
 
 
-class SingleParseApp(App[int]):
-    """An application whose style sheets are parsed once, in the theme that it starts in.
+class PatchedApp(App[int]):
+    """Textual's application, patched where a monitor over a slow link needs other ways.
 
-    Textual parses them all again when the theme is first set and when the first page
-    of a mode comes up, whether or not that changes anything: half of what there is to
-    do between its import and the first picture.
+    **Style sheets** are parsed once, in the theme that it starts in. Textual parses them all again when the theme is
+    first set and when the first page of a mode comes up, whether or not that changes anything: half of what there is to
+    do between its import and the first picture. Leans on: `App.stylesheet` is made by `App.__init__` with the variables
+    of the theme of that moment, which it keeps in `_variables`; `_require_parse` says that a sheet was added since;
+    `App.refresh_css` is what parses, and a screen whose `_css_update_count` is that of the application is not styled
+    again when it is shown. What `set_first_theme` does beside is what `App._watch_theme` does for a later theme.
 
-    Leans on: `App.stylesheet` is made by `App.__init__` with the variables of the theme
-    of that moment, which it keeps in `_variables`; `_require_parse` says that a sheet
-    was added since; `App.refresh_css` is what parses, and a screen whose
-    `_css_update_count` is that of the application is not styled again when it is shown.
-    What `set_first_theme` does beside is what `App._watch_theme` does when a theme is set later.
+    **An error** ends the application and is kept, for its caller to tell. Leans on: `App._handle_exception` keeps the
+    first one in `_exception` and then calls `_fatal_error`, whose own version prints a traceback with every local
+    variable; `_close_messages_no_wait` is how it ends the application.
+
+    **The next key** is looked at when the last one has done its work. Textual sends a key to the widget that has the
+    focus, and looks for its binding when it comes back: of the keys of one packet, which a link that lags delivers
+    together, the second would go where the first was to lead away from. Here a binding is looked for at once, unless a
+    text field takes the key, and the next key waits until what the last one caused has come as far as the application.
+    Keys that are typed before there is a page are kept until `take_keys`: they would find nothing that they are for.
+    Characters for a text field that have come meanwhile go there together: a paste into a terminal that does not
+    bracket it is 50,000 keys. Of as many that are for no field the last are taken, and those that came first. Leans on:
+    `App.on_event` gets every key first, `App._check_bindings` runs what one is bound to, what waits for the application
+    is in its `_message_queue`, and no widget here but `Input` takes keys in any other way, nor a paste.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._typed: deque[events.Key] = deque()
+        self._kept_up_s = _CLOCK.monotonic()
+        self._is_shown = asyncio.Event()
+        self._is_shown.set()
+        self._takes_keys = False
 
     def set_first_theme(self, theme: Theme) -> None:
         """Take a theme before the application runs."""
@@ -94,17 +114,13 @@ class SingleParseApp(App[int]):
         if self.screen_stack and self.screen.is_mounted:
             self.screen._refresh_layout(self.size)
 
-
-class FaultKeeper(App[int]):
-    """An application that ends on an error and keeps it, for its caller to tell.
-
-    Leans on: `App._handle_exception` keeps the first error in `_exception` and then
-    calls `_fatal_error`, whose own version prints a traceback with every local
-    variable; `_close_messages_no_wait` is how it ends the application.
-    """
-
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()
+
+    @property
+    def driver(self) -> Driver | None:
+        """What writes to the terminal, while there is one."""
+        return self._driver
 
     @property
     def fault(self) -> Exception | None:
@@ -113,33 +129,6 @@ class FaultKeeper(App[int]):
         if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
             return error.error
         return error
-
-
-class KeysInOrder(App[int]):
-    """An application whose next key is looked at when the last one has done its work.
-
-    Textual sends a key to the widget that has the focus, and looks for its binding
-    when it comes back: of the keys of one packet, which a link that lags delivers
-    together, the second would go where the first was to lead away from. Here a
-    binding is looked for at once, unless a text field takes the key, and the next
-    key waits until what the last one caused has come as far as the application.
-    Keys that are typed before there is a page are kept until `take_keys`: they would
-    find nothing that they are for. Characters for a text field that have come meanwhile
-    go there together: a paste into a terminal that does not bracket it is 50,000 keys. Of
-    as many that are for no field the last are taken, and those that came first.
-
-    Leans on: `App.on_event` gets every key first, `App._check_bindings` runs what one
-    is bound to, what waits for the application is in its `_message_queue`, and no widget
-    here but `Input` takes keys in any other way, nor a paste.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._typed: deque[events.Key] = deque()
-        self._kept_up_s = _CLOCK.monotonic()
-        self._is_shown = asyncio.Event()
-        self._is_shown.set()
-        self._takes_keys = False
 
     def take_keys(self) -> None:
         """From now on there is something for keys to act on."""

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
-from rltop.app.aids import MOST_COPIED
 from rltop.app.app import RltopApp
 from rltop.app.commands import rank
-from rltop.app.travel import Destination, destination
+from rltop.app.cursor import Destination, destination
+from rltop.app.takeaway import MOST_COPIED
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Push
 from rltop.rows.rows import Target, TargetKind
@@ -70,11 +70,11 @@ async def test_a_number_leads_to_its_step() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await go(pilot, "120")
-        assert app.at_step == 120
+        assert app.cursor.at_step == 120
         await go(pilot, "-20")
-        assert app.at_step == 100
+        assert app.cursor.at_step == 100
         await go(pilot, "live")
-        assert app.is_live
+        assert app.cursor.is_live
         assert "at step" not in status_text(app)
 
 
@@ -83,7 +83,7 @@ async def test_a_number_beyond_the_run_leads_to_its_end_and_says_so() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await go(pilot, "99999")
-        assert app.is_live
+        assert app.cursor.is_live
         assert "step 99,999 is not in" in status_text(app)
         await press(pilot, "j")
         assert "outside" not in status_text(app)
@@ -97,7 +97,7 @@ async def test_what_is_no_place_is_answered_and_escape_leaves_the_prompt() -> No
         assert "type 1200, 300-350" in status_text(app)
         await press(pilot, "colon", "1", "escape")
         assert not app.screen.query("#prompt")
-        assert app.is_live
+        assert app.cursor.is_live
         assert app.screen.focused is screen_of(app).board
 
 
@@ -106,14 +106,14 @@ async def test_a_window_is_shown_in_a_chart_and_elsewhere_its_last_step() -> Non
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         await go(pilot, "50-90")
-        assert app.at_step == 90
+        assert app.cursor.at_step == 90
         assert "no chart here has these steps" in status_text(app)
         app.carry_out(Push(MetricPage("actor/entropy")))
         await pilot.pause()
         await go(pilot, "50-90")
         ticks = next(line for line in page_text(app).splitlines() if re.fullmatch(r" +50 .* 90 *", line))
         assert ticks
-        assert app.at_step == 90
+        assert app.cursor.at_step == 90
 
 
 async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ async def test_the_clipboard_gets_no_control_characters_and_not_too_much(
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         texts = clipboard(app, monkeypatch)
-        app._copy("é" * MOST_COPIED, "it")
+        app.takeaway.copy("é" * MOST_COPIED, "it")
         assert len(texts[-1].encode()) <= MOST_COPIED
         await press(pilot, "m", "z", "z", "j", "j", "j")
         for _ in range(6):
@@ -258,10 +258,10 @@ async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pyt
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        app.go_to("120")
+        app.cursor.go_to("120")
         app.open(Target(TargetKind.METRIC, "actor/entropy"))
         await pilot.pause()
-        app.go_to("100-119")
+        app.cursor.go_to("100-119")
         await pilot.pause()
         await app.run_action("report('.csv')")
         await until(pilot, lambda: status_text(app).startswith("written:"))
@@ -289,7 +289,7 @@ async def test_the_palette_knows_steps_and_settings(query: str, said: str) -> No
         await press(pilot, "ctrl+p", *keys_of(query))
         await pilot.pause(0.3)
         await press(pilot, "enter")
-        await until(pilot, lambda: said in status_text(app) or app.at_step == 50)
+        await until(pilot, lambda: said in status_text(app) or app.cursor.at_step == 50)
 
 
 async def test_the_palette_knows_rules_and_the_metrics_of_other_runs(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rltop.app.aids.replace_file", refuse)
+    monkeypatch.setattr("rltop.app.takeaway.replace_file", refuse)
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

@@ -7,8 +7,9 @@ import pytest
 from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, session_over, status_text, write_rows
 
 from rltop import resources
-from rltop.app.app import SETTLED_S, RltopApp
+from rltop.app.app import RltopApp
 from rltop.app.key_line import KeyHint, KeyLine
+from rltop.app.main_loop import SETTLED_S
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import PageScreen
 from rltop.catalog.families import family_index
@@ -179,13 +180,13 @@ async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> N
         await press(pilot, "m")
         assert "1/49" not in page_text(app) and f"{1 / 49:.4f}" in page_text(app)
         await press(pilot, "L")
-        assert app.moment.at_step is None and app.is_live
+        assert app.moment.at_step is None and app.cursor.is_live
         await press(pilot, "less_than_sign", "end")
-        assert app.is_live
+        assert app.cursor.is_live
         await press(pilot, *["less_than_sign"] * 9)
         assert app.moment.at_step == 1
         await press(pilot, *["greater_than_sign"] * 7)
-        assert app.is_live
+        assert app.cursor.is_live
 
 
 async def test_q_closes_what_escape_closes_and_quits_on_the_first_page() -> None:
@@ -215,7 +216,7 @@ async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -
         await press(pilot, "m")
         assert "0.0333" in page_text(app), "a page that is opened during a pause shows the frozen step"
         await press(pilot, "escape", "ctrl+s")
-        assert app.is_live and page_text(app) != before
+        assert app.cursor.is_live and page_text(app) != before
 
 
 async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(tmp_path: Path) -> None:
@@ -383,15 +384,15 @@ async def test_the_chart_draws_the_extremes_around_the_mean_or_leaves_them_out(t
 async def test_the_theme_switches_live() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
-        assert app.palette.name == "dark"
+        assert app.themes.palette.name == "dark"
         before = screen_of(app).board.render_line(1)
         await press(pilot, "T")
-        assert app.palette.name == app.theme != "dark"
-        assert status_text(app).startswith(f"theme {app.palette.name}: {app.palette.summary}")
+        assert app.themes.palette.name == app.theme != "dark"
+        assert status_text(app).startswith(f"theme {app.themes.palette.name}: {app.themes.palette.summary}")
         after = screen_of(app).board.render_line(1)
         assert before.text == after.text and list(before) != list(after)
-        await press(pilot, *["T"] * (len(app.theme_names) - 1))
-        assert app.palette.name == "dark"
+        await press(pilot, *["T"] * (len(app.themes.names) - 1))
+        assert app.themes.palette.name == "dark"
 
 
 async def test_the_theme_that_was_chosen_is_there_the_next_time(
@@ -403,7 +404,7 @@ async def test_the_theme_that_was_chosen_is_there_the_next_time(
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "T")
         assert status_text(app).endswith("(kept)")
-        chosen = app.palette.name
+        chosen = app.themes.palette.name
     assert load({}, environ).ui.theme == chosen != "dark"
     assert load({}, {**environ, "RLTOP_THEME": "contrast"}).ui.theme == "contrast"
     # What was chosen in another terminal may have more colours than this one.
@@ -414,7 +415,7 @@ async def test_the_theme_that_was_chosen_is_there_the_next_time(
 
 async def test_the_hints_of_the_first_start_are_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("rltop.app.app.SETTLED_S", 0.01)
+    monkeypatch.setattr("rltop.app.main_loop.SETTLED_S", 0.01)
     environ = {"XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
     assert not load({}, {**environ, "CI": "true"}).ui.has_hints
     app = app_over(RECORDED, options=load({}, environ).ui)
@@ -432,7 +433,7 @@ async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
     async with app.run_test(size=WIDE) as pilot:
         app.set_theme("broken")
         await pilot.pause()
-        assert app.palette.name == "dark"
+        assert app.themes.palette.name == "dark"
         assert "broken.toml" in next(iter(app._notifications)).message
 
 
@@ -510,7 +511,7 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
         await pilot.pause(0.3)
         await press(pilot, "down", "enter")
         await pilot.pause(0.2)
-        assert app.palette.name == "terminal"
+        assert app.themes.palette.name == "terminal"
 
 
 async def test_a_page_that_goes_on_below_says_so() -> None:
@@ -591,13 +592,13 @@ async def test_text_from_outside_cannot_leave_its_cells(tmp_path: Path) -> None:
 async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
-        app.show_step(120)
+        app.cursor.show(120)
         await press(pilot, "a")
         assert isinstance(app.page, VerdictPage)
         assert app.page.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
         assert "does not fire" not in page_text(app)
         await press(pilot, "escape")
-        app.show_step(20)
+        app.cursor.show(20)
         await press(pilot, "a")
         assert isinstance(app.page, OverviewPage)
 
@@ -608,7 +609,7 @@ async def test_a_past_verdict_began_where_it_began() -> None:
         newest = {verdict.rule: verdict.since_step for verdict in app.shown_verdicts}
         step = app.followed.stream.last_step
         assert newest and step is not None
-        app.show_step(step - 1)
+        app.cursor.show(step - 1)
         standing = {verdict.rule: verdict for verdict in app.shown_verdicts if verdict.rule in newest}
         assert standing
         assert {rule: verdict.since_step for rule, verdict in standing.items()} == {
@@ -684,7 +685,7 @@ async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the
         assert line.tooltip == "Pause the display (reading continues)"
         await pilot.click(KeyLine, offset=(at, 0))
         await pilot.pause()
-        assert not app.is_live
+        assert not app.cursor.is_live
         await pilot.hover(KeyLine, offset=(119, 0))
         assert line.tooltip is None
 
@@ -716,5 +717,5 @@ async def test_a_timer_that_comes_when_the_last_screen_is_gone_is_no_trouble() -
         await pilot.pause()
         screens, app._screen_stacks[app.current_mode] = app._screen_stacks[app.current_mode], []
         app._footer_state = ()
-        app._settle()
+        app.main_loop.settle()
         app._screen_stacks[app.current_mode] = screens

@@ -269,7 +269,7 @@ async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(run
         app.marked = [str(path) for path in runs]
         await press(pilot, "o")
         newest = page_text(app)
-        app.show_step(50)
+        app.cursor.show(50)
         await pilot.pause()
         text = page_text(app)
         legend = next(line for line in text.splitlines() if "step 50" in line)
@@ -282,7 +282,7 @@ async def test_the_cursor_stands_in_the_chart_and_the_values_are_of_its_step(run
         cells = len(lines[y].rstrip()) - start
         await pilot.click(board, offset=(start + round(cells * 149 / 199), y - 3 - board.top))
         await pilot.pause()
-        assert app.at_step is not None and abs(app.at_step - 150) <= 1
+        assert app.cursor.at_step is not None and abs(app.cursor.at_step - 150) <= 1
         await press(pilot, "A")
         await pilot.click(board, offset=(start + 20, y - 3 - board.top))
         assert "aligned by step" in status_text(app)

@@ -27,7 +27,7 @@ async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> N
         await press(pilot, "enter")
         assert isinstance(app.page, VerdictPage) and app.page.rule == events[0].rule
         await press(pilot, "escape", "L", "escape")
-        assert isinstance(app.page, OverviewPage) and app.is_live
+        assert isinstance(app.page, OverviewPage) and app.cursor.is_live
 
 
 async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:

@@ -73,7 +73,7 @@ async def test_one_cursor_and_one_window_for_all() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "v", "comma", "comma")
-        at = app.at_step
+        at = app.cursor.at_step
         assert at is not None and f"step {at}" in title(app)
         cursors = [
             piece

@@ -79,7 +79,7 @@ async def test_errors_are_gone_through_and_the_way_leads_to_a_step_and_back(run:
         await press(pilot, "[")
         assert "no error above this line" in status_text(app)
         await press(pilot, "enter")
-        assert app.at_step == 40
+        assert app.cursor.at_step == 40
         await press(pilot, "comma", "s")
         assert "\u25b8 step:39 - actor/loss:0.1" in page_text(app)
         await press(pilot, "]", "]")
@@ -145,7 +145,7 @@ async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(run: Pa
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
         app.session.drain()
-        app._settle()
+        app.main_loop.settle()
         await until(pilot, app, lambda: "died after step 150: RuntimeError: NCCL" in page_text(app))
         assert "(train.log)" in page_text(app)
         await press(pilot, "home", "enter")

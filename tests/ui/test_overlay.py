@@ -79,11 +79,11 @@ async def test_space_marks_metrics_and_pauses_elsewhere() -> None:
         assert isinstance(app.page, OverlayPage) and len(app.page.targets) == 2
         await press(pilot, "escape", "space")
         assert "unmarked; 1 still marked" in status_text(app)
-        assert app.is_live
+        assert app.cursor.is_live
         await press(pilot, "home", "space")
-        assert not app.is_live, "where no metric is selected, Space pauses"
+        assert not app.cursor.is_live, "where no metric is selected, Space pauses"
         await press(pilot, "ctrl+s")
-        assert app.is_live
+        assert app.cursor.is_live
 
 
 async def test_a_metric_gets_company_in_its_chart() -> None:
@@ -191,6 +191,6 @@ async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:
         lines = page_text(app).splitlines()
         assert {line[1] for line in lines[y + 1 : y + 3]} == {"A", "B"}
         assert isinstance(app.page, OverlayPage) and app.page.sorting is not None
-        app.show_step(70)
+        app.cursor.show(70)
         await pilot.pause()
         assert set(rows_of(app)) >= {"A", "B"}

@@ -46,13 +46,13 @@ async def test_a_click_on_a_chart_goes_to_the_step_under_the_pointer(is_ascii: b
         first, last = app.followed.stream.first_step, app.followed.stream.last_step
         assert first is not None and last is not None
         await click(app, pilot, start, y - 4)
-        assert app.at_step == first
+        assert app.cursor.at_step == first
         await click(app, pilot, (start + stop) // 2, y - 4)
-        assert app.at_step is not None and abs(app.at_step - (first + last) / 2) <= 2
+        assert app.cursor.at_step is not None and abs(app.cursor.at_step - (first + last) / 2) <= 2
         await click(app, pilot, stop, y - 4)
-        assert app.is_live
+        assert app.cursor.is_live
         await click(app, pilot, start - 3, y - 4)
-        assert app.is_live, "beside the chart there is no step"
+        assert app.cursor.is_live, "beside the chart there is no step"
 
 
 async def test_the_wheel_zooms_at_the_pointer_and_scrolls_elsewhere() -> None:
@@ -82,10 +82,10 @@ async def test_a_click_and_the_wheel_on_one_of_many_charts_are_for_all() -> None
         assert isinstance(app.page, GridPage)
         y, start, _ = axis_of(app, "└")
         await click(app, pilot, start + 10, y - 3)
-        at = app.at_step
+        at = app.cursor.at_step
         assert at is not None and f"step {at}" in page_text(app).splitlines()[0]
         await click(app, pilot, start + 10 + SIZE[0] // 3, y - 3)
-        assert app.at_step is not None and abs(app.at_step - at) <= 8
+        assert app.cursor.at_step is not None and abs(app.cursor.at_step - at) <= 8
         await turn(app, pilot, events.MouseScrollUp, start + 10, y - 3)
         assert "   steps " in page_text(app).splitlines()[0]
 
@@ -121,7 +121,7 @@ async def test_a_stretch_that_is_dragged_over_becomes_the_window(is_backwards: b
         await drag(app, pilot, *(ends[::-1] if is_backwards else ends), y - 4)
         zoom = page.plots[0].zoom
         assert abs(zoom.first - 50) <= 2 and abs(zoom.last - 100) <= 2
-        assert app.is_live, "a stretch is no click"
+        assert app.cursor.is_live, "a stretch is no click"
         assert not any(piece.role == "cursor" for row in screen_of(app).board.rows[:y] for piece in row.line)
 
 
@@ -153,6 +153,6 @@ async def test_a_click_on_a_bar_of_the_strip_goes_to_its_step() -> None:
             assert {link.target.step for _, link in bars} >= {120, 149, 150}
             y, link = next(one for one in bars if one[1].target.step == 120)
             await click(app, pilot, link.start, y - board.top)
-            assert app.at_step == 120
+            assert app.cursor.at_step == 120
             assert board.target is None or board.target.kind is not TargetKind.BAR, "keys pass over bars"
             await press(pilot, "L")

@@ -46,7 +46,7 @@ def small_app(folder: Path) -> RltopApp:
 async def test_from_the_stragglers_to_a_text_and_back() -> None:
     app = app_over(FIXTURE / "metrics.jsonl")
     async with app.run_test(size=(120, 40)) as pilot:
-        app.show_step(125)
+        app.cursor.show(125)
         screen_of(app).board.select(Target(TargetKind.STRAGGLERS))
         await press(pilot, "enter")
         assert isinstance(app.page, RolloutsPage)
@@ -86,7 +86,7 @@ async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> 
 async def test_every_page_fits_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
     app = small_app(tmp_path)
     async with app.run_test(size=size) as pilot:
-        app.show_step(125)
+        app.cursor.show(125)
         await press(pilot, "R")
         await until(pilot, app, "ratio")
         for _ in range(2):
@@ -127,7 +127,7 @@ async def test_batches_of_the_explorer_are_shown_at_the_trainers_step_by_time(tm
     session.drain()
     app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=clock)
     async with app.run_test(size=(100, 30)) as pilot:
-        app.show_step(30)
+        app.cursor.show(30)
         await press(pilot, "R")
         await until(pilot, app, "step 45   2 groups of 2")
         await press(pilot, "left")

@@ -120,7 +120,7 @@ async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Pa
         await pilot.pause()
         assert isinstance(app.page, MetricPage)
         assert "step 90" in page_text(app)
-        app.show_step(20)
+        app.cursor.show(20)
         await pilot.pause()
         assert "step 30" in page_text(app)
 

@@ -57,7 +57,7 @@ async def search(pilot: Pilot[int], text: str) -> None:
 async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
-        app.show_step(80)
+        app.cursor.show(80)
         await press(pilot, "c")
         await search(pilot, "NUMBER_3")
         assert isinstance(app.page, ChangePage)
@@ -68,7 +68,7 @@ async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
         assert "match 3 of 10" in status_text(app)
         await press(pilot, "N", "N", "N")
         assert "match 10 of 10" in status_text(app), "before the first one comes the last"
-        assert isinstance(app.page, ChangePage) and app.at_step == 80
+        assert isinstance(app.page, ChangePage) and app.cursor.at_step == 80
         await press(pilot, "up", "n")
         assert "match 10 of 10" in status_text(app), "the next one from where one has gone"
         await press(pilot, "escape")

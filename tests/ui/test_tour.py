@@ -92,7 +92,7 @@ def state_of(app: RltopApp) -> Hashable:
     prompt = bool(screen.query("#prompt"))
     shown = (page_text(app), status_text(app) if screen.status.size.height else "", app.theme, prompt)
     # A move of the selection is drawn as well.
-    return (*shown, screen.board.target, screen.board.top, screen.is_typing, app.is_live, id(screen))
+    return (*shown, screen.board.target, screen.board.top, screen.is_typing, app.cursor.is_live, id(screen))
 
 
 async def home(app: RltopApp, pilot: Pilot[int]) -> None:
@@ -169,7 +169,7 @@ async def test_every_key_of_a_page_answers(name: str, size: tuple[int, int], run
             if key.id in LEFT_OUT or (key in KEYS[Where.EVERYWHERE] and spelled in own):
                 continue
             screen = app.screen
-            if id(screen) != at or not isinstance(screen, PageScreen) or screen.is_typing or not app.is_live:
+            if id(screen) != at or not isinstance(screen, PageScreen) or screen.is_typing or not app.cursor.is_live:
                 await reach(app, pilot, name)
                 at = id(app.screen)
             app.tell("")

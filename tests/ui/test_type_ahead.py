@@ -47,9 +47,9 @@ async def test_and_left_again_all_in_one_go() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         # Out of the chart, of the filter, of the list; `T` says that the last one has been taken.
-        before = app.palette.name
+        before = app.themes.palette.name
         type_ahead(app, "slash", *"clipfrac", "enter", "enter", "escape", "escape", "escape", "T")
-        await until(pilot, lambda: app.palette.name != before)
+        await until(pilot, lambda: app.themes.palette.name != before)
         assert isinstance(app.page, OverviewPage)
 
 
@@ -64,7 +64,7 @@ async def test_pages_are_opened_and_left_in_order() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "t", "comma", "comma", "L", "m", "escape", "t", "comma")
-        await until(pilot, lambda: isinstance(app.page, TimingPage) and not app.is_live)
+        await until(pilot, lambda: isinstance(app.page, TimingPage) and not app.cursor.is_live)
 
 
 async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_it() -> None:
@@ -115,8 +115,8 @@ async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: 
     monkeypatch.setattr(MetricsPage, "show_only", lambda page, text: (shown.append(text), show_only(page, text))[1])
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "m", "slash", *("abcdefghij" * 500), "escape", "T")
-        before = app.palette.name
-        await until(pilot, lambda: app.palette.name != before)
+        before = app.themes.palette.name
+        await until(pilot, lambda: app.themes.palette.name != before)
         # What the field has no room for is left out, and nothing is painted for it.
         assert max(shown, key=len) == ("abcdefghij" * 26)[:MAX_FILTER_CHARS]
         assert len(shown) < 20
@@ -126,10 +126,10 @@ async def test_of_a_flood_of_keys_that_nobody_typed_the_last_are_answered() -> N
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        before = app.palette.name
+        before = app.themes.palette.name
         type_ahead(app, *("jk" * 25_000), "T")
         began = time.process_time()
-        await until(pilot, lambda: app.palette.name != before)
+        await until(pilot, lambda: app.themes.palette.name != before)
         assert time.process_time() - began < 8
 
 
@@ -151,9 +151,9 @@ async def test_of_a_flood_of_turns_of_the_wheel_only_some_are_waited_for(monkeyp
         monkeypatch.setattr(type(board), "on_mouse_scroll_down", count)
         for _ in range(300):
             app.post_message(events.MouseScrollDown(board, 10, 10, 0, 1, 0, False, False, False, 10, 10))
-        before = app.palette.name
+        before = app.themes.palette.name
         type_ahead(app, "T")
-        await until(pilot, lambda: app.palette.name != before)
+        await until(pilot, lambda: app.themes.palette.name != before)
         await pilot.pause()
         assert 0 < taken < 150
 
@@ -162,10 +162,10 @@ async def test_as_many_keys_as_a_person_types_ahead_are_all_taken() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        was_live = app.is_live
+        was_live = app.cursor.is_live
         type_ahead(app, *(["comma"] * 60), "m", "slash", *"clipfrac", "enter", "enter")
         await until(pilot, lambda: isinstance(app.page, MetricPage) and "actor/pg_clipfrac" in page_text(app))
-        assert was_live and not app.is_live
+        assert was_live and not app.cursor.is_live
 
 
 async def test_of_a_long_paste_the_beginning_is_taken() -> None:

@@ -26,14 +26,14 @@ async def test_the_cursor_goes_from_event_to_event_and_says_which() -> None:
             await press(pilot, "N")
             if "no event before" in status_text(app):
                 break
-            assert app.at_step is not None
-            here = [one for one in app.followed.events if one.step == app.at_step and one.level >= Level.WARN]
+            assert app.cursor.at_step is not None
+            here = [one for one in app.followed.events if one.step == app.cursor.at_step and one.level >= Level.WARN]
             assert any(one.rule in status_text(app) for one in here)
-            seen.append(app.at_step)
+            seen.append(app.cursor.at_step)
         assert seen == sorted(set(seen), reverse=True)
         assert set(alarms) - {app.followed.stream.last_step} <= set(seen)
         await press(pilot, "n")
-        assert app.at_step == seen[-2]
+        assert app.cursor.at_step == seen[-2]
         await press(pilot, "L", "n")
         assert "no event after" in status_text(app)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rltop.app.environment import WEB_DRIVER
 from rltop.config import Config, load
 from rltop.errors import ConfigError
 from rltop.rules import registry
+from rltop.screen.environment import WEB_DRIVER
 
 RULE = registry.SPECS[0]
 

@@ -1,0 +1,200 @@
+"""The time cursor: which step every page shows, what freezes it, and where it can go."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rltop import units
+from rltop.model import Event, EventState, Level
+from rltop.pages.moment import travelled
+from rltop.regex import regex
+from rltop.run.past import outlived
+from rltop.run.run import Run
+from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.app.app import RltopApp
+
+PLACES = "a step: 1200, +50, -50, live; or a window for a chart: 300-350"
+
+_STEPS = regex(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
+
+_MOST_DIGITS = 18
+
+
+class Destination(NamedTuple):
+    """Where somebody wants to go.
+
+    Attributes:
+        step: the step to show, the last one of a window; None is live.
+        first: where the window begins; None where one step was asked for.
+    """
+
+    step: int | None
+    first: int | None = None
+
+
+def destination(text: str, at: int) -> Destination:
+    """What was typed, as a place in the run: `1200`, `300-350`, `+50`, `-50`, `live`.
+
+    Args:
+        text: as typed; digits may be grouped.
+        at: the step that is shown, from which signed numbers count.
+
+    Raises:
+        ValueError: it is none; the message says what would be.
+    """
+    if text.strip().lower() in ("live", "end", "$"):
+        return Destination(None)
+    found = _STEPS.fullmatch(text.strip())
+    first, last = (re.sub(r"[,_ ]", "", found[name] or "") for name in ("first", "last")) if found else ("", "")
+    if not first or max(len(first), len(last)) > _MOST_DIGITS or (last and first[0] in "+-"):
+        raise ValueError("no step: type 1200, 300-350, +50, -50 or live")
+    if last:
+        low, high = sorted((int(first), int(last)))
+        return Destination(high, low)
+    return Destination(at + int(first) if first[0] in "+-" else int(first))
+
+
+class TimeCursor:
+    """Which step every page shows: the newest, a frozen one, or one gone back to.
+
+    Attributes:
+        step: the one gone back to; None where the newest or the frozen one is shown.
+        is_paused: the display stands still; reading never stops.
+    """
+
+    def __init__(self, app: RltopApp) -> None:
+        self._app = app
+        self.step: int | None = None
+        self.is_paused = False
+        self._frozen: int | None = None
+        self._awaits_recall = False
+        self._is_moving = False
+
+    @property
+    def at_step(self) -> int | None:
+        """The step that is shown; None is the newest, followed."""
+        return self.step if self.step is not None else self._frozen
+
+    @property
+    def is_live(self) -> bool:
+        """The newest step is shown, and followed."""
+        return self.step is None and not self.is_paused
+
+    def show(self, step: int | None) -> None:
+        """Go to a step; the newest one is live."""
+        newest = self._app.followed.stream.last_step
+        self._move(None if step is None or newest is None or step >= newest else step)
+
+    def travel(self, by: int) -> None:
+        """Go on by records; past the newest one it is live again; say so at an end."""
+        run = self._app.followed
+        if by > 0 and self.is_live:
+            self._app.tell("the newest step is shown already")
+        elif by < 0 and self.at_step is not None and self.at_step == run.stream.first_step:
+            self._app.tell("the first step is shown already")
+        else:
+            self._move(travelled(run, self.at_step, by))
+
+    def go_live(self) -> None:
+        """Follow the newest step again."""
+        self.is_paused = False
+        self._frozen = None
+        self._move(None)
+
+    def toggle_pause(self) -> None:
+        """Freeze the display at its step, or let it go on."""
+        self.is_paused = not self.is_paused
+        self._frozen = self._app.followed.stream.last_step if self.is_paused else None
+        self._app.draw()
+
+    def _move(self, step: int | None) -> None:
+        """Set the step; what it shows is drawn behind the keys that wait.
+
+        A key that is held down brings more of them than pages can be painted.
+        """
+        self.step = step
+        if not self._is_moving:
+            self._is_moving = True
+            self._app.call_later(self._arrive)
+
+    def _arrive(self) -> None:
+        """Draw the step, and have the file read again where memory has downsampled it."""
+        self._is_moving = False
+        if self.step is not None:
+            self._app.followed.main.recall(self.step)
+        self._awaits_recall = self._is_downsampled
+        self._app.draw()
+
+    @property
+    def _is_downsampled(self) -> bool:
+        return self.step is not None and self._app.followed.stream.downsampled_range(self.step) is not None
+
+    def has_recalled(self) -> bool:
+        """Whether the step has come back from the file since it was asked for."""
+        if not self._awaits_recall or self.step is None:
+            return False
+        self._awaits_recall = self._is_downsampled
+        return not self._awaits_recall
+
+    def go_to_event(self, by: int) -> None:
+        """Go to the step of the next event (1) or the previous one (-1) of WARN or worse."""
+        run, tell = self._app.followed, self._app.tell
+        at, old = run.stream.last_step if self.at_step is None else self.at_step, outlived(run.events)
+        events = [one for number, one in enumerate(run.events) if number not in old and _is_notable(one, run)]
+        if at is None or not events:
+            tell("there is no event: no alert of WARN or worse has been raised")
+            return
+        steps = [one.step for one in events if (one.step - at) * by > 0]
+        if not steps:
+            tell(f"there is no event {'after' if by > 0 else 'before'} step {units.step(at)}")
+            return
+        to = min(steps) if by > 0 else max(steps)
+        self.show(to)
+        here = sorted((one for one in events if one.step == to), key=lambda one: -one.level)
+        more = f" (+{len(here) - 1})" if len(here) > 1 else ""
+        how = "recovered" if here[0].state is EventState.RECOVERED else here[0].level.word
+        tell(f"step {units.step(to)}{more}: {here[0].rule} {how}: {here[0].message}")
+
+    def go_to(self, text: str) -> None:
+        """Go to the step that was typed, or show the window in the chart of the page.
+
+        Args:
+            text: as typed; says what would do where it is no place.
+        """
+        stream, tell = self._app.followed.stream, self._app.tell
+        first, newest = stream.first_step, stream.last_step
+        if not text.strip():
+            return
+        if first is None or newest is None:
+            tell("no step has been read yet")
+            return
+        try:
+            place = destination(text, newest if self.at_step is None else self.at_step)
+        except ValueError as error:
+            tell(str(error))
+            return
+        whole = f"{units.step(first)}–{units.step(newest)}"
+        if place.first is not None and place.step is not None:
+            self._show_window(place.first, place.step, whole)
+        elif place.step is not None and not first <= place.step <= newest:
+            self.show(max(first, place.step))
+            tell(f"step {units.step(place.step)} is not in {whole}: the nearest one is shown")
+        else:
+            self.show(place.step)
+
+    def _show_window(self, first: int, last: int, whole: str) -> None:
+        shown = self._app.shown
+        effect = None if shown is None else shown.page.show_window(first, last, shown.moment)
+        if effect is not None and shown is not None:
+            shown.carry_out(effect)
+        else:
+            self.show(last)
+            self._app.tell(f"no chart here has these steps: step {units.step(last)} of {whole} is shown")
+
+
+def _is_notable(event: Event, run: Run) -> bool:
+    is_change = event.is_alarm or event.state is EventState.RECOVERED
+    return is_change and not event.stream and event.level >= Level.WARN and not event.is_of(run.muted)

@@ -1,0 +1,169 @@
+"""What somebody takes along from the screen: a text for the clipboard, a report of what is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import shlex
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop import units
+from rltop.app.bell import PLAIN_TERMINALS
+from rltop.clock import SystemClock
+from rltop.errors import cannot_write
+from rltop.files import replace_file
+from rltop.pages.chart import Axis
+from rltop.pages.metric import MetricPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rltop.app.app import RltopApp
+
+MOST_COPIED = 74_994
+"""Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
+
+_TMUX_S = 2.0
+
+_MOST_REPORTS = 100
+
+
+class Takeaway:
+    """Copies and writes what the application shows."""
+
+    def __init__(self, app: RltopApp) -> None:
+        self._app = app
+
+    def copy_value(self) -> None:
+        """Copy what is selected: a value as it was logged, the sentence of an alert, the path of a run."""
+        from rltop.pages.copied import value_to_copy  # noqa: PLC0415 - few sessions copy anything
+
+        shown = self._app.shown
+        if shown is None:
+            return
+        text, what = value_to_copy(shown.board.target, shown.page, shown.moment)
+        if text:
+            self.copy(text, what)
+        else:
+            self.copy_row()
+
+    def copy_row(self) -> None:
+        """Copy the selected row as text, or the page where it has a text of its own."""
+        from rltop.pages.copied import row_text  # noqa: PLC0415 - few sessions copy anything
+
+        shown = self._app.shown
+        if shown is None:
+            return
+        page, board = shown.page.text_to_copy(shown.moment), shown.board
+        row = next((one for one in board.rows if any(link.target == board.target for link in one.links)), None)
+        text = page or ("" if row is None else row_text(row))
+        if text:
+            self.copy(text, "the page" if page else "the row")
+        else:
+            self._app.tell("nothing is selected that can be copied")
+
+    def copy(self, text: str, what: str) -> None:
+        """Hand a text to the terminal for the clipboard (OSC 52), over SSH too, and say so.
+
+        Args:
+            text: without control characters but newlines.
+            what: what it is, for the line that says so.
+        """
+        app = self._app
+        if os.environ.get("TERM", "") in PLAIN_TERMINALS or app.driver is None:
+            app.tell(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
+            return
+        data = text.encode("utf-8", "replace")
+        kept = data[:MOST_COPIED].decode("utf-8", "ignore")
+        app.driver.write(f"\x1b]52;c;{base64.b64encode(kept.encode()).decode('ascii')}\x07")
+        if os.environ.get("TMUX"):
+            app.run_worker(_give_to_tmux(kept), name="clipboard")
+        cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
+        first = kept.splitlines()[0] if kept else ""
+        app.tell(f"copied {what}{cut}: {first}{' …' if len(kept) > len(first) else ''}")
+
+    def report(self, suffix: str) -> None:
+        """Write what is shown into the current directory, beside what is there: its step, its window, marked runs.
+
+        Where runs are compared their alignment and the baseline run are those of the screen.
+
+        Args:
+            suffix: of `report.writers.FORMATS`; in `.csv` a chart is its values.
+        """
+        from rltop.report.writers import file_name, series_csv  # noqa: PLC0415 - few sessions write one
+
+        app, loop = self._app, asyncio.get_running_loop()
+        page, moment = app.page, app.moment
+        marked = [run for run in app.session.runs if run.path.raw in app.marked]
+        runs = marked if len(marked) > 1 else [moment.run]
+        name = f"{len(runs)}-runs" if len(runs) > 1 else moment.run.name.raw
+        path = Path(file_name(name, moment.snapshot.step, suffix))
+        if suffix == ".csv" and isinstance(page, MetricPage):
+            data = series_csv(Snapshot(moment.run, moment.at_step).within(page.stream), page.key, page.window)
+        else:
+            data = _report(runs, page, moment, suffix)
+
+        def write() -> None:
+            said = _written(path, data)
+            # The loop may have been closed by the time that a slow disk has answered.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(app.tell, said)
+
+        app.tell(f"writing {path} …")
+        threading.Thread(target=write, name="report", daemon=True).start()
+
+
+def _written(path: Path, data: bytes) -> str:
+    """Write a report under a name that is free, and say which, or why not."""
+    names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, _MOST_REPORTS))]
+    try:
+        free = next((name for name in names if not name.exists()), None)
+        if free is None:
+            return f"{path} and its copies are there already: delete some"
+        replace_file(free, data)
+        return f"written: {free} in {Path.cwd()}"
+    except OSError as error:
+        return cannot_write(str(path), error).message
+
+
+def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str) -> bytes:
+    """A report of runs as they are shown: at a step, in the window of a chart, compared as on the page."""
+    from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions write one
+    from rltop.report.run_report import Made, build_report  # noqa: PLC0415 - few sessions write one
+    from rltop.report.writers import rendered  # noqa: PLC0415 - few sessions write one
+
+    compared = page if isinstance(page, ComparePage) else None
+    beside = moment.baseline if compared is None else compared.compared_with(moment)
+    other = next((run for run in runs if run.path.raw == beside), None)
+    reports = [
+        build_report(
+            Snapshot(run, moment.at_step),
+            has_document=suffix == ".csv",
+            window=None if page is None else page.window,
+            axis=Axis.STEP if compared is None else compared.axis,
+            baseline=None if other is None else Snapshot(other),
+        )
+        for run in runs
+    ]
+    command = f"rltop {shlex.join(run.path.raw for run in runs)}, command palette"
+    return rendered(suffix, reports, Made.at(command, SystemClock().wall()))
+
+
+async def _give_to_tmux(text: str) -> None:
+    """Put a text into tmux's buffer and into its terminal's clipboard; tmux passes OSC 52 on only where it is told to.
+
+    A tmux that is too old for `-w`, or gone, has had the escape code.
+    """
+    with contextlib.suppress(OSError, TimeoutError):
+        none = asyncio.subprocess.DEVNULL
+        tmux = await asyncio.create_subprocess_exec(
+            "tmux", "load-buffer", "-w", "-", stdin=asyncio.subprocess.PIPE, stdout=none, stderr=none
+        )
+        await asyncio.wait_for(tmux.communicate(text.encode()), _TMUX_S)
