@@ -36,8 +36,7 @@ from rltop.report.overview_document import once_document
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions
-from rltop.run.run_builder import PREVIEW_FROM_BYTES
-from rltop.run.session import Session
+from rltop.run.session import PREVIEW_FROM_BYTES, Session
 from rltop.run.snapshot import Snapshot
 
 SIZES = ((80, 24), (120, 40), (200, 60))

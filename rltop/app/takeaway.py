@@ -7,7 +7,6 @@ import base64
 import contextlib
 import os
 import shlex
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
+from rltop.run.worker import Worker
 
 if TYPE_CHECKING:
     from rltop.app.app import RltopApp
@@ -117,7 +117,7 @@ class Takeaway:
                 loop.call_soon_threadsafe(app.tell, said)
 
         app.tell(f"writing {path} …")
-        threading.Thread(target=write, name="report", daemon=True).start()
+        Worker("report").start(write)
 
 
 def _written(path: Path, data: bytes) -> str:

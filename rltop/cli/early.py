@@ -20,9 +20,8 @@ from rltop.rows.rows import Row
 from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.pipeline import Pipeline
-from rltop.run.read_path import FIRST_ROWS, ReadPath, last_rows
 from rltop.run.run import Run
-from rltop.run.run_stream import RunStream
+from rltop.run.run_stream import FIRST_ROWS, ReadPath, RunStream, last_rows
 from rltop.run.snapshot import Snapshot
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed

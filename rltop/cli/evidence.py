@@ -30,7 +30,7 @@ from rltop.model.table_rows import log_of
 from rltop.regex import regex
 from rltop.report.markdown import plain
 from rltop.report.redaction import Redactor
-from rltop.run.beside import logs_beside
+from rltop.run.places import logs_beside
 from rltop.run.run_settings import settings_beside
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rltop.errors import NoAnswerError, SourceError
 from rltop.model import Label
 from rltop.run.discover import Discovery
 from rltop.run.found import Found
-from rltop.run.look import Look
+from rltop.run.rescan import Look
 from rltop.trainers.setup_hints import setup_hints
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from rltop.screen.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
     from rltop.run.discover import Seen
-    from rltop.run.look import Look
-    from rltop.run.rescan import Rescanner
+    from rltop.run.rescan import Look, Rescanner
     from rltop.sources.tail import LastRows
 
 Build = Callable[[int, int], Sequence[Row]]

@@ -31,7 +31,7 @@ from rltop.live.titles import TitlesProbe
 from rltop.live.traces import events_beside, events_of
 from rltop.model import Label
 from rltop.model.table_rows import split_member
-from rltop.run.beside import checkpoint_steps, logs_beside
+from rltop.run.places import checkpoint_steps, logs_beside
 
 if TYPE_CHECKING:
     from argparse import Namespace

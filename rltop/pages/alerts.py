@@ -16,8 +16,8 @@ from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.past import Alert, History
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert, History
 from rltop.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from rltop.pages.query import TEXTS
 from rltop.pages.signals import generic_signal
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
+from rltop.run.past import Alert
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert
 from rltop.store.series import Bucket
 from rltop.structs import NamedTuple
 

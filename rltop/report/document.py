@@ -17,8 +17,8 @@ from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, 
 from rltop.pages.alerts import alert_title
 from rltop.regex import regex
 from rltop.rules.words import words_of
+from rltop.run.past import Alert
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert
 from rltop.stats.goodput import CLASSES
 
 Document = dict[str, Any]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import re
 import stat
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from rltop.formats.kinds import CONSOLE, kind_of
 from rltop.model import RunState
 from rltop.model.table_rows import is_job_log, log_of
 from rltop.regex import regex
-from rltop.run.beside import logs_beside
+from rltop.run.places import logs_beside
+from rltop.run.worker import Worker
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -178,13 +179,14 @@ class EndReader:
 
     Attributes:
         count: how often something new was found.
+        worker: looks at them.
     """
 
     def __init__(self, log: str, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0
         self._log, self._notify = log, notify
         self._clock = clock or SystemClock()
-        self._thread: threading.Thread | None = None
+        self.worker = Worker("ends of logs")
         self._seen: dict[int, tuple[Run, int, int]] = {}
         self._again_s = -math.inf
 
@@ -194,18 +196,12 @@ class EndReader:
         Args:
             runs: those that are shown.
         """
-        if (self._thread is not None and self._thread.is_alive()) or self._clock.monotonic() < self._again_s:
+        if self.worker.is_busy or self._clock.monotonic() < self._again_s:
             return
         self._again_s = self._clock.monotonic() + AGAIN_S
         wanted = [(run, silent) for run in runs if (silent := self._silent(run)) is not None]
         if wanted:
-            self._thread = threading.Thread(target=self._read, args=(wanted,), name="ends of logs", daemon=True)
-            self._thread.start()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait until what was asked for has been read, or for as long as that."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+            self.worker.start(partial(self._read, wanted))
 
     def _silent(self, run: Run) -> Silent | None:
         """What to look for; None where the run goes on, or nothing has changed."""

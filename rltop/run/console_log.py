@@ -11,6 +11,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError, reason_of
@@ -19,11 +20,15 @@ from rltop.formats.console.failures import MAY_FAIL, read_error
 from rltop.formats.kinds import BINARY, HEAD_BYTES, is_noise
 from rltop.model import Label
 from rltop.regex import regex
-from rltop.run.beside import logs_beside
+from rltop.run.places import logs_beside
+from rltop.run.worker import Worker
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.file import FileSystem, LocalFileSystem, mount_of, read_fully
 from rltop.sources.tail import Tail
 from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    pass
 
 HELD_BYTES = 8 * 1024 * 1024
 """So much of the end of the file is read at first; of what comes later as much is held."""
@@ -167,12 +172,12 @@ class ConsoleLog:
         self._asked_at = float("-inf")
         self._is_closed = False
         self.state, self.version, self.first = LogState(), 0, 0
-        self._thread = threading.Thread(target=self._work, name="console log", daemon=True)
+        self._worker = Worker("console log")
 
     def start(self) -> None:
         """Begin to look."""
         self._asked_at = self._clock.monotonic()
-        self._thread.start()
+        self._worker.start(self._work)
 
     def close(self) -> None:
         """Stop looking; a read that hangs is left behind."""

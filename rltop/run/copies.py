@@ -19,7 +19,7 @@ from rltop.model import Record
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
 from rltop.run.found import Found
-from rltop.run.read_path import last_rows
+from rltop.run.run_stream import last_rows
 from rltop.run.sniff import SNIFF_BYTES, closed
 from rltop.sources.events import ONE_SHOT, Chunk, Reset
 from rltop.sources.feed import DirectFeed

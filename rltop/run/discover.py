@@ -8,20 +8,21 @@ passed over is remembered with the reason.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from rltop.catalog.ranges import NONE, Ranges
+from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
 from rltop.files import open_regular
 from rltop.formats.kinds import BINARY, CONSOLE, SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
 from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
-from rltop.run.beside import read_ranges
+from rltop.regex import regex
 from rltop.run.found import WANDB_PARTS, Found, name_of, titled, whole_path, with_distinct_names
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
@@ -587,3 +588,106 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
         return f"{words}; there is {name}: {told[0]}"
     more = ", …" if len(reasons) > _MOST_REASONS else ""
     return f"{words}; there are {len(left)} other files, {name} among them: {', '.join(told)}{more}"
+
+
+_RANGES_FILE = "ranges.json"
+_MOST_RANGE_BYTES = 4 * 1024 * 1024
+_SETTING = regex(r"(name|reward_min|reward_max)\s*:\s*(.*?)\s*(?:\s#.*)?$")
+_ENVIRONMENTS = regex(r"(\s*)environments\s*:\s*(?:#.*)?$")
+
+
+def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
+    """What is declared beside a run; nothing, where nothing is.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+        note: told the path and the reason of a file that cannot be used.
+    """
+    where = Path(path)
+    home = where if where.is_dir() else where.parent
+    found: dict[str, Range] = {}
+    inner = home / "files"
+    for folder in (home, inner) if inner.is_dir() else (home,):
+        for name, read in _READERS:
+            file = folder / name
+            try:
+                if not file.is_file():
+                    continue
+                if file.stat().st_size > _MOST_RANGE_BYTES:
+                    raise ValueError(f"larger than {_MOST_RANGE_BYTES} bytes")
+                found |= read(file.read_text("utf-8", errors="replace"))
+            except OSError as error:
+                note(str(file), error.strerror or "cannot be read")
+            except (ValueError, RecursionError) as error:
+                note(str(file), f"ranges not read: {error}")
+    return Ranges(found) if found else NONE
+
+
+def _sidecar(text: str) -> dict[str, Range]:
+    """`{"key or pattern": [low, high], …}`, and `environments` as in Telescope's settings."""
+    declared = json.loads(text)
+    if not isinstance(declared, dict):
+        raise ValueError('expected {"key": [low, high], …}')
+    found = of_environments(_as_list(declared.pop("environments", None)))
+    for key, value in list(declared.items())[:MAX_DECLARED]:
+        each = range_of(value)
+        if each is None:
+            raise ValueError(f"{key!r} is not [low, high] with low below high")
+        found[key] = each
+    return found
+
+
+def _summary(text: str) -> dict[str, Range]:
+    """What environments declare, as text within the summary."""
+    summary = json.loads(text)
+    details = summary.get("env_details") if isinstance(summary, Mapping) else None
+    return of_environments(_as_list(json.loads(details) if isinstance(details, str) else details))
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _settings(text: str) -> dict[str, Range]:
+    """The environments of a settings file, by its indentation: a list of names and numbers needs no more of YAML."""
+    return of_environments(_environments(text.splitlines()))
+
+
+def _environments(lines: Iterable[str]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    indent = item_indent = -1
+    for line in lines:
+        begin = _ENVIRONMENTS.match(line)
+        if begin is not None and indent < 0:
+            indent = len(begin[1])
+            continue
+        if indent < 0 or not line.strip() or line.lstrip().startswith("#"):
+            continue
+        depth, text = len(line) - len(line.lstrip()), line.strip()
+        if depth < indent or (depth == indent and not text.startswith("- ")):
+            indent = item_indent = -1
+            continue
+        if text.startswith("- ") and item_indent in (-1, depth):
+            item_indent = depth
+            found.append({})
+            depth, text = depth + 2, text[2:].strip()
+        setting = _SETTING.match(text)
+        if setting is not None and found and depth == item_indent + 2:
+            found[-1][setting[1]] = _scalar(setting[2])
+    return found
+
+
+def _scalar(text: str) -> object:
+    text = text.strip("\"'")
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_READERS: tuple[tuple[str, Callable[[str], dict[str, Range]]], ...] = (
+    ("config.yaml", _settings),
+    ("wandb-summary.json", _summary),
+    (_RANGES_FILE, _sidecar),
+)
+"""By name; what comes later wins."""

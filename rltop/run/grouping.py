@@ -18,8 +18,21 @@ from rltop.formats.kinds import KINDS, TABLES, TELESCOPE, TENSORBOARD, WANDB, WH
 from rltop.model import Label
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
-from rltop.run.found import MAIN_ROLES, Found, Spot, home_of, name_of, place, titled, titled_part, whole_path
+from rltop.run.found import Found, name_of, titled, whole_path
+from rltop.run.places import INNER_FOLDERS, home_of
 from rltop.run.sniff import DIED
+from rltop.structs import NamedTuple
+
+MAIN_ROLES = ("trainer", "train", "learner", "actor", "all")
+"""The parts whose steps are the run's, most trusted first: they make the optimiser's updates."""
+_ROLES = frozenset(
+    {*MAIN_ROLES, "explorer", "rollout", "rollouter", "generator", "sampler", "orchestrator", "inference", "env",
+     "critic", "reward", "eval", "evaluator", "val", "valid", "validation", "test", "bench"}
+)  # fmt: skip
+_RANK_FOLDER = regex(r"rank[_-]?(\d+)$", re.IGNORECASE)
+_BEGUN = regex(r"tfevents\.(\d{9,11})\.")
+_SLACK_S = 60
+_RANK_STEM = regex(r"(.*?)[._-]?rank[_-]?(\d+)$", re.IGNORECASE)
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
@@ -249,3 +262,114 @@ def _rotation(path: str) -> int:
     name = Path(path).name
     number = re.search(r"\.(\d+)(\.(gz|bz2|zst))?$", name)
     return int(number[1]) if number and "tfevents" not in name else 0
+
+
+class Spot(NamedTuple):
+    """Where a file belongs.
+
+    Attributes:
+        home: the run's own folder, above those that a trainer makes in it.
+        role: the part that wrote it; empty for the whole trainer.
+        is_rank: the part is one of many ranks.
+    """
+
+    home: Path
+    role: str = ""
+    is_rank: bool = False
+
+
+def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Spot]]:
+    """Every file with its place; a part is believed only where another part of the same run stands beside it.
+
+    Args:
+        files: the streams below one directory.
+        titles: path → what the run calls itself in the file, where it does.
+    """
+    files = list(files)
+    event_folders = {Path(each.path).parent: each for each in files if each.kind is TENSORBOARD}
+    spots = [
+        (each, _rank_spot(each.path) or _below_spot(each, event_folders), _role_spot(each.path, titles))
+        for each in files
+    ]
+    parts: dict[Path, set[str]] = {}
+    for _, sure, guess in spots:
+        if sure is None and guess is not None:
+            parts.setdefault(guess.home, set()).add(guess.role)
+    placed = []
+    for each, sure, guess in spots:
+        if each.kind is TABLES or split_member(each.path) is not None:
+            # A tracker keeps the runs of many trainers: each is one of its own, whatever stands beside it.
+            placed.append((each, Spot(Path(each.path))))
+        elif sure is not None:
+            placed.append((each, sure))
+        elif guess is not None and len(parts[guess.home]) > 1:
+            placed.append((each, guess))
+        else:
+            placed.append((each, Spot(home_of(Path(each.path).parent))))
+    return placed
+
+
+def _rank_spot(path: str) -> Spot | None:
+    """One of many ranks: `worker_logs/<group>/rank_3/…`, `rank3/…`, `metrics_rank3.jsonl`."""
+    where = Path(path)
+    stem = _RANK_STEM.fullmatch(Path(bare_name(where.name)).stem)
+    if stem is not None and "tfevents" not in where.name:
+        return Spot(home_of(where.parent), f"rank {int(stem[2])}", is_rank=True)
+    if not any(map(_RANK_FOLDER.fullmatch, where.parts)):
+        return None
+    for folder in where.parents:
+        found = _RANK_FOLDER.fullmatch(folder.name)
+        if found is None:
+            continue
+        above = folder.parent
+        if above.parent.name in INNER_FOLDERS and above.name not in INNER_FOLDERS:
+            return Spot(home_of(above.parent), f"{above.name} rank {int(found[1])}", is_rank=True)
+        return Spot(home_of(above), f"rank {int(found[1])}", is_rank=True)
+    return None
+
+
+def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Spot | None:
+    """Event files begun below other event files while those were written: what `add_scalars` makes."""
+    folder = Path(found.path).parent
+    if found.kind is not TENSORBOARD:
+        return None
+    for above in folder.parents:
+        parent = event_folders.get(above)
+        if parent is not None and _is_begun_during(found, parent):
+            return Spot(home_of(above), str(folder.relative_to(above)))
+    return None
+
+
+def _is_begun_during(inner: Found, outer: Found) -> bool:
+    """Was the first file of one stream begun while the other was written, as the names of event files say?"""
+    begun_s, from_s = _begun_s(inner.paths[0]), _begun_s(outer.paths[0])
+    if begun_s is None or from_s is None:
+        return True
+    return from_s - _SLACK_S <= begun_s <= (outer.modified_s or begun_s) + _SLACK_S
+
+
+def _begun_s(path: str) -> int | None:
+    """When an event file was begun: seconds since the epoch in its name."""
+    found = _BEGUN.search(Path(path).name)
+    return int(found[1]) if found else None
+
+
+def titled_part(title: str) -> str:
+    """The part that a W&B run is called after, as in `grpo_trainer`; empty for a whole run."""
+    name, _, last = title.rpartition("_")
+    return last if name and last in _ROLES else ""
+
+
+def _role_spot(path: str, titles: dict[str, str]) -> Spot | None:
+    """A part by the name of its file, its folder, or its W&B run."""
+    where = Path(path)
+    title = titles.get(path, "")
+    if part := titled_part(title):
+        return Spot(home_of(where.parent) / title.removesuffix(f"_{part}"), part)
+    stem = Path(bare_name(where.name)).stem
+    if stem in _ROLES and "tfevents" not in where.name:
+        return Spot(home_of(where.parent), stem)
+    folder = where.parent
+    if folder.name in _ROLES or (folder.parent.name == "tensorboard" and folder.parent.parent.name == "monitor"):
+        return Spot(home_of(folder.parent), folder.name)
+    return None

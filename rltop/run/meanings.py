@@ -16,7 +16,7 @@ from rltop.catalog.guesses import said_meaning
 from rltop.catalog.row_sets import AS_FOUND, MOST_ROWS, Arrangement
 from rltop.errors import ConfigError
 from rltop.resources import is_file, keep, read_toml, state_folder
-from rltop.run.found import home_of
+from rltop.run.places import home_of
 from rltop.settings import METRICS_TABLE, ROWS_TABLE
 
 FILE_NAME = "metrics.toml"

@@ -14,6 +14,7 @@ from rltop.files import open_regular
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import FilePosition
+from rltop.run.worker import Worker
 
 MAX_BYTES = 32 * 1024 * 1024
 _READ_BYTES = 256 * 1024
@@ -54,7 +55,7 @@ class Recaller:
             if self._is_busy:
                 return
             self._is_busy = True
-        threading.Thread(target=self._work, name="recall", daemon=True).start()
+        Worker("recall").start(self._work)
 
     def take(self) -> list[tuple[int, Row]]:
         """Rows that have been read since the last call, by step."""

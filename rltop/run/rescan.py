@@ -1,8 +1,7 @@
-"""Rescans: runs, streams and files that appear while a directory is followed.
+"""Looks at what paths mean, in threads: the first time, and again and again while a directory is followed.
 
-A daemon thread rescans now and then, less often on slow mounts, and hands over what
-it found when that has changed: as long as there is nothing, what is waited for. It
-opens only files that it has not judged before, and nobody ever waits for it.
+A dead server hangs nobody, and how far the first look has come is counted. Later looks come less often on slow mounts,
+hand over what they found when that has changed, and open only files that have not been judged before.
 """
 
 from __future__ import annotations
@@ -14,7 +13,63 @@ from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.run.discover import Discovery, Seen, awaited, discover, still_looking
 from rltop.run.found import Found
-from rltop.run.look import Look
+from rltop.run.worker import Worker
+
+
+class Look:
+    """One look at what paths mean, in a thread that nobody has to wait for.
+
+    Attributes:
+        paths: as they were typed.
+        so_far: what the look has counted; only its result is to be read.
+        silent_s: for how long, as `wait` has seen it, nothing has been counted.
+    """
+
+    def __init__(self, paths: Sequence[str], clock: Clock) -> None:
+        """Begins to look.
+
+        Args:
+            paths: as they were typed.
+            clock: says for how long nothing has been counted.
+        """
+        self.paths = list(paths)
+        self.so_far = Discovery()
+        self._clock = clock
+        self._error: Exception | None = None
+        self._moved = (0, 0)
+        self._moved_s = clock.monotonic()
+        self._worker = Worker("discover")
+        self._worker.start(self._work)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the look; False if it has not come in time."""
+        return self._worker.join(timeout_s)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing has been counted, as far as it was asked."""
+        moved, now = (self.so_far.names, self.so_far.opened), self._clock.monotonic()
+        if moved != self._moved:
+            self._moved, self._moved_s = moved, now
+        return now - self._moved_s
+
+    def result(self) -> Discovery:
+        """What was found, once the look has ended.
+
+        Raises:
+            SourceError: the paths cannot be used.
+        """
+        if self._error is not None:
+            raise self._error
+        return self.so_far
+
+    def _work(self) -> None:
+        try:
+            discover(self.paths, into=self.so_far)
+        except Exception as error:
+            # Whoever waits is told, in a thread of its own.
+            self._error = error
+
 
 INTERVAL_S = 10.0
 """Between two looks at a directory that answers at once."""
@@ -69,7 +124,7 @@ class Rescanner:
 
     def start(self) -> None:
         """Begin to look, in a thread that ends with the program."""
-        threading.Thread(target=self._work, name="rescan", daemon=True).start()
+        Worker("rescan").start(self._work)
 
     def take(self) -> list[Found] | None:
         """All runs there are, if that has changed since the last call; else None."""

@@ -11,7 +11,7 @@ import glob
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from heapq import merge
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
 from rltop.files import names_in, open_regular
+from rltop.model import Algorithm, Event, Observation, Traits, Verdict
 from rltop.model.completions import (
     MAX_COMPLETIONS,
     Completion,
@@ -30,7 +31,14 @@ from rltop.model.completions import (
 )
 from rltop.model.table_rows import split_member
 from rltop.regex import regex
-from rltop.run.found import INNER_PATTERN, LOG_FOLDERS
+from rltop.rules.advice import advise
+from rltop.rules.alert_state import AlertState, verdict_of
+from rltop.rules.context import RuleContext
+from rltop.rules.options import EngineOptions
+from rltop.rules.parts import Told, shown
+from rltop.rules.registry import BY_ID, PARTS
+from rltop.run.places import dump_places, homes_of, is_folder
+from rltop.run.worker import Worker
 from rltop.stats.rollouts import StepSummary, summarise
 from rltop.structs import NamedTuple
 
@@ -39,24 +47,10 @@ MOST_PATH_CHARS = 4096
 """What the system takes for a path at most; of a pattern that is longer nothing can come either."""
 _SHOWN_CHARS = 80
 _HEAD_BYTES = 256 * 1024
-_MOST_UP = 4
-_FILE = regex(
-    r"^(?:\w+[-_])?(?:rollouts?|completions?|samples|generations|experiences?|trajectories|explorer_output)"
-    r"(?:[-_.].*)?\.(?:jsonl|ndjson|db|sqlite3?)$"
-)
-_STEP_FILE = regex(r"train_data_step\d+\.jsonl$")
-"""NeMo-RL's, which lie beside the folder of the metrics."""
-_FOLDERS = (
-    "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
-    "generations", "buffer",
-)  # fmt: skip
-_LOG_FOLDERS = LOG_FOLDERS | {"monitor", "explorer", "trainer", "files", "wandb", "trackio"}
-"""Folders that a run keeps its logs in, with what else it writes one level up."""
 _OUTPUT, _OUTPUT_LEVELS, _MOST_OUTPUTS = "completions", 2, 64
 """What TRL has in its `output_dir`; how far below the folder of a run that is looked for, and in how many folders."""
 _OWN_METRICS = regex(r"(?:logs?|metrics)$|.*\.(?:jsonl|ndjson|csv)$|.*tfevents")
 """A folder with metrics of its own is that of another run; `runs` and checkpoints are the trainer's."""
-_INNER = regex(rf"checkpoint-|run-|{INNER_PATTERN.pattern}")
 _SAME_TRAINING_S = 24 * 3600.0
 """Completions in a folder of their own that are older or newer than the metrics by more are of another training."""
 _SETTINGS = (".hydra/config.yaml", "config.yaml")
@@ -99,7 +93,7 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     member = split_member(path)
     where = Path(path if member is None else member[0])
     said = _said_by(where)
-    for each in (*([said] if said is not None else []), *_candidates(where.absolute())):
+    for each in (*([said] if said is not None else []), *dump_places(where.absolute())):
         if found := _dumps_at(each):
             return found
     return _dumps_of_output(where.absolute())
@@ -109,14 +103,14 @@ def _dumps_at(place: Path) -> list[RolloutSource]:
     from rltop.formats.rollouts.kinds import dumps_in, holds_answers  # noqa: PLC0415 - few runs have any
 
     try:
-        return dumps_in(str(place)) if _is_folder(place) or holds_answers(place) else []
+        return dumps_in(str(place)) if is_folder(place) or holds_answers(place) else []
     except (OSError, SourceError):
         return []
 
 
 def _dumps_of_output(path: Path) -> list[RolloutSource]:
     """The dumps in a trainer's own output, beside the folder of the metrics: those of its name, or of a lone run."""
-    home = list(_homes(path))[-1]
+    home = list(homes_of(path))[-1]
     found: list[tuple[Path, list[RolloutSource]]] = []
     level = [home]
     for _ in range(_OUTPUT_LEVELS):
@@ -137,9 +131,7 @@ def _dumps_of_output(path: Path) -> list[RolloutSource]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    return [
-        folder / name for name in sorted(names_in(folder)) if not name.startswith(".") and _is_folder(folder / name)
-    ]
+    return [folder / name for name in sorted(names_in(folder)) if not name.startswith(".") and is_folder(folder / name)]
 
 
 def _is_of_same_time(dump: Path, metrics: Path) -> bool:
@@ -150,38 +142,9 @@ def _is_of_same_time(dump: Path, metrics: Path) -> bool:
         return False
 
 
-def _is_folder(path: Path) -> bool:
-    """Is it a folder, as far as we may know?"""
-    return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
-
-
-def _homes(path: Path) -> Iterator[Path]:
-    """The folder of a run and those above it for as long as they are only there for logs."""
-    home = path if _is_folder(path) else path.parent
-    for _ in range(_MOST_UP):
-        yield home
-        if home.name.lower() not in _LOG_FOLDERS and not _INNER.match(home.name):
-            return
-        home = home.parent
-
-
-def _candidates(path: Path) -> Iterator[Path]:
-    for home in _homes(path):
-        for archives in (home, home / "files"):
-            if _is_folder(archives / "steps"):
-                yield archives
-        names = names_in(home)
-        if any(_STEP_FILE.match(name) for name in names):
-            yield home
-        own = [name for name in names if _FILE.match(name) and home / name != path]
-        # Of several runs in one folder each has a dump that begins with its name.
-        yield from (home / name for name in sorted(own, key=lambda name: not name.startswith(path.stem)))
-        yield from (home / name for name in _FOLDERS if name in names)
-
-
 def _said_by(path: Path) -> Path | None:
     """The folder that the run's log or its settings name as the place for its rollouts."""
-    for home in _homes(path.absolute()):
+    for home in homes_of(path.absolute()):
         is_file = os.path.isfile(path)  # noqa: PTH113 - as above
         for file in (path, *(home / name for name in _SETTINGS)) if is_file else ():
             if file.suffix not in (".log", ".out", ".txt", ".yaml", ""):
@@ -195,7 +158,7 @@ def _said_by(path: Path) -> Path | None:
                 continue
             folder = Path(match[1].decode("utf-8", "replace"))
             for place in (folder, home / folder, home.parent / folder):
-                if _is_folder(place):
+                if is_folder(place):
                     return place
     return None
 
@@ -282,11 +245,11 @@ class RolloutShelf:
         self._newest_stamp: Hashable = None
         self._quiet_looks = 0
         self.is_judged: Callable[[], bool] = bool
-        self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
+        self._worker = Worker("rollouts")
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self._worker.start(self._work)
 
     def close(self) -> None:
         """Stop looking; a read that hangs is left behind."""
@@ -535,3 +498,103 @@ class RolloutShelf:
 
 def _reason(error: RltopError | OSError) -> str:
     return error.message if isinstance(error, RltopError) else error.strerror or "cannot be read"
+
+
+_RULE = "P5"
+METRIC, LONGEST = "group_len_ratio", "response_len_max"
+_CHARS_PER_TOKEN = 4.0
+_JUDGED_BY = tuple(spec for spec in (BY_ID[_RULE], *PARTS[_RULE]) if METRIC in spec.metrics)
+
+
+class RolloutWatch:
+    """P5 over the steps of a dump.
+
+    Attributes:
+        records: steps judged so far that are written to their end.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.records = 0
+        self._options = options
+        self._events: list[Event] = []
+        self._last: int | None = None
+        self._unit = ""
+        self._now = RuleContext(Algorithm.UNKNOWN, Traits(), None)
+        self._states = [
+            AlertState(spec, options.thresholds(spec.id)) for spec in _JUDGED_BY if options.is_enabled(spec.id)
+        ]
+        self._told = Told()
+        self._newest: StepSummary | None = None
+        self._ahead = self
+
+    def take(self, summaries: Sequence[StepSummary], newest: StepSummary | None) -> None:
+        """Judge every step behind the last one that was judged.
+
+        Args:
+            summaries: of steps that are written to their end, in ascending order.
+            newest: of the step after these, which may change: what comes of it is provisional.
+        """
+        if not self._options.is_enabled(_RULE):
+            return
+        records = self.records
+        for one in summaries:
+            self._judge(one)
+        if newest is not self._newest or records != self.records:
+            self._newest, self._ahead = newest, self
+            if newest is not None:
+                self._ahead = self._clone()
+                self._ahead._judge(newest, is_provisional=True)
+
+    def _judge(self, one: StepSummary, *, is_provisional: bool = False) -> None:
+        if one.ratio_mean is None or (self._last is not None and one.step <= self._last):
+            return
+        self._last = one.step
+        self._unit = "" if one.has_tokens else "; lengths in characters"
+        self.records += 1
+        self._now.group_size = self._options.group_size or one.group_size
+        self._now.advance(_observation(self.records, one))
+        for state in self._states:
+            event = state.observe(self._now)
+            told = None if event is None else self._told.tell(event, state, self._beside(state), self._now)
+            if told is not None:
+                message = told[0].message + self._unit
+                self._events.append(told[0]._replace(message=message, is_provisional=is_provisional))
+
+    def _beside(self, state: AlertState) -> list[AlertState]:
+        return [one for one in self._states if one is not state and one.is_firing]
+
+    def _clone(self) -> RolloutWatch:
+        twin = RolloutWatch(self._options)
+        twin.records, twin._last, twin._events = self.records, self._last, self._events.copy()
+        twin._now, twin._told = self._now.clone(), self._told.clone()
+        twin._states = [each.clone() for each in self._states]
+        return twin
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Its transitions, that of the newest step included."""
+        return self._ahead._events
+
+    @property
+    def event_times(self) -> Sequence[float | None]:
+        """Nones: a dump says no times."""
+        return [None] * len(self.events)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What fires, or recovered lately."""
+        one = self._ahead
+        states = shown([each for each in one._states if each.is_shown(one.records)])
+        verdicts = [verdict_of(each, METRIC, "", one._now) for each in states]
+        return [advise(each._replace(headline=each.headline + one._unit)) for each in verdicts]
+
+
+def _observation(record: int, one: StepSummary) -> Observation:
+    """The step as rules see it: each group's ratio and its longest completion in tokens, of those that were counted."""
+    tokens = 1.0 if one.has_tokens else 1.0 / _CHARS_PER_TOKEN
+    counted = [group for group in one.groups if group.ratio is not None]
+    groups = {
+        METRIC: {group.name: group.ratio or 0.0 for group in counted},
+        LONGEST: {group.name: tokens * group.lengths[0] for group in counted},
+    }
+    return Observation(record, one.step, 0, None, {METRIC: one.ratio_mean or 0.0}, groups, {}, {})

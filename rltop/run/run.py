@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from rltop.run.console_end import Ending
     from rltop.run.console_log import ConsoleLog
     from rltop.run.rank_watch import RankTap, RankWatch
-    from rltop.run.rollout_watch import RolloutWatch
-    from rltop.run.rollouts import RolloutShelf
+    from rltop.run.rollouts import RolloutShelf, RolloutWatch
     from rltop.run.run_settings import RunSettings
     from rltop.run.whereabouts import Whereabouts
     from rltop.stats.ranks import RankHistory

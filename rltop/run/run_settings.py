@@ -7,33 +7,24 @@ executed. A file is read again where it was written since, which is looked for n
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import DecodeError
-from rltop.files import names_in, open_regular
+from rltop.files import open_regular
 from rltop.model.table_rows import split_member
-from rltop.run.found import home_of
+from rltop.run.places import CONSOLE_LOGS, settings_files
+from rltop.run.worker import Worker
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.formats.settings import Value
     from rltop.run.run import Run
 
-_NAMES = (
-    ".hydra/config.yaml", ".hydra/overrides.yaml", "config.yaml", "config.yml", "config.json", "config.toml",
-    "training_args.json", "training_args.yaml", "args.json", "args.yaml", "args.yml", "params.json", "hparams.yaml",
-    "torchtune_config.yaml", "trainer_state.json", "ranges.json", "files/config.yaml",
-)  # fmt: skip
-"""What is looked for in a folder; what comes first wins where two files set the same."""
-_CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
-"""The run's own file, if it is one: veRL prints its settings there."""
-_EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")
-_MOST_UP = 4
 
 AGAIN_S = 10.0
 """Between two looks at which files there are, at least."""
@@ -98,7 +89,7 @@ def settings_beside(path: str) -> RunSettings:
     values: dict[str, Value] = {}
     files: list[SettingsFile] = []
     member = split_member(path)
-    for each in _candidates(Path(path if member is None else member[0])):
+    for each in settings_files(Path(path if member is None else member[0])):
         if len(values) >= MAX_SETTINGS:
             break
         try:
@@ -123,14 +114,14 @@ def settings_beside(path: str) -> RunSettings:
 
 
 def _is_log(file: Path) -> bool:
-    return file.suffix in (".wandb", *_CONSOLE_LOGS) or "tfevents" in file.name
+    return file.suffix in (".wandb", *CONSOLE_LOGS) or "tfevents" in file.name
 
 
 def _written(path: str) -> Sequence[tuple[str, int, int]]:
     """Which files may hold settings, and when they were written last; nothing is read."""
     member = split_member(path)
     found = []
-    for each in _candidates(Path(path if member is None else member[0])):
+    for each in settings_files(Path(path if member is None else member[0])):
         try:
             seen = each.stat()
         except OSError:
@@ -139,40 +130,6 @@ def _written(path: str) -> Sequence[tuple[str, int, int]]:
         size = min(seen.st_size, _HEAD_BYTES) if is_log else seen.st_size
         found.append((str(each), 0 if is_log else seen.st_mtime_ns, size))
     return found
-
-
-def _candidates(where: Path) -> Iterator[Path]:
-    """The files that may hold settings, the nearest first."""
-    if where.suffix == ".wandb":
-        yield where
-    folder = where if where.is_dir() else where.absolute().parent
-    home = home_of(folder)
-    for each in islice(_upward(folder, home), _MOST_UP):
-        there = set(names_in(each))
-        yield from (each / name for name in _NAMES if name.partition("/")[0] in there)
-    if where.suffix in _CONSOLE_LOGS:
-        yield where
-    yield from _of_wandb(home / "wandb")
-    for name in _EVENT_FOLDERS:
-        events = [one for one in names_in(home / name) if "tfevents" in one]
-        if events:
-            yield home / name / min(events)
-            return
-
-
-def _upward(folder: Path, home: Path) -> Iterator[Path]:
-    yield folder
-    while folder not in (home, folder.parent):
-        folder = folder.parent
-        yield folder
-
-
-def _of_wandb(folder: Path) -> Iterator[Path]:
-    """The only run that W&B keeps here; of several none can be said to be the one."""
-    runs = [name for name in names_in(folder) if name.startswith(("run-", "offline-run-"))]
-    if len(runs) == 1:
-        yield folder / runs[0] / "files" / "config.yaml"
-        yield from (folder / runs[0] / name for name in names_in(folder / runs[0]) if name.endswith(".wandb"))
 
 
 class SettingsReader:
@@ -184,13 +141,14 @@ class SettingsReader:
 
     Attributes:
         count: how often something new was found.
+        worker: reads them.
     """
 
     def __init__(self, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0
         self._notify = notify
         self._clock = clock or SystemClock()
-        self._thread: threading.Thread | None = None
+        self.worker = Worker("settings")
         self._seen: dict[str, Sequence[tuple[str, int, int]]] = {}
         self._again_s = 0.0
 
@@ -200,20 +158,14 @@ class SettingsReader:
         Args:
             runs: those that are shown; what is only awaited has none.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self.worker.is_busy:
             return
         there = [run for run in runs if not run.main.is_awaited]
         wanted = [run for run in there if run.settings is None]
         if not wanted and self._clock.monotonic() >= self._again_s:
             wanted = there
         if wanted:
-            self._thread = threading.Thread(target=self._read, args=(wanted,), name="settings", daemon=True)
-            self._thread.start()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait until what was asked for has been read, or for as long as that."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+            self.worker.start(partial(self._read, wanted))
 
     def _read(self, runs: Sequence[Run]) -> None:
         begun_s = self._clock.monotonic()

@@ -9,26 +9,89 @@ that it is given, and imports no rule: the first frame needs it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
+from rltop.formats.kinds import Kind
 from rltop.model import Counts, Event, Label, RunState, Verdict
-from rltop.run.judging import Judging
 from rltop.run.memo import Memo
 from rltop.run.past import standing_at, worst_first
 from rltop.run.pipeline import Budget, Pipeline
-from rltop.run.read_path import ReadPath, seconds_left
 from rltop.run.recall import Recaller
+from rltop.run.worker import Worker
 from rltop.sources.events import TailState, TailStatus
-from rltop.sources.feed import AwaitedFeed, SequenceFeed
+from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.sources.tail import LastRows
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.run.rule_runner import RuleRunner
     from rltop.stats.ranks import RankHistory
     from rltop.stats.spans import SpanBook
+
+FIRST_ROWS = 32
+"""Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
+LONG_S = 1.0
+"""What takes longer is worth a bar and the time left."""
+_TELLING_S, _TELLING_SHARE = 0.4, 0.01
+"""Before that nobody can tell how fast a file is read."""
+
+
+def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -> float | None:
+    """How long reading will still take, at the pace so far; None where that is not known, or not worth a word.
+
+    Args:
+        spent_s: how long it has taken so far.
+        share: how much of the whole has been done; None when all has.
+        from_share: how much had been done at the beginning of that time.
+    """
+    if share is None or share - from_share < _TELLING_SHARE or spent_s < _TELLING_S:
+        return None
+    left_s = spent_s * (1.0 - share) / (share - from_share)
+    return left_s if spent_s + left_s > LONG_S else None
+
+
+def last_rows(kind: Kind, rows: int) -> LastRows | None:
+    """The last rows of a file of this kind, to be shown before its history; None where they need all before them.
+
+    Args:
+        kind: of the file.
+        rows: how many.
+    """
+    if not kind.is_line_based and kind.row_starts is None:
+        return None
+    return LastRows(rows, kind.row_starts, kind.head_bytes)
+
+
+class ReadPath(NamedTuple):
+    """One way of reading a file: the whole of it, or its last rows first.
+
+    Attributes:
+        feed: brings the bytes.
+        pipeline: makes rows of them.
+        rules: judge the rows; None where they are only to be shown.
+    """
+
+    feed: Feed
+    pipeline: Pipeline
+    rules: RuleRunner | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Has everything been decoded that the feed has to give?"""
+        return self.pipeline.has_read_all_of(self.feed)
+
+    def at_end(self) -> ReadPath | None:
+        """As if nothing more came; None where that would only close the open row."""
+        ended = self.pipeline.at_end()
+        if ended is None:
+            return None
+        return ReadPath(self.feed, ended, cast("RuleRunner | None", ended.sink if self.rules is not None else None))
+
 
 SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
@@ -591,3 +654,188 @@ def broken_off(failure: Label) -> RunState:
     from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
 
     return RunState.INTERRUPTED if is_interruption(failure.raw) else RunState.DIED
+
+
+_BEFORE_HISTORY = frozenset({"nonfinite"})
+"""Families that may speak before the whole history has been judged."""
+
+
+class Judged(NamedTuple):
+    """What the rules say, the open row included.
+
+    Attributes:
+        verdicts: as if the open row were closed.
+        events: every transition, those of the open row as provisional.
+        event_times: when the row behind each event was written, as far as it says.
+        muted: verdicts that are left out because their rule is muted.
+        profiles: names of the profiles whose thresholds hold; the event log says why.
+        warm_up: (records seen, records wanted) while rules warm up; None when they have.
+    """
+
+    verdicts: Sequence[Verdict]
+    events: Sequence[Event]
+    event_times: Sequence[float | None]
+    muted: Sequence[Verdict] = ()
+    profiles: Sequence[str] = ()
+    warm_up: tuple[int, int] | None = None
+
+
+class Judging:
+    """What the rules say of one stream.
+
+    Args:
+        stream: whose rows they judge.
+
+    Attributes:
+        changes: moves when a rule is muted or told something that is in no row.
+    """
+
+    def __init__(self, stream: RunStream) -> None:
+        self.changes = 0
+        self._stream = stream
+        self._judged: tuple[Hashable, Judged] = (None, Judged((), (), ()))
+        self._checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
+
+    @property
+    def rules(self) -> RuleRunner | None:
+        """The rules that judge the whole file; None where nothing is judged."""
+        return self._stream.known.rules
+
+    @property
+    def now(self) -> Judged:
+        """What the rules say of the stream for itself."""
+        return self.judged(is_loading=self._stream.loading is not None)
+
+    def judged(self, *, is_loading: bool) -> Judged:
+        """What the rules say; looks at the open row when something has moved.
+
+        Args:
+            is_loading: history, of this or of another stream of the run, is still being read: only values that
+                are no numbers may be spoken of, and only provisionally.
+        """
+        known = self._known(is_loading)
+        if self._judged[0] != known:
+            self._judged = (known, self._judge(is_loading))
+        return self._judged[1]
+
+    def is_judged(self, *, is_loading: bool) -> bool:
+        """Does `judged` know its answer already? To work it out takes milliseconds."""
+        return self._judged[0] == self._known(is_loading)
+
+    def _known(self, is_loading: bool) -> Hashable:
+        rules = self.rules
+        return self._stream.version, is_loading, 0 if rules is None else len(rules.events)
+
+    def _judge(self, is_loading: bool) -> Judged:
+        rules, shown = self.rules, self._stream.shown
+        identity = shown.pipeline.current_identity()
+        seen = None
+        if shown.rules is not None and identity is not None:
+            seen = shown.rules.peek(shown.pipeline.stream, identity)
+        verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
+        muted: Sequence[Verdict] = () if seen is None else seen.muted
+        settled, times = ([], []) if rules is None else (rules.events, rules.event_times)
+        profiles: Sequence[str] = () if rules is None else [profile.name for profile in rules.profiles]
+        warm_up = None if rules is None else rules.warm_up(self._stream.known.pipeline.stream)
+        if self._stream.is_preview or is_loading:
+            verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
+            return Judged(verdicts, settled, times, (), profiles, warm_up)
+        if seen is not None:
+            profiles, warm_up = seen.profiles, seen.warm_up
+            if seen.events:
+                settled, times = [*settled, *seen.events], [*times, *seen.event_times]
+        return Judged(verdicts, settled, times, muted, profiles, warm_up)
+
+    def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
+        """What fires now and what has just recovered, worst first, silence included.
+
+        Args:
+            is_loading: history, of this or of another stream of the run, is still being read.
+        """
+        found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
+        return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
+
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Leave a rule's verdicts out, or put them back; its events go on being logged.
+
+        Args:
+            rule: its id.
+            is_muted: True leaves them out, False puts them back.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        for path in (self._stream.whole, self._stream.known, *self._stream.previews):
+            if path.rules is not None:
+                path.rules.mute(rule, is_muted)
+        self.changes += 1
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted, from the screen."""
+        return frozenset() if self.rules is None else self.rules.muted
+
+    @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        rules = self.rules
+        return frozenset() if rules is None else rules.options.silenced(self.now.profiles)
+
+    @property
+    def records(self) -> int:
+        """Training rows judged so far."""
+        return 0 if self.rules is None else self.rules.records
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Have checkpoints been found of which the rules have not been told yet?"""
+        return self._checkpoints.has_found
+
+    def look_for_checkpoints(self) -> None:
+        """A collapse names the last checkpoint before it: see which there are."""
+        if self.rules is not None and self._checkpoints.look_for(self.rules):
+            self.changes += 1
+
+
+class CheckpointFinder:
+    """Looks for checkpoints when a collapse begins; in a thread where the file server may not answer.
+
+    Args:
+        path: of the metric file; nothing lies beside standard input.
+        is_network: it lies on a network file system.
+    """
+
+    def __init__(self, path: str, *, is_network: bool) -> None:
+        self._path = path
+        self._is_network = is_network
+        self._collapses = 0
+        self._found: tuple[int, ...] | None = None
+
+    @property
+    def has_found(self) -> bool:
+        """Is there an answer that the rules have not been told yet?"""
+        return self._found is not None
+
+    def look_for(self, rules: RuleRunner) -> bool:
+        """Look if a collapse has begun, and tell the rules what was found; True if they were told."""
+        has_told = self._tell(rules)
+        if rules.collapses == self._collapses or self._path == "-":
+            return has_told
+        self._collapses = rules.collapses
+        if self._is_network:
+            Worker("checkpoints").start(self._look)
+            return has_told
+        self._look()
+        return self._tell(rules)
+
+    def _tell(self, rules: RuleRunner) -> bool:
+        if self._found is None:
+            return False
+        rules.take_checkpoints(self._found)
+        self._found = None
+        return True
+
+    def _look(self) -> None:
+        from rltop.run.places import checkpoint_steps  # noqa: PLC0415 - only for a run that collapses
+
+        self._found = checkpoint_steps(self._path)

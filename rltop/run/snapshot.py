@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from rltop.model import Event, Label, StepTiming, Verdict
-from rltop.run.past import step_at_same_time
-from rltop.run.worst import History, history_of
+from rltop.run.past import History, history_of, step_at_same_time
 from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:

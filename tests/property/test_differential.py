@@ -19,7 +19,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.resources import folder
-from rltop.run import run_builder
+from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.pipeline import Pipeline
@@ -99,8 +99,8 @@ def equal_however_it_arrives(path: Path, monkeypatch) -> None:
     data = path.read_bytes()
     for seed in range(3):
         assert outcome(drained(path, lambda _p, _n, seed=seed: PiecesFeed(data, seed))) == expected
-    monkeypatch.setattr(run_builder, "PREVIEW_FROM_BYTES", 0)
-    monkeypatch.setattr(run_builder, "PREVIEW_ROWS", 50)
+    monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 0)
+    monkeypatch.setattr(session_module, "PREVIEW_ROWS", 50)
     assert outcome(drained(path, direct(FakeClock()), has_preview=True)) == expected
     clock = FakeClock()
     feeds = []
@@ -140,8 +140,8 @@ def test_a_small_memory_budget_changes_no_verdict(path):
 
 
 def test_the_preview_is_shown_until_history_has_caught_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_builder, "PREVIEW_FROM_BYTES", 0)
-    monkeypatch.setattr(run_builder, "PREVIEW_ROWS", 10)
+    monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 0)
+    monkeypatch.setattr(session_module, "PREVIEW_ROWS", 10)
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(f'{{"step": {step}, "loss": {step / 7}}}\n' for step in range(1, 50_001)))
     session = Session(

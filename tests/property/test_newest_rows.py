@@ -20,11 +20,11 @@ from rltop.config import Config
 from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, Kind
 from rltop.resources import folder
 from rltop.run import pipeline as pipeline_module
-from rltop.run import run_builder
+from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
-from rltop.run.read_path import last_rows
 from rltop.run.run import Run
+from rltop.run.run_stream import last_rows
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
 from rltop.sources import tail
@@ -150,8 +150,8 @@ def rows_of(stream: Stream) -> dict[int, dict[str, float]]:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Files of a few kilobytes are read as large ones are."""
-    monkeypatch.setattr(run_builder, "PREVIEW_FROM_BYTES", 0)
-    monkeypatch.setattr(run_builder, "PREVIEW_ROWS", 20)
+    monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 0)
+    monkeypatch.setattr(session_module, "PREVIEW_ROWS", 20)
     monkeypatch.setattr(tail, "FIRST_BLOCK", 700)
 
 

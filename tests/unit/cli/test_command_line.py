@@ -17,7 +17,7 @@ import pytest
 from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
-from rltop.run import read_path
+from rltop.run import run_stream
 from rltop.run import session as session_module
 from rltop.sources.file import LocalFileSystem
 
@@ -338,8 +338,8 @@ class OfTerminal:
 def test_progress_is_drawn_on_a_terminal_and_wiped_away(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_path, "LONG_S", 0.0)
-    monkeypatch.setattr(read_path, "_TELLING_S", 0.0)
+    monkeypatch.setattr(run_stream, "LONG_S", 0.0)
+    monkeypatch.setattr(run_stream, "_TELLING_S", 0.0)
     monkeypatch.setattr(session_module, "WATCHED_MS", 0.1)
     path = rows(tmp_path / "a run" / "metrics.jsonl", 5_000)
     expected = run([*words, path], capsys)

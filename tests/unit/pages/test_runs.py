@@ -15,10 +15,10 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting, heads_of
 from rltop.rows.widths import cell_width
+from rltop.run.past import Alert
 from rltop.run.run import is_judged
 from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
-from rltop.run.worst import Alert
 from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 from tests.screens import session_over
 

@@ -12,7 +12,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.resources import folder
 from rltop.rules.collapse import story
-from rltop.run.beside import checkpoint_steps
+from rltop.run.places import checkpoint_steps
 
 INCIDENT = folder("fixtures") / "incidents" / "collapse_at_257" / "metrics.jsonl"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rltop.run.beside import logs_beside
 from rltop.run.console_log import HELD_BYTES, LINE_CHARS, ConsoleLog, read_line
+from rltop.run.places import logs_beside
 
 
 def wait_for(is_so: Callable[[], object]) -> None:

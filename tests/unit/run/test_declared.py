@@ -13,8 +13,7 @@ from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
 from rltop.pages.chart_axes import axes_of
 from rltop.pages.metric import build_metric
-from rltop.run.beside import read_ranges
-from rltop.run.discover import discover
+from rltop.run.discover import discover, read_ranges
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 

@@ -15,7 +15,7 @@ from rltop.model import VerdictState
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
-from rltop.run.margins import Margins, side_of
+from rltop.run.pipeline import Margins, side_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot

@@ -12,7 +12,7 @@ from stores import stream_of
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
-from rltop.run.observe import Observer
+from rltop.run.rule_runner import Observer
 from rltop.store.stream import ClosedRow, RawRow
 
 CELLS = st.sampled_from([math.nan, math.nan, 0.0, 1.5, -2.0, math.inf, -math.inf])

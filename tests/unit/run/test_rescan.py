@@ -10,8 +10,7 @@ import zstandard
 
 from rltop.clock import FakeClock, SystemClock
 from rltop.run.discover import discover, still_looking
-from rltop.run.look import Look
-from rltop.run.rescan import Rescanner
+from rltop.run.rescan import Look, Rescanner
 from rltop.run.session import Session
 from rltop.run.sniff import sniff
 from rltop.sources.feed import DirectFeed

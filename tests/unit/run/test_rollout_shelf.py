@@ -26,8 +26,7 @@ from rltop.formats.rollouts.lines import LinesDump
 from rltop.model import EventState
 from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions
-from rltop.run.rollout_watch import RolloutWatch
-from rltop.run.rollouts import HELD_STEPS, RolloutShelf, dumps_beside, given_dumps
+from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_beside, given_dumps
 from rltop.stats.rollouts import StepSummary, summarise
 
 

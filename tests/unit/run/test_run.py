@@ -16,7 +16,7 @@ from rltop.model import FilePosition, RunState
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
 from rltop.resources import folder
-from rltop.run import run_builder
+from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.recall import read_row
@@ -119,7 +119,7 @@ def test_several_runs_in_turns_come_to_what_each_comes_to_alone() -> None:
 def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
     main, preview = ScriptedFeed(), ScriptedFeed()
     rows = [line(step) for step in range(1, 31)]
-    session = session_of(main, preview, size=run_builder.PREVIEW_FROM_BYTES)
+    session = session_of(main, preview, size=session_module.PREVIEW_FROM_BYTES)
     run = session.runs[0]
     preview.offset = len(b"".join(rows[:20]))
     preview.write(b"".join(rows[20:28]))
@@ -137,7 +137,7 @@ def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
 
 def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> None:
     main, preview = ScriptedFeed(), ScriptedFeed()
-    session = session_of(main, preview, size=run_builder.PREVIEW_FROM_BYTES)
+    session = session_of(main, preview, size=session_module.PREVIEW_FROM_BYTES)
     run = session.runs[0]
     old = b"".join(line(step) for step in range(1, 31))
     main.write(old, TailState.READING)

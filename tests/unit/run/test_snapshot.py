@@ -16,8 +16,7 @@ from rltop.resources import folder
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.run import Run
-from rltop.run.run_builder import PREVIEW_FROM_BYTES
-from rltop.run.session import Session
+from rltop.run.session import PREVIEW_FROM_BYTES, Session
 from rltop.run.snapshot import Snapshot
 
 RESTARTED = Path(str(folder("fixtures"))) / "trl" / "grpo_restart" / "metrics.jsonl"

@@ -16,7 +16,7 @@ from rltop.model import Level, RunState
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import glyph_set
-from rltop.run import run_builder
+from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
@@ -136,7 +136,7 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
 ) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(log(5_000))
-    monkeypatch.setattr(run_builder, "PREVIEW_FROM_BYTES", 10_000)
+    monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 10_000)
     clock = FakeClock()
     found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
     session = Session([found], direct(clock), clock)

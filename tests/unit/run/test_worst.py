@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltop.model import Event, EventState, Level
-from rltop.run.worst import history_of
+from rltop.run.past import history_of
 
 
 def event(step, rule, state, level=Level.CRIT, *, since=None, family="entropy", stream=""):
