@@ -17,6 +17,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
+from rltop.run.goals import NO_GOAL, Goal
 from rltop.run.memo import Memo
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Pipeline
@@ -64,6 +65,7 @@ class FakeRun:
     is_rank: bool = False
     beside: Sequence[FakeRun] = ()
     arrangement: Arrangement = AS_FOUND
+    goal: Goal = NO_GOAL
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
@@ -75,6 +77,11 @@ class FakeRun:
     def main(self) -> FakeRun:
         """Its main stream: it is its own."""
         return self
+
+    @property
+    def newest_s(self) -> float | None:
+        """When its newest row was written."""
+        return self.stream.last_time_s
 
     @property
     def judging(self) -> FakeRun:

@@ -127,7 +127,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.set_first_theme(textual_theme(self.themes.palette))
         self.animation_level = "none"
         self.session = session
-        self.cursor = TimeCursor(self)
+        self.cursor = TimeCursor(self, clock)
         self.navigation = Navigation(self)
         self.metric_marks = MetricMarks()
         self.takeaway = Takeaway(self)
@@ -139,7 +139,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.main_loop = MainLoop(self, clock, ping, pace, guard)
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._followed = session.runs[0]
-        self._footer_state: tuple[bool, ...] = ()
+        self._footer_state: tuple[object, ...] = ()
         self._is_awaiting = True
 
     # -- what is shown -------------------------------------------------------------------------------------------
@@ -342,9 +342,21 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
         return is_allowed
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Ids of keys that lead to nothing of this run, as far as anybody has looked; they answer all the same."""
+        run = self.followed
+        is_there = {
+            "rollouts": run.rollouts is not None and bool(run.rollouts.state.steps),
+            "console": run.ending is not None or run.console is not None,
+            "settings": run.settings is not None and bool(run.settings.values),
+        }
+        return frozenset(id for id, is_found in is_there.items() if not is_found)
+
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
         offered = (
+            self.absent,
             self.cursor.is_live,
             self.followed.stream.last_step is None,
             not self.shown_verdicts,
@@ -555,10 +567,14 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def action_event(self, by: int) -> None:
         self.cursor.go_to_event(by)
 
-    async def action_go(self) -> None:
-        """Ask for a step or a window."""
+    async def action_go(self, text: str = "") -> None:
+        """Ask for a step or a window, or what somebody wants of the run.
+
+        Args:
+            text: what stands there already.
+        """
         if self.shown is not None:
-            await self.shown.ask(PLACES, self.cursor.go_to)
+            await self.shown.ask(PLACES, self.cursor.go_to, text)
 
     def action_go_to(self, text: str) -> None:
         self.cursor.go_to(text)

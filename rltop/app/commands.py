@@ -134,6 +134,11 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     if len(moment.marked) > 1:
         yield Command("Compare the marked runs", "", Act("compare"))
     yield Command("Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), Act("overlay"))
+    for what, words in (
+        ("target", "step to reach, for progress and time left (eta)"),
+        ("until", "limit: when it stops"),
+    ):
+        yield Command(words, f"type :{what} …", Act(f"go({f'{what} '!r})"))
     yield Command("Show the path of the config file", "settings, keys, rules, themes", Act("tell_config"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
     what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"

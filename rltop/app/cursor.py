@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rltop import units
+from rltop.clock import Clock
 from rltop.model import Event, EventState, Level
+from rltop.pages.header import clock_text
 from rltop.pages.moment import travelled
 from rltop.regex import regex
+from rltop.run.goals import Goal
 from rltop.run.past import outlived
 from rltop.run.run import Run
 from rltop.structs import NamedTuple
@@ -16,7 +20,7 @@ from rltop.structs import NamedTuple
 if TYPE_CHECKING:
     from rltop.app.app import RltopApp
 
-PLACES = "a step: 1200, +50, -50, live; or a window for a chart: 300-350"
+PLACES = "a step: 1200, +50, live; a window: 300-350; target 10000; until 24h or 18:30; q"
 
 _STEPS = regex(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
 
@@ -57,6 +61,43 @@ def destination(text: str, at: int) -> Destination:
     return Destination(at + int(first) if first[0] in "+-" else int(first))
 
 
+_SPAN = regex(r"(?:(?P<days>\d+)\s*d)?\s*(?:(?P<hours>\d+(?:\.\d+)?)\s*h)?\s*(?:(?P<minutes>\d+)\s*m(?:in)?)?")
+_CLOCK = regex(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)")
+_DAY_S = 86_400.0
+
+
+def goal_of(word: str, said: str, before: Goal, first_s: float | None, now_s: float) -> Goal:
+    """What was typed of a target or a limit: `target 10000`, `until 24h`, `until 1d 12h`, `until 18:30`, `… off`.
+
+    Args:
+        word: target or until.
+        said: behind it.
+        before: what holds so far.
+        first_s: when the run wrote its first row, from which a stretch counts; in seconds since the epoch.
+        now_s: likewise; a time of day is the next one.
+
+    Raises:
+        ValueError: it is neither; the message says what would be.
+    """
+    if said == "off":
+        return before._replace(**{"target": None} if word == "target" else {"until_s": None})
+    if word == "target":
+        digits = re.sub(r"[,_ ]", "", said)
+        if not digits.isdecimal() or not 0 < len(digits) <= _MOST_DIGITS or not int(digits):
+            raise ValueError("no step: type target 10000, or target off")
+        return before._replace(target=int(digits))
+    at, span = _CLOCK.fullmatch(said), _SPAN.fullmatch(said)
+    if at is not None:
+        today = datetime.fromtimestamp(now_s).astimezone()
+        until_s = today.replace(hour=int(at["hour"]), minute=int(at["minute"]), second=0, microsecond=0).timestamp()
+        return before._replace(until_s=until_s if until_s > now_s else until_s + _DAY_S)
+    if not said or span is None:
+        raise ValueError("no limit: type until 24h, until 1d 12h, until 18:30, or until off")
+    days, hours, minutes = (float(span[name] or 0.0) for name in ("days", "hours", "minutes"))
+    start_s = now_s if first_s is None else first_s
+    return before._replace(until_s=start_s + 24 * 3600 * days + 3600 * hours + 60 * minutes)
+
+
 class TimeCursor:
     """Which step every page shows: the newest, a frozen one, or one gone back to.
 
@@ -65,8 +106,8 @@ class TimeCursor:
         is_paused: the display stands still; reading never stops.
     """
 
-    def __init__(self, app: RltopApp) -> None:
-        self._app = app
+    def __init__(self, app: RltopApp, clock: Clock) -> None:
+        self._app, self._clock = app, clock
         self.step: int | None = None
         self.is_paused = False
         self._frozen: int | None = None
@@ -166,7 +207,14 @@ class TimeCursor:
         """
         stream, tell = self._app.followed.stream, self._app.tell
         first, newest = stream.first_step, stream.last_step
-        if not text.strip():
+        word, _, rest = text.strip().partition(" ")
+        if not word:
+            return
+        if word in ("q", "quit"):
+            self._app.exit()
+            return
+        if word in ("target", "until"):
+            self._set_goal(word, rest.strip())
             return
         if first is None or newest is None:
             tell("no step has been read yet")
@@ -184,6 +232,27 @@ class TimeCursor:
             tell(f"step {units.step(place.step)} is not in {whole}: the nearest one is shown")
         else:
             self.show(place.step)
+
+    def _set_goal(self, word: str, said: str) -> None:
+        """Keep the step that the run is to reach, or when it has to stop."""
+        run, tell = self._app.followed, self._app.tell
+        try:
+            goal = goal_of(word, said, run.goal, run.stream.first_time_s, self._clock.wall())
+        except ValueError as error:
+            tell(str(error))
+            return
+        try:
+            self._app.session.set_goal(run, goal)
+            how = "kept for this run"
+        except OSError as error:
+            how = f"for this session: {error.strerror or error}"
+        self._app.draw()
+        if said == "off":
+            tell(f"no {'target' if word == 'target' else 'limit'} any more ({how})")
+        elif word == "target":
+            tell(f"target: step {units.step(goal.target or 0)} ({how})")
+        else:
+            tell(f"limit: {clock_text(goal.until_s or 0.0, self._clock.wall())} ({how})")
 
     def _show_window(self, first: int, last: int, whole: str) -> None:
         shown = self._app.shown

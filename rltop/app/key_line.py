@@ -105,7 +105,8 @@ class KeyLine(Widget, can_focus=False):
         if isinstance(screen.focused, Input):
             # Textual says so of the keys that are bound from the start, not of those of a keymap.
             active = [one for one in active if one.binding.priority or not types(one.binding.key)]
-        parts = list(self._told_apart(self._parts_of(active)))
+        absent = getattr(self.app, "absent", ())
+        parts = list(self._told_apart(self._parts_of(one for one in active if one.binding.id not in absent)))
         if parts != self._parts:
             self._parts = parts
             self.refresh()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -67,6 +68,10 @@ class HeaderView(NamedTuple):
         total_steps: where the run says it.
         step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
         eta_s: time from now to the last step at that pace.
+        arrival_s: when the last step comes at that pace, in seconds since the epoch.
+        elapsed_s: from the first row to the newest, where rows carry times.
+        until_s: when the run has to stop, in seconds since the epoch, where somebody has said so.
+        stops_at: the step that it has reached by then at that pace.
         state: the state word.
         age_s: age of the newest record.
         loading: fraction of the history that was read, None when complete.
@@ -88,6 +93,10 @@ class HeaderView(NamedTuple):
     behind_bytes: int = 0
     generation: str = ""
     open: OpenStep | None = None
+    arrival_s: float | None = None
+    elapsed_s: float | None = None
+    until_s: float | None = None
+    stops_at: int | None = None
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep | None = None) -> HeaderView:
@@ -98,16 +107,18 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
     """
     stream, identity = snapshot.stream, snapshot.identity
     step_s = pace_of(snapshot, timing)
-    total = stream.total_steps
+    total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
+    first_s, until_s = stream.first_time_s, snapshot.run.goal.until_s
+    is_limited = until_s is not None and newest_s is not None and snapshot.source.state in UNDER_WAY
     return HeaderView(
         name=snapshot.name,
         dialect=identity.dialect.name if identity is not None else "",
         algorithm=_algorithm(snapshot, identity),
         step=stream.last_step,
         cursor=snapshot.at_step,
-        total_steps=total if total else None,
+        total_steps=total,
         step_s=step_s,
-        eta_s=eta_of(snapshot, step_s),
+        eta_s=eta_s,
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
         loading=snapshot.source.loading,
@@ -115,7 +126,36 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         behind_bytes=snapshot.source.behind_bytes,
         generation=generation_text(snapshot),
         open=opened if opened is not None and opened.level > Level.OK else None,
+        arrival_s=None if eta_s is None or newest_s is None else newest_s + eta_s,
+        elapsed_s=None if first_s is None or newest_s is None or newest_s <= first_s else newest_s - first_s,
+        until_s=until_s if is_limited else None,
+        stops_at=_reached_by(snapshot, step_s) if is_limited else None,
     )
+
+
+def total_of(snapshot: Snapshot) -> int | None:
+    """The step to reach: what somebody has set, else what the run says."""
+    return snapshot.run.goal.target or snapshot.stream.total_steps or None
+
+
+def _reached_by(snapshot: Snapshot, step_s: float | None) -> int | None:
+    """The step that the run has reached at its limit, at the pace of now."""
+    last, newest_s, until_s = snapshot.stream.last_step, snapshot.part.newest_s, snapshot.run.goal.until_s
+    if not step_s or last is None or newest_s is None or until_s is None:
+        return None
+    return last + max(0, int((until_s - newest_s) / step_s))
+
+
+def clock_text(time_s: float, from_s: float) -> str:
+    """A time as clocks here show it, with its day where that is another: 14:32 · Thu 14:32 · 3 Dec 14:32.
+
+    Args:
+        time_s: in seconds since the epoch.
+        from_s: from when it is looked at, likewise.
+    """
+    at, here = datetime.fromtimestamp(time_s).astimezone(), datetime.fromtimestamp(from_s).astimezone()
+    days = (at.date() - here.date()).days
+    return at.strftime("%H:%M" if days == 0 else "%a %H:%M" if 0 < days < 7 else "%-d %b %H:%M")
 
 
 def generation_text(snapshot: Snapshot) -> str:
@@ -185,7 +225,7 @@ def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
     Args:
         step_s: what a step takes now, from `pace_of`.
     """
-    last, total = snapshot.stream.last_step, snapshot.stream.total_steps
+    last, total = snapshot.stream.last_step, total_of(snapshot)
     if step_s is None or last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
     return step_s * (total - last)
@@ -240,11 +280,11 @@ _LEVELS = 8
 
 def _left(view: HeaderView, level: int) -> list[Piece]:
     pieces = []
-    if view.dialect and level < 5:
+    if view.dialect and level < 4:
         pieces.append(Piece(f" · {view.dialect}", "note"))
-    if view.algorithm and level < 4:
+    if view.algorithm and level < 3:
         pieces.append(Piece(f" · {view.algorithm}", "note"))
-    if view.generation and level < 3:
+    if view.generation and level < 2:
         pieces.append(Piece(f" · {view.generation}", "note"))
     return pieces
 
@@ -263,15 +303,16 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         pieces += [Piece(view.open.words(max(0, level - 5)), LEVEL_ROLES[view.open.level]), Piece(gap)]
     elif view.step is not None:
         pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
-        if view.total_steps is not None and level < 5:
+        if view.total_steps is not None and level < 6:
             pieces.append(Piece(f" / {units.step(view.total_steps)}", "unit"))
         pieces.append(Piece(gap))
     if view.cursor is not None and level < 4:
         pieces.append(Piece("now ", "unit"))
-    if view.step_s is not None and level < 3 and view.open is None:
+    if view.step_s is not None and level < 5 and view.open is None:
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
-    if view.eta_s is not None and level < 2 and view.open is None:
-        pieces += [Piece("ETA ", "unit"), Piece(units.duration(view.eta_s), "value"), Piece(gap)]
+    if view.elapsed_s is not None and level < 1:
+        pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value"), Piece(gap)]
+    pieces += _ahead(view, level, gap, glyphs) if view.open is None else []
     pieces.append(_state_word(view, glyphs))
     if view.behind_bytes:
         # The newest row that was read is not the newest that was written: its age would be taken for the run's.
@@ -288,6 +329,30 @@ def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
     if view.state is RunState.LOADING and view.loading is not None:
         word += f" {units.share(view.loading)}"
     return Piece(word, STATE_ROLES.get(view.state, "dim"))
+
+
+def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece]:
+    """When the last step comes, and the limit: as a clock shows it where there is no room for more."""
+    pieces: list[Piece] = []
+    if view.eta_s is not None and level < 6:
+        text = units.duration(view.eta_s)
+        if view.arrival_s is not None:
+            at = clock_text(view.arrival_s, view.arrival_s - view.eta_s)
+            text = f"{text}, at {at}" if level == 0 else at
+        pieces += [Piece("ETA ", "unit"), Piece(text, "value"), Piece(gap)]
+    if view.until_s is None or level > 4:
+        return pieces
+    total, stops = view.total_steps, view.stops_at
+    is_short = stops is not None and total is not None and stops < total
+    now_s = view.until_s if view.arrival_s is None or view.eta_s is None else view.arrival_s - view.eta_s
+    limit = f"limit {clock_text(view.until_s, now_s)}"
+    if stops is not None and (is_short or total is None) and level < 2:
+        limit += f": stops near {units.step(stops)}"
+    return [
+        *pieces,
+        Piece(f"{glyphs.rise} {limit}" if is_short else limit, "warn" if is_short else "value"),
+        Piece(gap),
+    ]
 
 
 def age_text(age_s: float) -> str:

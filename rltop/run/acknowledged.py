@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from rltop.model import Level, Verdict
 from rltop.resources import keep
 from rltop.run.meanings import quoted, said_in
 from rltop.structs import NamedTuple
+
+T = TypeVar("T")
 
 FILE_NAME = "acknowledged.toml"
 _HEAD = "# Written by rltop: acknowledged alerts, by run.\n"
@@ -82,19 +85,17 @@ def of_path(path: str, told: Mapping[str, Acknowledgements]) -> Acknowledgements
     return told.get(str(Path(path).absolute()), {}) if told else {}
 
 
-def with_run(
-    told: Mapping[str, Acknowledgements], path: str, alerts: Acknowledgements
-) -> Mapping[str, Acknowledgements]:
-    """The same with those of one run in place of what it had; the runs that were said longest ago go.
+def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T]:
+    """What is kept by run, with what is said of one in place of what it had; the runs said longest ago go.
 
     Args:
-        told: those of all runs.
+        told: of all runs.
         path: of the run.
-        alerts: its own.
+        said: of it; nothing is kept of what is empty.
     """
     own = str(Path(path).absolute())
     rest = [(name, each) for name, each in told.items() if name != own]
-    return dict(rest[1 - _MOST_RUNS :] + ([(own, alerts)] if alerts else []))
+    return dict(rest[1 - _MOST_RUNS :] + ([(own, said)] if said else []))
 
 
 def save(told: Mapping[str, Acknowledgements], environment: Mapping[str, str] | None = None) -> Path:

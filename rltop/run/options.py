@@ -20,6 +20,7 @@ from rltop.structs import NamedTuple
 if TYPE_CHECKING:
     from rltop.live.probe import Probe
     from rltop.run.acknowledged import Acknowledgements
+    from rltop.run.goals import Goal
 
 OpenFeed = Callable[[str, LastRows | None], Feed]
 """Follow a path from its beginning, or from its last rows on."""
@@ -40,6 +41,7 @@ class IngestOptions(NamedTuple):
         acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
         follows_jobs: tell where the job of a run is; off where rows are played back.
         probes: what else tells that, by the path of a run: what the user has named.
+        goals: path → what somebody wants of the run; likewise.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -55,6 +57,7 @@ class IngestOptions(NamedTuple):
     acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({})
     follows_jobs: bool = True
     probes: Callable[[str], Sequence[Probe]] | None = None
+    goals: Mapping[str, Goal] = MappingProxyType({})
 
 
 class Notifier:

@@ -15,6 +15,7 @@ from rltop.catalog.row_sets import AS_FOUND
 from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.run.goals import NO_GOAL, Goal
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.run_stream import RunStream
@@ -67,6 +68,7 @@ class Run:
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
         acknowledged: alerts that are quiet until they get worse, by rule.
+        goal: the step that somebody wants it to reach, and when it has to stop.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
 
@@ -85,6 +87,7 @@ class Run:
         self.beside: Sequence[RunStream] = tuple(others)
         self.arrangement = AS_FOUND
         self.acknowledged: Acknowledgements = {}
+        self.goal: Goal = NO_GOAL
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None
         self.ending: Ending | None = None
@@ -187,7 +190,7 @@ class Run:
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         beside = (0 if each is None else each.version for each in (self.rollouts, self.console, self.whereabouts))
-        kept = self.arrangement, frozenset(self.acknowledged.items())
+        kept = self.arrangement, frozenset(self.acknowledged.items()), self.goal
         return (*beside, id(self.settings), self.ending, *kept, *(each.version for each in self.streams))
 
     @property

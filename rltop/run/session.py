@@ -17,7 +17,7 @@ from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.model.table_rows import log_of
-from rltop.run import acknowledged, meanings
+from rltop.run import acknowledged, goals, meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
@@ -77,6 +77,7 @@ class RunBuilder:
         run = self._build(found)
         run.arrangement = meanings.rows_of_path(found.path, self.options.rows)
         run.acknowledged = acknowledged.of_path(found.path, self.options.acknowledged)
+        run.goal = goals.of_path(found.path, self.options.goals)
         return run
 
     def _build(self, found: Found) -> Run:
@@ -356,12 +357,26 @@ class Session:
         run.acknowledged = alerts
         return rule in alerts
 
+    def set_goal(self, run: Run, goal: goals.Goal) -> None:
+        """Keep what somebody wants of a run.
+
+        Raises:
+            OSError: it cannot be kept; it holds for this session.
+        """
+        run.goal = goal
+        goals.save(run.path.raw, goal)
+        self._builder.options = self.options._replace(goals=goals.load())
+
     def recall(self) -> None:
-        """Quiet what somebody has acknowledged in an earlier session; for a screen, as `check` quiets nothing."""
-        told = acknowledged.load()
-        self._builder.options = self.options._replace(acknowledged=told)
+        """Take what somebody has said of runs in an earlier session: acknowledged alerts, goals.
+
+        For a screen: `check` quiets nothing.
+        """
+        told, wanted = acknowledged.load(), goals.load()
+        self._builder.options = self.options._replace(acknowledged=told, goals=wanted)
         for each in self.runs:
             each.acknowledged = acknowledged.of_path(each.path.raw, told)
+            each.goal = goals.of_path(each.path.raw, wanted)
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, or other records of it."""

@@ -78,6 +78,7 @@ class Stream(StreamQueries):
         self.segments: list[Segment] = []
         self.other_runs: dict[int, str] = {}
         self.version = self.rows = self.overwritten_rows = 0
+        self.first_time_s: float | None = None
         self.last_time_s: float | None = None
         self.total_steps: int | None = None
         self.counts = Counts()
@@ -105,6 +106,8 @@ class Stream(StreamQueries):
         self.total_steps = None if total is None or total < record.step else total
         if record.time_s is not None and (self.last_time_s is None or record.time_s > self.last_time_s):
             self.last_time_s = record.time_s
+            if self.first_time_s is None:
+                self.first_time_s = record.time_s
         layout = self._space.layout(record.schema)
         segment = self.segments[-1] if self.segments else None
         last = self._open_step
