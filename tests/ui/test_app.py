@@ -509,7 +509,7 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
         await press(pilot, "ctrl+p")
         await pilot.press(*"terminal")
         await pilot.pause(0.3)
-        await press(pilot, "down", "enter")
+        await press(pilot, "enter")
         await pilot.pause(0.2)
         assert app.themes.palette.name == "terminal"
 
