@@ -11,16 +11,15 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.model import Event, Label, StepTiming, Verdict
+from rltop.model import Event, StepTiming, Verdict
 from rltop.run.past import History, history_of, step_at_same_time
 from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:
-    from rltop.catalog.dialect import Identity, TimingPlan
+    from rltop.catalog.dialect import TimingPlan
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run import Run
     from rltop.run.run_stream import RunStream
-    from rltop.store.stream import Stream
 
 _Source: TypeAlias = "Run | RunStream"
 
@@ -33,41 +32,40 @@ class Snapshot:
 
     Args:
         run: what is shown.
-        at_step: a step of its main stream; None follows the newest one, the open row included.
+        at_step: a step of its own steps; None follows the newest one, the open row included.
+        source: another stream than the main one, for itself.
+        main: whose step is asked for at the same time, instead of `at_step`.
 
     Attributes:
         run: as given.
         source: who speaks of events, verdicts and its state now: the run, or another stream of it for itself.
         part: whose rows these are, and how old they are now: the main stream of the run, or that other stream.
+        name, path: what the run, or the stream, is called, and where it is read from.
+        role: which stream of a run of several this is; empty for the only or the main one.
+        identity: whose keys these are; None until it is settled.
+        stream: its rows, of all steps: those of the preview until history has caught up.
     """
 
-    __slots__ = ("_at_step", "_main", "_standing", "part", "run", "source")
-
-    def __init__(self, run: Run, at_step: int | None = None) -> None:
+    def __init__(
+        self, run: Run, at_step: int | None = None, source: RunStream | None = None, main: Snapshot | None = None
+    ) -> None:
         self.run = run
-        self.source: _Source = run
-        self.part: RunStream = run.main
+        self.source: _Source = run if source is None else source
+        self.part: RunStream = run.main if source is None else source
+        self.name, self.path, self.role = self.source.name, self.source.path, self.source.role
+        self.identity, self.stream = self.part.identity, self.part.stream
         self._at_step = at_step
-        self._main: Snapshot | None = None
+        self._main = main
         self._standing: tuple[Verdict, ...] | None = None
-
-    @classmethod
-    def _beside(cls, main: Snapshot, source: RunStream) -> Snapshot:
-        """Another stream at the same time; its step is looked for when it is asked for."""
-        found = cls(main.run)
-        found.source, found.part, found._main = source, source, main
-        return found
 
     def within(self, role: str) -> Snapshot:
         """The stream of that role at the same time; the same for "" and for a role that the run has not."""
         part = next((part for part in self._others if part.role == role), None) if role else None
-        return self if part is None else Snapshot._beside(self, part)
+        return self if part is None else Snapshot(self.run, source=part, main=self)
 
     def at(self, step: int | None) -> Snapshot:
         """The same stream at another of its own steps; None follows the newest one."""
-        found = Snapshot(self.run, step)
-        found.source, found.part = self.source, self.part
-        return found
+        return Snapshot(self.run, step, None if self.source is self.run else self.part)
 
     @property
     def _others(self) -> Sequence[RunStream]:
@@ -76,7 +74,7 @@ class Snapshot:
     @property
     def streams(self) -> Sequence[Snapshot]:
         """This one, then the other streams of the run at the same time, those of ranks last."""
-        return (self, *(Snapshot._beside(self, part) for part in self._others))
+        return (self, *(Snapshot(self.run, source=part, main=self) for part in self._others))
 
     # -- when --------------------------------------------------------------------------------------------------------
 
@@ -103,34 +101,7 @@ class Snapshot:
         reaching = (one for one in reversed(self.stream.segments) if step is not None and (one.first_step or 0) <= step)
         return next((segment.number for segment in reaching), None)
 
-    # -- what it is --------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> Label:
-        """What the run, or the stream, is called."""
-        return self.source.name
-
-    @property
-    def path(self) -> Label:
-        """Where it is read from."""
-        return self.source.path
-
-    @property
-    def role(self) -> str:
-        """Which stream of a run of several this is; empty for the only or the main one."""
-        return self.source.role
-
-    @property
-    def identity(self) -> Identity | None:
-        """Whose keys these are; None until it is settled."""
-        return self.part.identity
-
     # -- what it has -------------------------------------------------------------------------------------------------
-
-    @property
-    def stream(self) -> Stream:
-        """Its rows, of all steps: those of the preview until history has caught up."""
-        return self.part.stream
 
     @property
     def rollouts(self) -> RolloutShelf | None:

@@ -188,6 +188,7 @@ def test_a_preview_supplies_rows_and_only_what_is_no_number_is_spoken_of(tmp_pat
     assert list(snapshot.events) == []
     while session.step(1_000.0):
         pass
+    snapshot = Snapshot(run)
     assert not snapshot.part.is_preview
     assert snapshot.stream.first_step == 1
 
