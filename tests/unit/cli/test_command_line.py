@@ -158,7 +158,7 @@ def test_a_theme_that_does_not_exist_is_refused_where_it_was_set(
     for argv, place in ((["--config", config], str(config)), (["--theme", "nope"], "--theme")):
         code, _, err = run(["check", *argv, FIRING], capsys)
         assert code == 2
-        assert place in err and "'nope'" in err and "dark, " in err and ", terminal;" in err
+        assert place in err and "'nope'" in err and "dark, " in err and ", terminal, terminal-light;" in err
 
 
 @pytest.mark.parametrize("speed", ["abc", "0", "-1", "nan", "1e9"])

@@ -24,7 +24,7 @@ INFO 2026-08-01 12:00:00,123 loading with Authorization: Bearer {TOKEN}
 and nobody had read it. x = 3
 ``````
 Traceback (most recent call last):
-  File "/work/train.py", line 7, in step
+  File "/srv/train.py", line 7, in step
     raise RuntimeError("boom")
 RuntimeError: boom
   5%|▏ | 8/100 [08:00<1:00:00, 60s/it]

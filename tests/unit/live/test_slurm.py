@@ -101,7 +101,7 @@ def test_it_is_asked_once_a_minute() -> None:
     ("path", "job"),
     [
         ("slurm-123.out", "123"),
-        ("/work/run/slurm-123_4.out", "123_4"),
+        ("/srv/run/slurm-123_4.out", "123_4"),
         ("grpo-slurm-77.err", "77"),
         ("train-20260101.log", None),
         ("slurm-x.out", None),
