@@ -65,7 +65,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
         "meaning": "no metric is selected: select one to say what it means",
-        "show('flow')": "this run generates and trains in turn: its stages are on the timing page",
+        "show('flow')": "nothing tells that this run is asynchronous: its stages are on the timing page",
         "live": "the newest step is shown already",
         "change": "no step has been read yet",
         "back": "already on the overview; q quits",

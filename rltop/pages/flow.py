@@ -292,7 +292,7 @@ def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> li
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     if view is None:
-        note = "This run generates and trains in turn: its stages are on the timing page."
+        note = "Nothing tells that this run is asynchronous: its stages are on the timing page."
         return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *_wrapped(note, width, glyphs, "text", 3)]
     head = RowBuilder(width, glyphs).add(" PIPELINE", "title").add(f"  {view.note}", "note")
     rows = [head.row(), *paint_verdict(view, width, glyphs)]
