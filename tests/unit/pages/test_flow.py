@@ -137,7 +137,7 @@ def test_a_run_that_generates_and_trains_in_turn_has_no_pipeline() -> None:
     assert build_flow(Snapshot(run)) is None
     assert pipeline_document(Snapshot(run)) is None
     shown = text_of(paint_flow(None, 80, 24, UNICODE))
-    assert "in turn" in shown
+    assert "Nothing tells that this run is asynchronous" in shown
 
 
 @pytest.mark.parametrize("fixture", ASYNC)
