@@ -27,8 +27,7 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.goodput import Goodput
-from rltop.stats.rolling import median
-from rltop.stats.waiting import LATELY, WAITS, Waits, judge, limit_of, unbroken
+from rltop.stats.waiting import GENERATION, LATELY, TRAINER, WAITS, Waits, judge, limit_of, unbroken
 from rltop.structs import NamedTuple
 
 WAITING = frozenset({"P9", "P10", "P19"})
@@ -41,11 +40,10 @@ _SHOWN = 3
 
 
 class _Part(NamedTuple):
-    """One box: what it is called, its metrics, what tells most first, and which of them is its idle share."""
+    """One box: what it is called, and its metrics, what tells most first."""
 
     name: str
     metrics: str
-    idle: str = ""
 
 
 PARTS = (
@@ -59,7 +57,6 @@ PARTS = (
         "rollouter_idle_frac inflight_count engine_running gen_queue_size engine_waiting gen_throughput kv_cache_frac "
         "time_gen_blocked time_gen_limited time_wait_policy time_gen_sample_max engine_preemptions time_no_progress "
         "engines_serving",
-        idle="rollouter_idle_frac",
     ),
     _Part("scorer", "score_queue_size time_score_mean time_score_max time_score_wait time_score_blocked time_reward"),
     _Part(
@@ -71,7 +68,6 @@ PARTS = (
         "trainer",
         "trainer_idle_frac time_wait_data staleness_mean staleness_max stale_frac trained_throughput "
         "throughput_per_gpu throughput batch_fill_frac mfu_wall time_update_actor",
-        idle="trainer_idle_frac",
     ),
     _Part(
         "weight sync",
@@ -113,6 +109,10 @@ _LIMITS = {"inflight_count": "inflight_limit", "queue_size": "queue_limit", "sta
 """Metrics of a number that has a limit, and the metric of that."""
 
 
+_SIDES = (*TRAINER, *GENERATION, "queue_size")
+_IDLE = frozenset({"trainer_idle_frac", "rollouter_idle_frac"})
+
+
 _BOUNDED = frozenset({"staleness_mean", "staleness_max"})
 """Metrics that the bound on staleness is for, where it is in versions."""
 
@@ -127,7 +127,7 @@ class Fact(NamedTuple):
         unit: of the metric.
         text: value with its unit, and its limit where that is logged.
         change: against the start of the run; a dash while nobody can say.
-        key: the trainer's own.
+        key: the trainer's own; it displays how the value follows from it, where it is not that.
         step: of the value.
         level: the worst that a rule says of it.
         instance: whose, where several are logged: the worst one.
@@ -152,7 +152,7 @@ class Box(NamedTuple):
         name: as shown.
         facts: what is logged of it, what tells most first; empty: hollow.
         hint: how to log it, where nothing is.
-        idle: share of the step in which it waited, lately; None where that is not logged.
+        idle: share of the step in which it waited, lately, as the sentence has it; None where that is not logged.
     """
 
     name: str
@@ -200,10 +200,11 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool 
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
-    goodput = build_goodput(snapshot) if has_goodput else None
+    goodput, waits = build_goodput(snapshot) if has_goodput else None, _waits(snapshot)
+    idle = {"generation": waits.generation, "trainer": waits.trainer}
     return Flow(
-        boxes=tuple(_box(snapshot, part) for part in PARTS) if has_boxes else (),
-        waits=_waits(snapshot),
+        boxes=tuple(_box(snapshot, part, idle.get(part.name)) for part in PARTS) if has_boxes else (),
+        waits=waits,
         level=max((one.level for one in snapshot.verdicts.firing if one.said_by in WAITING), default=Level.OK),
         age_s=snapshot.part.age_s if snapshot.at_step is None else None,
         step=snapshot.step,
@@ -229,14 +230,20 @@ def _waits(snapshot: Snapshot) -> Waits:
     def since(word: str) -> int | None:
         return None if signal is None else unbroken(word, reversed(history_of(snapshot, signal)), limit)
 
-    return judge(partial(_lately, snapshot), since)
+    waits = judge(partial(_lately, snapshot), since)
+    known = [] if snapshot.identity is None else [snapshot.identity.primary(name) for name in _SIDES]
+    newest = [snapshot.stream.latest(one.key, snapshot.at_step) for one in known if one is not None]
+    steps = [point.step for point in newest if point is not None]
+    now = snapshot.step
+    if now is None or not steps or now - max(steps) <= LATELY * cadence_of(snapshot.stream):
+        return waits
+    return waits._replace(as_of=max(steps))
 
 
-def _box(snapshot: Snapshot, part: _Part) -> Box:
+def _box(snapshot: Snapshot, part: _Part, idle: float | None) -> Box:
     facts = tuple(fact for name in part.metrics.split() if (fact := _fact(snapshot, name)) is not None)
-    idle = _lately(snapshot, part.idle) if part.idle else []
     hint = "" if facts or snapshot.identity is None else _hint(snapshot.identity.dialect, part)
-    return Box(part.name, facts, hint, median(idle) if idle else None)
+    return Box(part.name, facts, hint, idle)
 
 
 def _fact(snapshot: Snapshot, name: str) -> Fact | None:
@@ -248,7 +255,9 @@ def _fact(snapshot: Snapshot, name: str) -> Fact | None:
     known = [reading for reading in readings if reading.point is not None]
     if not known:
         return None
-    reading = max(known, key=_size) if len(known) > 1 and CATALOG[name].direction.value == "down" else known[0]
+    # Other keys for an idle share are other ways to measure it: the one that the sentence is of stands.
+    has_worst = len(known) > 1 and CATALOG[name].direction.value == "down" and name not in _IDLE
+    reading = max(known, key=_size) if has_worst else known[0]
     assert reading.point is not None
     text = " ".join(part for part in value_text(reading) if part)
     limit = _lately(snapshot, _LIMITS[name]) if name in _LIMITS else []
@@ -263,10 +272,10 @@ def _fact(snapshot: Snapshot, name: str) -> Fact | None:
         reading.unit,
         text,
         change_text(reading),
-        reading.key,
+        Label(reading.key.raw, reading.name),
         reading.point.step,
         reading.level,
-        reading.signal.instance if len(known) > 1 else "",
+        reading.signal.instance if has_worst else "",
     )
 
 
@@ -337,13 +346,16 @@ def _role(view: Flow) -> str:
 
 
 def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Who waits for whom, in one or two rows that lead to the page."""
-    target = Target(TargetKind.FLOW)
-    head = RowBuilder(width, glyphs).add(" PIPELINE  ", "title").add(view.waits.sentence, _role(view))
-    rows = [head.row(target)]
+    """Who waits for whom, in rows that lead to the page; the sentence whole before what to turn."""
+    target, title = Target(TargetKind.FLOW), " PIPELINE  "
+    room = width - len(title)
+    told = [(line, _role(view)) for line in wrap(view.waits.sentence, room, min(2, height))]
     if view.waits.advice:
-        rows.append(RowBuilder(width, glyphs).add(f"   {glyphs.arrow} {view.waits.advice}", "note").row(target))
-    return rows[:height]
+        told += [(line, "note") for line in wrap(f"{glyphs.arrow} {view.waits.advice}", room, height - len(told))]
+    return [
+        RowBuilder(width, glyphs).add(" " * len(title) if at else title, "title").add(*line).row(target)
+        for at, line in enumerate(told)
+    ]
 
 
 def _wrapped(text: str, width: int, glyphs: Glyphs, role: str, lines: int) -> list[Row]:
@@ -356,20 +368,21 @@ def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     rows = []
     for start in range(0, len(view.boxes), in_row):
         is_last = start + in_row >= len(view.boxes)
-        rows += _paint_boxes(view.boxes[start : start + in_row], width, glyphs, goes_on=not is_last)
+        rows += _paint_boxes(view.boxes[start : start + in_row], view.step, width, glyphs, goes_on=not is_last)
     back = f"{glyphs.rule * 2} new weights {glyphs.rule * 2}{glyphs.arrow} generation"
     rows.append(RowBuilder(width, glyphs).add(" ").right(back, width - 3, "dim").row())
     return rows
 
 
-def _paint_boxes(boxes: Sequence[Box], width: int, glyphs: Glyphs, *, goes_on: bool) -> list[Row]:
+def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Glyphs, *, goes_on: bool) -> list[Row]:
     """Boxes beside each other.
 
     Args:
+        step: that is shown.
         goes_on: an arrow leads from the last one to the next row.
     """
     cells = (width - 2 - _GAP * len(boxes)) // len(boxes)
-    told = [_in_picture(box) for box in boxes]
+    told = [_in_picture(box, step) for box in boxes]
     lines = max(2, *(len(one) for one in told))
     rows = []
     for number in range(-1, lines + 1):
@@ -389,21 +402,19 @@ def _paint_boxes(boxes: Sequence[Box], width: int, glyphs: Glyphs, *, goes_on: b
     return rows
 
 
-def _in_picture(box: Box) -> list[tuple[str, str]]:
-    """The lines of a box, with their roles."""
+def _in_picture(box: Box, step: int | None) -> list[tuple[str, str]]:
+    """The lines of a box at a step, with their roles."""
     if not box.facts:
         return [("not logged", "nodata")]
     lines = []
     if box.idle is not None:
         lines.append((f"busy {units.share(1.0 - box.idle)}", "warn" if box.idle >= WAITS else "value"))
-    for fact in box.facts[: _SHOWN + len(lines)]:
-        if not (lines and fact.metric in ("trainer_idle_frac", "rollouter_idle_frac")):
-            lines.append(
-                (
-                    f"{fact.text} {_BRIEF.get(fact.metric, fact.title)}".rstrip(),
-                    LEVEL_ROLES[fact.level] if fact.level >= Level.WARN else "text",
-                )
-            )
+    for fact in [one for one in box.facts if box.idle is None or one.metric not in _IDLE][:_SHOWN]:
+        text = f"{fact.text} {_BRIEF.get(fact.metric, fact.title)}".rstrip()
+        role = LEVEL_ROLES[fact.level] if fact.level >= Level.WARN else "text"
+        # A value that is no longer logged is nothing of now.
+        is_old = step is not None and fact.step < step
+        lines.append((f"@{units.step(fact.step)}: {text}", "dim") if is_old else (text, role))
     return lines
 
 
@@ -413,21 +424,24 @@ def _paint_box(box: Box, view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     if not box.facts:
         return [head.add("  ").add(box.hint, "nodata").row()]
     age = f", {units.duration(view.age_s)} ago" if view.age_s is not None and box.step == view.step else ""
+    if view.step is not None and box.step is not None and box.step < view.step:
+        age = f", {units.count(view.step - box.step)} steps before {units.step(view.step)}"
     rows = [head.add(f"  step {units.step(box.step or 0)}{age}", "dim").row()]
-    return rows + [_paint_fact(fact, width, glyphs) for fact in box.facts]
+    return rows + [_paint_fact(fact, box, width, glyphs) for fact in box.facts]
 
 
 _TITLE, _VALUE, _CHANGE = 19, 14, 9
 
 
-def _paint_fact(fact: Fact, width: int, glyphs: Glyphs) -> Row:
+def _paint_fact(fact: Fact, box: Box, width: int, glyphs: Glyphs) -> Row:
     is_bad = fact.level >= Level.INFO
     builder = RowBuilder(width, glyphs)
     builder.left(f" {glyphs.level(fact.level) if is_bad else ' '} ", 3, LEVEL_ROLES[fact.level])
     builder.left(fact.title, _TITLE, "text").right(fact.text, _VALUE, "value").right(fact.change, _CHANGE, "note")
     # Without wildcards in its alias a signal is told from others by its key alone.
     instance = f"  {Label.of(fact.instance).display}" if fact.instance not in ("", fact.key.raw) else ""
-    builder.add(instance, "note").add("  ").add(fact.key.display, "key")
+    older = f"  @{units.step(fact.step)}" if fact.step != box.step else ""
+    builder.add(f"{older}{instance}", "note").add("  ").add(fact.key.display, "key")
     return builder.row(Target(TargetKind.METRIC, fact.key.raw))
 
 

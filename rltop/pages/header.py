@@ -269,6 +269,11 @@ def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
         name_width = min(cell_width(view.name.display), 60)
         if 1 + name_width + left_width + 2 + right_width + 1 <= width or level == _LEVELS - 1:
             break
+    short = f" · {view.generation.partition(',')[0]}" if view.generation and 2 <= level < 4 else ""
+    if short and 1 + name_width + left_width + cell_width(short) + 2 + right_width + 1 <= width:
+        # Without its bound, where both have no room.
+        left.append(Piece(short, "note"))
+        left_width += cell_width(short)
     name_width = max(4, width - left_width - right_width - 4)
     builder = RowBuilder(width, glyphs).add(" ").add(clip(view.name.display, name_width), "strong").line(tuple(left))
     builder.to(max(builder.column + 2, width - right_width - 1))

@@ -23,6 +23,7 @@ from rltop.report.run_report import (
     comparison,
     differing_settings,
     further_runs,
+    parts_grid,
     pipeline_words,
     pipelines,
     run_names,
@@ -146,6 +147,7 @@ def _pipeline(flow: Flow) -> Iterator[str]:
     sign = f"{UNICODE.level(flow.level)} " if flow.level >= Level.INFO else ""
     yield f'<p class="level-{flow.level.word}">{sign}{escaped(flow.waits.sentence)}</p>'
     yield from (f'<p class="facts">{escaped(text)}</p>' for text in (flow.note, *pipeline_words(flow)))
+    yield _table(parts_grid(flow))
 
 
 def _notes(report: RunReport) -> Iterator[str]:

@@ -22,6 +22,7 @@ from rltop.report.run_report import (
     comparison,
     differing_settings,
     further_runs,
+    parts_grid,
     pipeline_words,
     pipelines,
     run_names,
@@ -113,7 +114,7 @@ def _run(report: RunReport) -> Iterator[str]:
             sign = f"{UNICODE.level(report.pipeline.level)} " if report.pipeline.level >= Level.INFO else ""
             yield from ("### Pipeline", "", f"{sign}{paragraph(report.pipeline.waits.sentence)}", "")
             yield from (f"- {plain(text)}" for text in (report.pipeline.note, *pipeline_words(report.pipeline)))
-            yield ""
+            yield from ("", *_table(parts_grid(report.pipeline)), "")
         yield from ("### Metrics", "", *_table(report.metrics), *_left_out(report.metrics, "key"), "")
         yield from _curves(report.further)
         yield from ("### Step time", "", paragraph(report.timing_words), "", *_table(report.stages), "")

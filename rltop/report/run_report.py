@@ -386,6 +386,24 @@ def pipeline_words(flow: Flow) -> tuple[str, ...]:
     return tuple(text for text in (idle_words(flow.waits), flow.waits.advice, *goodput, *cost) if text)
 
 
+def parts_grid(flow: Flow) -> Grid:
+    """The boxes of the page, a row for each number; of a hollow one how to log it."""
+    rows: list[tuple[Line, ...]] = []
+    for box in flow.boxes:
+        name: Line = (Piece(box.name, "strong"),)
+        if not box.facts:
+            rows.append((name, (Piece(box.hint, "nodata"),), (), (), (), ()))
+        for fact in box.facts:
+            sign = f"{UNICODE.level(fact.level)} " if fact.level >= Level.INFO else ""
+            numbers = ((fact.text, "value"), (fact.change, "note"), (units.step(fact.step), "dim"))
+            key = fact.key.display if fact.instance in ("", fact.key.raw) else f"{fact.key.display} ({fact.instance})"
+            cells = ((f"{sign}{fact.title}", LEVEL_ROLES[fact.level] if sign else "text"), *numbers, (key, "key"))
+            rows.append((name, *((Piece(*cell),) if cell[0] else () for cell in cells)))
+            name = ()
+    heads = ("part", "metric", "last", "vs start", "step", "key")
+    return Grid(heads, (False, False, True, True, True, False), tuple(rows))
+
+
 def pipelines(reports: Sequence[RunReport]) -> Grid:
     """The pipelines of several runs beside each other; no row where none has one.
 

@@ -51,6 +51,7 @@ class Waits(NamedTuple):
         queue: "empty", "full" or "filled"; "" where its size is not logged.
         since: the step since which it has been empty or full without a break.
         is_at_bound: as many samples wait as may become stale, so that generation is paused.
+        as_of: the step of the newest of it, where that is long before the one that is asked for.
     """
 
     trainer: float | None
@@ -58,6 +59,7 @@ class Waits(NamedTuple):
     queue: str = ""
     since: int | None = None
     is_at_bound: bool = False
+    as_of: int | None = None
 
     @property
     def training(self) -> str:
@@ -101,7 +103,10 @@ class Waits(NamedTuple):
             parts.append("samples are in the queue")
         elif parts:
             parts.append("queue not logged")
-        return "; ".join(parts) or "neither idle shares nor the queue are logged: who waits for whom is not known"
+        when = "" if self.as_of is None or not parts else f"as of step {units.step(self.as_of)}: "
+        return (
+            when + "; ".join(parts) or "neither idle shares nor the queue are logged: who waits for whom is not known"
+        )
 
     @property
     def advice(self) -> str:

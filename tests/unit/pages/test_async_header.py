@@ -63,3 +63,10 @@ def test_staleness_that_is_logged_tells_where_no_key_does(tmp_path: Path) -> Non
         ]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert build_header(snapshot_of(path), None).generation == said
+
+
+def test_a_narrow_header_leaves_the_bound_out_before_the_word() -> None:
+    view = build_header(snapshot_of(fixture("verl/fully_async")), None)
+    shown = ["".join(piece.text for piece in paint_header(view, width, UNICODE).line) for width in (80, 120)]
+    assert " · GRPO · async " in shown[0]
+    assert "async, at most 10 % stale" in shown[1]

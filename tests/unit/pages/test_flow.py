@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
-from rltop.pages.flow import FlowPage, build_flow, paint_flow
+from rltop.pages.flow import FlowPage, build_flow, paint_flow, paint_in_overview
 from rltop.pages.goodput import build_goodput
 from rltop.pages.moment import Moment
 from rltop.report.document import pipeline_document
@@ -225,3 +225,54 @@ def test_the_shares_and_what_was_trained_on_are_everything(shares: dict[str, flo
     assert found.trained + sum(found.shares.values()) == pytest.approx(1.0)
     assert all(share >= 0.0 for share in found.shares.values())
     assert list(found.shares) == [name for name in CLASSES if name in found.shares]
+
+
+IDLE_KEYS = {"trainer": 0.1, "dynamic_resource/train_resource_utilization": 0.6, "queue": 4}
+
+
+def test_an_idle_share_is_the_one_that_the_sentence_is_of() -> None:
+    flow = build_flow(Snapshot(verl(**IDLE_KEYS)))
+    assert flow is not None
+    (idle,) = [fact for box in flow.boxes for fact in box.facts if fact.metric == "trainer_idle_frac"]
+    assert (idle.key.raw, idle.value) == (TRAINER, 0.1)
+
+
+def test_a_key_that_is_turned_into_an_idle_share_is_shown_turned() -> None:
+    flow = build_flow(Snapshot(verl(**{"dynamic_resource/train_resource_utilization": 0.6, "queue": 4})))
+    assert flow is not None
+    assert "1 − dynamic_resource/train_resource_utilization" in text_of(paint_flow(flow, 120, 40, UNICODE))
+
+
+def test_seconds_of_waiting_tell_how_busy_a_box_is() -> None:
+    run = verl(**{"timing_s/step": 100.0, "fully_async/total_wait_time": 33.0, "queue": 0})
+    assert "busy 67 %" in text_of(paint_flow(build_flow(Snapshot(run)), 120, 40, UNICODE))
+
+
+def test_a_number_that_is_no_longer_logged_is_dated() -> None:
+    rows = []
+    for step in range(1, 41):
+        early = {"fully_async/monitor/active_tasks_size": 90} if step < 20 else {}
+        rows.append((step, {**_ALWAYS, TRAINER: 0.1, QUEUE: 3, **early}))
+    shown = text_of(paint_flow(build_flow(Snapshot(run_of(verl_lines(rows)))), 120, 40, UNICODE))
+    assert "@19: 90 in" in shown
+    assert "step 19, 21 steps before 40" in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_overview_says_the_whole_sentence_before_what_to_turn(width: int) -> None:
+    series = CASES["training holds up"][0]
+    flow = build_flow(Snapshot(verl(**series)))
+    assert flow is not None
+    rows = paint_in_overview(flow, width, 4, UNICODE)
+    words = " ".join(text_of(rows).split())
+    assert flow.waits.sentence in words
+    assert flow.waits.advice in words
+    assert text_of(paint_in_overview(flow, 80, 1, UNICODE)).rstrip().endswith("…")
+    assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
+
+
+def test_waits_that_are_no_longer_logged_are_dated() -> None:
+    rows = [(step, {**_ALWAYS, **({TRAINER: 0.5, QUEUE: 0} if step < 20 else {})}) for step in range(1, 61)]
+    document = pipeline_document(Snapshot(run_of(verl_lines(rows))))
+    assert document is not None
+    assert document["sentence"] == "as of step 19: trainer waits 50 % for rollouts; queue empty since 1"

@@ -128,3 +128,13 @@ def test_the_stages_of_an_asynchronous_step_say_that_generation_overlaps() -> No
         for width in (80, 120, 160, 200):
             rows = paint_stages(view, width, 12, UNICODE)
             assert (BESIDE_GENERATION in "".join(piece.text for piece in rows[0].line)) is says
+
+
+def test_a_report_has_the_boxes_with_their_numbers_and_how_to_log_the_hollow_ones() -> None:
+    report = build_report(snapshot_of(VERL), has_charts=False)
+    assert report.pipeline is not None
+    for text in (html_page([report], MADE), markdown([report], MADE)):
+        for box in report.pipeline.boxes:
+            assert box.name in text
+            assert all(fact.key.raw in text and fact.text in text for fact in box.facts)
+        assert text.count("not logged; veRL would log it as") == 2
