@@ -18,7 +18,7 @@ from rltop.cli.where import asked_of, text_of, where_of_path
 from rltop.clock import SystemClock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import names_in, open_regular, replace_file
-from rltop.formats.console.failures import MAY_FAIL
+from rltop.formats.console.failures import read_error
 from rltop.formats.console.lines import strip_escapes
 from rltop.live.command import Command, CommandError
 from rltop.live.judge import Where
@@ -44,7 +44,14 @@ STACK_S = 15.0
 MOST_SETTINGS = 2_000
 _FRONT = regex(r"(?i)(?:\s*(?:\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}rank ?\d{1,6}\]:?|\d{1,5}:(?=\s)))+ ?")
 _LEVEL = regex(r"\W{0,3}(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b")
-_PAIR = regex(r"[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
+_PAIR = regex(r"[A-Za-z]{2}[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
+_SAMPLE = regex(
+    r"(?i)(?:\[|\b)(?:prompts?|responses?|completions?|samples?|questions?|answers?|ground[_ ]truths?|solutions?)"
+    r"(?:\]|['\"]?\s?[:=]\s*['\"\[({]*\s*(?:[^\W\d]|<\|))|<\|\w{1,40}\|>|</?think>"
+)
+"""What comes before the text of a sample, or stands in it, also in a line of a trainer."""
+_PROSE = regex(r"(?i)prompt|template|instruction|question|message")
+"""Settings that are text for a model where they are more than a word."""
 _FRAME = regex(r"\s+File \"[^\"]{1,300}\", line \d+")
 _PACKAGES = (
     "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"
@@ -75,7 +82,7 @@ def evidence(arguments: Namespace) -> int:
     body = [
         *_section("Where it is", _where(path, found, now_s, with_text=arguments.with_text), redactor),
         *_section("Versions", list(_versions(path, logs)), redactor),
-        *_settings(path, redactor),
+        *_settings(path, redactor, with_text=arguments.with_text),
         *(line for log, (lines, _) in zip(logs, ends, strict=True) for line in _section(f"End of {log}", lines)),
         *(_section("Stacks", list(_stacks()), redactor) if arguments.stack else ()),
         *_section("Dumps of NCCL's flight recorder, not opened", _dumps(path), redactor),
@@ -129,12 +136,14 @@ def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None)
     yield from (f"## {plain(Label.of(title).display)}", "", fence, *shown, fence, "")
 
 
-def _settings(path: str, redactor: Redactor) -> Iterator[str]:
+def _settings(path: str, redactor: Redactor, *, with_text: bool) -> Iterator[str]:
     settings = settings_beside(path)
-    lines = [
-        f"{name} = {redactor.value(name, value)}"[:LINE_CHARS]
-        for name, value in sorted(settings.values.items())[:MOST_SETTINGS]
-    ]
+    lines = []
+    for name, value in sorted(settings.values.items())[:MOST_SETTINGS]:
+        shown = str(redactor.value(name, value))
+        if not with_text and _PROSE.search(name) and len(shown.split()) > 1:
+            shown = f"[{len(shown)} characters left out: they may be a prompt; --with-text keeps them]"
+        lines.append(f"{name} = {shown}"[:LINE_CHARS])
     yield from _section("Settings", lines)
 
 
@@ -190,12 +199,15 @@ def _is_of_trainer(line: str) -> bool:
     """Does a line look like one of a trainer or an engine, and not like the text of a sample?"""
     front = _FRONT.match(line)
     text = line[front.end() :] if front is not None else line
+    if _SAMPLE.search(text):
+        return False
     return (
         clock_of(text) is not None
         or _LEVEL.match(text) is not None
         or text.startswith("Traceback (most recent call last)")
         or any(kind.sign in text and kind.pattern.search(text) for kind in LINES)
-        or any(word in text[:LINE_CHARS] for word in MAY_FAIL)
+        or read_error(text) is not None
+        or "NCCL" in text[:LINE_CHARS]
         or "%|" in text[:LINE_CHARS]
         or len(_PAIR.findall(text[:LINE_CHARS])) >= 3
     )

@@ -67,6 +67,32 @@ def test_no_secret_and_no_text_of_a_sample_is_in_it(run: Path) -> None:
     assert "[4 lines left out: they may be text of samples; --with-text keeps them]" in text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "From memory, Ada had made an error; by default she left.",
+        "Let x_1 = 3, x_2 = 4 and y_1 = 5, so Ada has 12.",
+        "2026-08-01 12:00:02,123 INFO First rollout sample: ['<|im_start|>user Ada?'], label: 4, reward: 1",
+        "[2026-08-01 12:00:02] prompt: Who is Ada?",
+        "(RewardManager pid=7) 2026-08-01 12:00:02 INFO {'response': 'Ada was', 'score': 1}",
+        "INFO <think>Ada was",
+    ],
+)
+def test_a_sample_is_left_out_whatever_words_stand_in_it(run: Path, line: str) -> None:
+    (run / "train.log").write_text(f"{LOG}{line}\n2026-08-01 12:00:03,123 INFO prompt_length/mean: 3\n")
+    assert "Ada" not in bundle(run)
+    assert "prompt_length/mean: 3" in bundle(run)
+    assert "Ada" in bundle(run, "--with-text")
+
+
+def test_a_setting_that_is_a_prompt_is_left_out(run: Path) -> None:
+    (run / "config.json").write_text(json.dumps({"system_prompt": "You are Ada", "chat_template": "chatml"}))
+    text = bundle(run)
+    assert "Ada" not in text
+    assert "chat_template = chatml" in text
+    assert "system_prompt = You are Ada" in bundle(run, "--with-text")
+
+
 def test_text_is_kept_where_it_is_asked_for_and_secrets_are_not(run: Path) -> None:
     text = bundle(run, "--with-text")
     assert PROMPT in text
