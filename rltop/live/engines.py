@@ -146,7 +146,7 @@ class MetricsReader:
         everywhere: dict[str, set[str]] = {}
         tasks: dict[str, float] | None = None
         for sample in samples:
-            if sample.value != sample.value:
+            if not math.isfinite(sample.value):
                 continue
             labels = sample.labels
             place = labels.get("instance", self._place)

@@ -12,7 +12,7 @@ from pathlib import Path
 from rltop.files import open_regular
 from rltop.live.gathered import gathered
 from rltop.live.judge import Where, judge
-from rltop.live.log import LogReader
+from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, Event, Phases, in_order, merged
 from rltop.live.probe import Fact, LogTold, Silence
 from rltop.live.traces import events_beside, events_of
@@ -43,8 +43,14 @@ def events_of_log(path: str) -> tuple[list[Event], LogReader]:
         data = file.read(END_BYTES) or b""
     written_s = Path(path).stat().st_mtime
     if size > END_BYTES:
-        data = data.partition(b"\n")[2]
+        data = _from_whole_line(data)
     return reader.feed(data, written_s, is_recorded=True), reader
+
+
+def _from_whole_line(data: bytes) -> bytes:
+    """Without the line in which the data begin; each drawing of a bar is a line too."""
+    end = LINE_END.search(data)
+    return b"" if end is None else data[end.end() :]
 
 
 def _alike(path: str) -> str:
@@ -139,7 +145,7 @@ class JobProbe:
         if not is_first:
             return self._reader.feed(data, now_s, is_recorded=False)
         if status.st_size > FIRST_BYTES:
-            data = data.partition(b"\n")[2]
+            data = _from_whole_line(data)
         return self._reader.feed(data, min(now_s, status.st_mtime), is_recorded=True)
 
     def _of_traces(self, now_s: float) -> list[Event]:

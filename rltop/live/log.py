@@ -43,7 +43,7 @@ _ENDLESS_BAR = regex(
 _FRAME = regex(r"\s*File \"[^\"]{1,400}\", line \d+, in (\w+)")
 """A frame of a traceback: the innermost function whose name is of a phase tells what failed."""
 _OF_ALL = regex(r"\[(\d+)/(\d+)\]")
-_ENDS = regex(rb"[\r\n]")
+LINE_END = regex(rb"[\r\n]")
 _NEEDLES = tuple(
     each.encode()
     for each in dict.fromkeys(
@@ -164,10 +164,11 @@ class LogReader:
             if anchors[number] is None:
                 behind = after[number]
                 doubt_s = UNKNOWN_DOUBT_S if behind is None or not has_clock else max(0.0, behind - event.time_s)
-                if number == last and is_whole and seen_s >= time_s:
-                    time_s, doubt_s = seen_s, 0.0
+                if is_whole and (number == last or time_s > seen_s):
+                    doubt_s = 0.0 if number == last else max(doubt_s, time_s - seen_s)
+                    time_s = seen_s
             found.append(event._replace(time_s=time_s, doubt_s=max(doubt_s, self.zone_doubt_s)))
-        self._time_s = end_s
+        self._time_s = min(end_s, seen_s) if is_whole and last >= 0 and anchors[last] is None else end_s
         self._begun_s = {name: time_s + shift_s for name, time_s in self._begun_s.items()}
         if self._stepped_s is not None:
             self._stepped_s += shift_s
@@ -201,7 +202,7 @@ class LogReader:
         found: list[_Read] = []
         at, signs = 0, iter([*_signs_in(whole), len(whole)])
         sign = next(signs)
-        for end in _ENDS.finditer(whole):
+        for end in LINE_END.finditer(whole):
             self._number += whole[end.start()] == 0x0A
             if end.start() > at:
                 while sign < at:

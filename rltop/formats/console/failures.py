@@ -42,6 +42,7 @@ _INTERRUPTION = regex(
 )
 _AFTERMATH = regex(
     r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
+    r"|NCCL communicator was aborted|ncclRemoteError"
     r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )
 """What launchers and other processes say when one has failed: it names no cause."""

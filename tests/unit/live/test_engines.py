@@ -13,6 +13,7 @@ from lying_servers import page, serving
 from rltop.live.endpoint import Endpoint, EndpointError, address_of
 from rltop.live.engines import HUNG_S, NAMES, PREFIXES, MetricsReader, compared
 from rltop.live.exposition import plain_name, samples
+from rltop.live.groups import engine_in_words
 from rltop.live.metrics import MetricsProbe
 from rltop.live.probe import Device, Engine, Fact, ProbeError, Process
 
@@ -247,6 +248,16 @@ def test_lines_that_are_none_are_passed_over() -> None:
     text = b"vllm:num_requests_running{ 3\nvllm:num_requests_running\nvllm:num_requests_running NaN\n" + vllm()
     text += b'vllm:num_requests_waiting{a="' + b"x" * 100_000 + b'"} 1\n\xff\xfevllm 1\n'
     assert [each.running for each in engines(play((0, text)))] == [8]
+
+
+@pytest.mark.parametrize("value", ["+Inf", "-Inf", "1e999"])
+def test_what_is_no_number_is_passed_over(value: str) -> None:
+    text = (
+        vllm() + f'vllm:num_requests_running{{engine="1"}} {value}\nDCGM_FI_DEV_GPU_UTIL{{gpu="0"}} {value}\n'.encode()
+    )
+    assert [engine_in_words(each) for each in engines(play((0, text)))] == [
+        "vLLM node-3:8000: 8 running, 0 waiting, KV cache 40 %"
+    ]
 
 
 def test_names_are_spelled_once() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 from jobs_printed import CASES, write
 
 from rltop.cli import main
+from rltop.live import job
 
 NOW_S = 1_787_190_000.0
 
@@ -91,6 +93,40 @@ def printed(path: Path, text: str, written_s: float) -> None:
     os.utime(path, (written_s, written_s))
 
 
+def test_nothing_has_begun_after_the_log_was_last_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def clock(at_s: float) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(NOW_S + at_s))
+
+    def bar(title: str, done: int, of: int, at_s: float) -> str:
+        return (
+            f"\r{title}: {100 * done // of}%|##| {done}/{of} [{int(at_s) // 60:02}:{int(at_s) % 60:02}<00:10, 1.00s/it]"
+        )
+
+    text = "".join(
+        bar("Episode [1/1]", n, 50, 100.0 * n)
+        + f"{clock(100 * n + 1)} INFO Starting experience making\n"
+        + bar("Generate samples", 0, 128, 0)
+        + bar("Generate samples", 64, 128, 21)
+        + (f"\n{clock(100 * n + 50)} INFO Experience making completed in 49.0s\n" if n < 7 else "")
+        for n in range(8)
+    )
+    printed(tmp_path / "train.log", text, NOW_S + 722.0)
+    _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 740.0))
+    assert isinstance(found, dict)
+    assert (found["phase_key"], found["since"]) == ("generate", NOW_S + 701.0)
+
+
+def test_the_end_of_a_long_log_begins_with_any_drawing_of_a_bar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "END_BYTES", 500)
+    text = "".join(f"\rRollout generation: {n}%|#| {n}/100 [00:{n:02}<01:00, 1.00it/s]" for n in range(1, 51))
+    printed(tmp_path / "train.log", text, NOW_S)
+    code, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 10.0))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["outstanding"]) == (0, "running", "50 of 100")
+
+
 def test_of_an_error_in_ray_the_method_is_the_phase_and_the_process_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +154,20 @@ def test_an_error_in_the_line_of_a_bar_is_seen(tmp_path: Path, capsys: pytest.Ca
     assert isinstance(found, dict)
     assert found["state"] == "dead"
     assert found["cause"].endswith("(rank 5 in ALLREDUCE 7; ranks 1–2 in ALLREDUCE 9)")
+
+
+def test_a_rank_that_only_lost_the_others_names_no_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ends = {
+        3: "torch.OutOfMemoryError: CUDA out of memory.",
+        0: "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.",
+    }
+    text = "".join(
+        f"[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]: {end}\n" for rank, end in ends.items()
+    )
+    printed(tmp_path / "train.log", STEPS + text, NOW_S)
+    _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 60.0))
+    assert isinstance(found, dict)
+    assert found["cause"] == "torch.OutOfMemoryError: CUDA out of memory. (rank 3)"
 
 
 STEPS = "".join(f"step:{n} - actor/loss:0.5 - timing_s/step:90.0\n" for n in range(1, 8))
