@@ -55,8 +55,8 @@ PARTS = (
     _Part(
         "generation",
         "rollouter_idle_frac inflight_count engine_running gen_queue_size engine_waiting gen_throughput kv_cache_frac "
-        "time_gen_blocked time_gen_limited time_wait_policy time_gen_sample_max engine_preemptions time_no_progress "
-        "engines_serving",
+        "time_gen_blocked time_wait_policy time_gen_sample_max engine_preemptions time_no_progress "
+        "engines_serving time_gen_threads",
     ),
     _Part("scorer", "score_queue_size time_score_mean time_score_max time_score_wait time_score_blocked time_reward"),
     _Part(

@@ -26,7 +26,7 @@ _EMPTY = 1.0
 """A queue that holds less than one sample is empty: trainers log the mean over a step."""
 
 TRAINER = ("trainer_idle_frac", "time_wait_data")
-GENERATION = ("rollouter_idle_frac", "time_gen_blocked", "time_gen_limited", "time_wait_policy")
+GENERATION = ("rollouter_idle_frac", "time_gen_blocked", "time_wait_policy")
 _STAGES = (
     *("time_update_actor", "time_update_critic", "time_old_log_prob", "time_ref", "time_values", "time_adv"),
     "time_weight_sync",

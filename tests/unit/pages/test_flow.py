@@ -276,3 +276,18 @@ def test_waits_that_are_no_longer_logged_are_dated() -> None:
     document = pipeline_document(Snapshot(run_of(verl_lines(rows))))
     assert document is not None
     assert document["sentence"] == "as of step 19: trainer waits 50 % for rollouts; queue empty since 1"
+
+
+def test_seconds_of_many_threads_since_the_start_are_no_share_of_a_step() -> None:
+    # print_efficiency_summary in NeMo-RL's algorithms/utils.py: "summed across concurrent threads".
+    train = {"train/loss": 0.02, "train/reward": 0.4, "train/grad_norm": 0.4, "train/avg_trajectory_age": 1.0}
+    times = {"timing/train/total_step_time": 100.0, "timing/train/exposed_generation": 5.0, "train/buffer_size": 8}
+    idle = [f"efficiency/idle/{name}_s" for name in ("buffer_full_backoff", "generation_limit_pause")]
+    rows = [(step, {**train, **times, **dict.fromkeys(idle, 400.0 * step)}) for step in range(1, 41)]
+    snapshot = Snapshot(run_of(verl_lines(rows)))
+    flow = build_flow(snapshot)
+    assert flow is not None
+    assert snapshot.identity is not None
+    assert snapshot.identity.dialect.name == "NeMo-RL"
+    assert flow.waits.sentence == "trainer waits 5 % of the step; samples are in the queue"
+    assert "threads that wait" in text_of(paint_flow(flow, 120, 40, UNICODE))
