@@ -30,6 +30,10 @@ _KEPT = frozenset({"back", "help", "quit"})
 """Ids that have room in the narrowest line: who sees these finds the others."""
 
 
+_LAST = frozenset({"go", "pin", "grid", "settings", "theme"})
+"""Ids that stand where there is room behind all others."""
+
+
 class KeyHint(NamedTuple):
     """A key and what it does; of keys with one purpose the words stand behind the last, as a hint of their own.
 
@@ -143,7 +147,7 @@ class KeyLine(Widget, can_focus=False):
         if one.node is not self.app and not one.binding.action.startswith("app."):
             return -1
         id = one.binding.id or ""
-        return self._first.index(id) if id in self._first else len(self._first)
+        return self._first.index(id) if id in self._first else len(self._first) + (id in _LAST)
 
     def _hint(self, one: ActiveBinding, words: str = "") -> KeyHint:
         binding = one.binding
