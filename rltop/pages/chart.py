@@ -510,13 +510,14 @@ def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]
     return [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
 
 
-def _so_far(snapshot: Snapshot, total: str, part: str) -> list[tuple[int, float]]:
-    """Step → how many so far: as logged, else the sum of those in each step."""
+def _so_far(snapshot: Snapshot, total: str, *parts: str) -> list[tuple[int, float]]:
+    """Step → how many so far: as logged, else the sum of those in each step, by the first of `parts` that is logged."""
     counted = signal_in(snapshot, (total, ""))
     if counted is not None:
         return _values(snapshot, counted)
     sums, so_far = [], 0.0
-    for step, value in _values(snapshot, signal_in(snapshot, (part, ""))):
+    part = next((signal for name in parts if (signal := signal_in(snapshot, (name, ""))) is not None), None)
+    for step, value in _values(snapshot, part):
         so_far += value
         sums.append((step, so_far))
     return sums
