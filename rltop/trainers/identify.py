@@ -192,6 +192,7 @@ def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[
     signals, refused = _possible(signals, samples, begun.refused)
     guesses = _guesses(dialect, ordered, signals, begun.meant)
     signals = _with_values_first(signals, (one.key for one in guesses.get(_REWARD, ())), samples)
+    guesses = _with_values_first(guesses, (), samples)
     guesses, refused = _possible(guesses, samples, refused)
     traits = Traits(
         has_critic=algorithm is Algorithm.PPO,

@@ -503,6 +503,12 @@ def test_the_reward_is_the_key_with_values():
     assert identify(["reward", "loss"], {"reward": once, "loss": many}).primary("reward_mean").key == "reward"
 
 
+def test_of_two_guessed_rewards_the_one_with_values_stands_first() -> None:
+    keys = ["attacker_reward", "defender_reward"]
+    identity = identify(keys, {"attacker_reward": [0.5, math.nan], "defender_reward": [0.1 * i for i in range(20)]})
+    assert [signal.key for signal in identity.guesses["reward_mean"]] == ["defender_reward", "attacker_reward"]
+
+
 def test_a_reward_that_comes_late_is_not_the_main_one():
     identity = with_keys(identify(["reward", "loss"], {"reward": [0.5] * 20}), ["reward", "loss", "mean_reward"])
     assert identity.primary("reward_mean").key == "reward"
