@@ -37,8 +37,9 @@ class GroupStraggler(Detector):
             return None
         base = self.start.push(value)
         line = self._usual(context.group_size)
-        # A run that starts beyond what is typical has no healthy baseline.
-        if base is not None and base <= line:
+        if base is not None and base > line:
+            base = None  # a run that starts beyond what is typical has no healthy baseline
+        if base is not None:
             line = max(line, self.thresholds["rise"] * base)
         held = line * RELEASE if self.is_firing else line
         record, step = context.observation.record, context.observation.step

@@ -142,6 +142,7 @@ def test_o10_trap_ratios_that_trainers_log_by_construction(ratio: float) -> None
 def test_p5_group_ratio_that_is_high_from_the_start_does_not_become_usual() -> None:
     run = play(80, group_size=8, group_len_ratio=noisy(6.0))
     assert first(run, "P5").record <= 6
+    assert "baseline" not in next(verdict for verdict in run.verdicts if verdict.rule == "P5").headline
     assert [event for event in run.events if event.rule == "P5" and event.state.value == "recovered"] == []
     assert alarms(play(80, group_size=8, group_len_ratio=noisy(2.4)), "P5") == []
 
