@@ -463,20 +463,15 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         return (OPENED[target.kind](target, moment), moment) if target.kind in OPENED else None
 
     def action_details(self) -> None:
-        """Show or hide what is selected beside the lists, and keep that for the next time."""
+        """Show or hide what is selected beside the lists, and keep that for the next time; not where it has no room."""
+        if self.shown is None or not self.shown.has_class("-wide"):
+            self.tell(f"from {DETAIL_CELLS} columns on there is room for what is selected beside lists")
+            return
         self.has_details = not self.has_details
         with contextlib.suppress(OSError):
             keep(DETAILS, "shown\n" if self.has_details else "hidden\n")
-        if self.shown is not None:
-            self.call_later(self.shown.draw_detail)
-            is_wide = self.shown.has_class("-wide")
-            self.tell(
-                f"from {DETAIL_CELLS} columns on, what is selected stands beside lists"
-                if not is_wide
-                else "what is selected stands beside lists"
-                if self.has_details
-                else "nothing stands beside lists"
-            )
+        self.call_later(self.shown.draw_detail)
+        self.tell(f"{'what is selected' if self.has_details else 'nothing'} stands beside lists")
 
     async def _toggle(self, is_shown: bool, show: Callable[[], object]) -> None:
         """Show a page; where it is shown already, go back."""

@@ -84,6 +84,8 @@ async def test_a_narrow_screen_has_none_and_a_key_hides_it_for_good(
     async with app.run_test(size=(DETAIL_CELLS - 1, 40)) as pilot:
         await pilot.pause(3 * SETTLED_S)
         assert not pane(app)
+        await press(pilot, "vertical_line")
+        assert kept(DETAILS) is None, "what cannot be seen is not switched"
         await pilot.resize_terminal(DETAIL_CELLS, 40)
         await until(pilot, lambda: bool(pane(app)))
         narrow = page_text(app)
