@@ -131,7 +131,10 @@ def where_of_path(path: str, arguments: Namespace, now_s: float, asked: Asked) -
     try:
         runs = runs_of(path)
     except NoMetricsError:
-        told = [events_of(path)] if os.path.isfile(path) else events_beside(Path(path))  # noqa: PTH113 - as above
+        if os.path.isfile(path):  # noqa: PTH113 - as above
+            told = [events_of(path)]
+        else:
+            told = events_beside(Path(path)) or [events_of(each) for each in sorted(Path(path).glob("*.jsonl"))]
         logs = logs_beside(path)
         if not any(told) and not logs and not sources_of(arguments).is_empty:
             return where_of("", [], path, now_s, asked)

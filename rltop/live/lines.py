@@ -87,13 +87,13 @@ LINES: tuple[Line, ...] = tuple(
     _rows(
         "slime, miles",
         ("Timer ", r"\bTimer (?P<name>[\w/.-]+) start\s*$", Act.BEGIN),
-        ("Timer ", r"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>[\d.]+)s\)", Act.END),
+        ("Timer ", r"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>\d{1,12}(?:\.\d{0,12})?)s\)", Act.END),
         ("num_rollout ", r"^\s*num_rollout \.{3,} (?P<total>\d+)\s*$", Act.TOTAL),
     )
     + _rows(
         "SkyRL",
         ("Started: '", r"\bStarted: '(?P<name>[^']+)'", Act.BEGIN),
-        ("Finished: '", r"\bFinished: '(?P<name>[^']+)', time cost: (?P<took>[\d.]+)s", Act.END),
+        ("Finished: '", r"\bFinished: '(?P<name>[^']+)', time cost: (?P<took>\d{1,12}(?:\.\d{0,12})?)s", Act.END),
         ("Training done!", r"\bTraining done!", Act.FINISH),
     )
     + _rows(
@@ -117,7 +117,7 @@ LINES: tuple[Line, ...] = tuple(
         ("Pausing collection", r"⏸️? ?Pausing collection for refit", Act.ENTER, "weight_sync", FOR_POLICY),
         ("Refit completed", r"Refit completed, resuming collection", Act.LEAVE),
         ("= Step ", r"={5,} Step (?P<step>\d+)/(?P<total>\d+) ={5,}", Act.NEXT),
-        ("Total step time", r"• Total step time: (?P<took>[\d.]+)s", Act.STEP),
+        ("Total step time", r"• Total step time: (?P<took>\d{1,12}(?:\.\d{0,12})?)s", Act.STEP),
         ("stopping training early", r"(?:Max number of steps|Timeout) has been reached, stopping", Act.FINISH),
     )
     + _rows(
@@ -166,7 +166,11 @@ LINES: tuple[Line, ...] = tuple(
         ("Initial validation metrics", r"\bInitial validation metrics", Act.LEAVE),
         ("Final validation metrics", r"\bFinal validation metrics", Act.FINISH),
         ("=== START", r"\b(?P<name>_trainer_side_validate) === START ===", Act.BEGIN, "validation"),
-        ("=== END", r"\b(?P<name>_trainer_side_validate) === END ===.*?total: (?P<took>[\d.]+)s", Act.END),
+        (
+            "=== END",
+            r"\b(?P<name>_trainer_side_validate) === END ===.*?total: (?P<took>\d{1,12}(?:\.\d{0,12})?)s",
+            Act.END,
+        ),
         ("Dumped generations", r"\bDumped generations to ", Act.PULSE),
     )
     + _rows(
@@ -186,7 +190,13 @@ LINES: tuple[Line, ...] = tuple(
     )
     + _rows(
         "TRL",
-        ("[score] scored", r"\[score\] scored \d+ samples in (?P<took>[\d.]+)s", Act.PULSE, "generate", FOR_SAMPLES),
+        (
+            "[score] scored",
+            r"\[score\] scored \d+ samples in (?P<took>\d{1,12}(?:\.\d{0,12})?)s",
+            Act.PULSE,
+            "generate",
+            FOR_SAMPLES,
+        ),
         ("for sample", r"\bwaited [\d.]+s for sample \(qsize=", Act.PULSE),
         ("Weight sync: ", r"\bWeight sync: (?:pausing|pause took|transferring|resuming)", Act.ENTER, "weight_sync"),
         ("Weight sync: done", r"\bWeight sync: done", Act.LEAVE),
@@ -214,9 +224,9 @@ LINES: tuple[Line, ...] = tuple(
         "vLLM",
         (
             "generation throughput",
-            r"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>[\d.]+) tokens/s, "
+            r"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>\d{1,12}(?:\.\d{0,12})?) tokens/s, "
             r"Running: (?P<running>\d+) reqs, Waiting: (?P<left>\d+) reqs"
-            r"(?:.*?KV cache usage: (?P<cache>[\d.]+)%)?",
+            r"(?:.*?KV cache usage: (?P<cache>\d{1,12}(?:\.\d{0,12})?)%)?",
             Act.ENGINE,
         ),
         ("Loading safetensors", r"Loading safetensors checkpoint shards", Act.PULSE),
@@ -225,8 +235,9 @@ LINES: tuple[Line, ...] = tuple(
         "SGLang",
         (
             "#running-req",
-            r"Decode batch(?P<name>[^,#]*).*#running-req: (?P<running>\d+).*token usage: (?P<usage>[\d.]+)"
-            r".*gen throughput \(token/s\): (?P<rate>[\d.]+), #queue-req: (?P<left>\d+)",
+            r"Decode batch(?P<name>[^,#]*).*#running-req: (?P<running>\d+)"
+            r".*token usage: (?P<usage>\d{1,12}(?:\.\d{0,12})?)"
+            r".*gen throughput \(token/s\): (?P<rate>\d{1,12}(?:\.\d{0,12})?), #queue-req: (?P<left>\d+)",
             Act.ENGINE,
         ),
     )

@@ -6,6 +6,7 @@ Chrome traces as RLinf and tinker write them, miles' dashboard, and the phases o
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def events_of(path: Path | str) -> list[Event]:
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
-    own = [span for span in spans if OWN_KEY in span]
+    own = [span for span in spans if OWN_KEY in span and not any(isinstance(v, (list, dict)) for v in span.values())]
     return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else [])
 
 
@@ -115,7 +116,11 @@ def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> Ev
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    """As a finite number; anything else is 0."""
+    try:
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[Event]:

@@ -63,6 +63,48 @@ def test_a_trace_tells_an_open_span(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (code, found["state"], found["phase_key"], found["since"]) == (1, "stuck", "generate", NOW_S - 1_600)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Timer train end (elapsed: 1.2.3s)",
+        "• Total step time: .s",
+        f"Finished: 'step', time cost: {'9' * 400}s",
+        "Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 1.2.3 tokens/s, Running: 1 reqs, "
+        "Waiting: 0 reqs, GPU KV cache usage: 4.0.0%",
+    ],
+)
+def test_a_line_that_two_writers_have_torn_tells_nothing(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(tmp_path / "train.log", line + "\n", NOW_S)
+    code, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 1.0))
+    assert isinstance(found, dict)
+    assert (code, found["state"]) == (3, "unknown")
+
+
+@pytest.mark.parametrize(
+    "odd", ['"begin": 1e999', '"begin": NaN', f'"begin": 1{"0" * 400}', '"rank": [1]', '"pid": {}', '"begin": [1]']
+)
+def test_an_odd_span_takes_nothing_away(odd: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    span = {"rltop_phase": "rollout", "begin": NOW_S - 100.0, "rank": 3, "pid": 1, "host": "n"}
+    path = tmp_path / "trace_events.jsonl"
+    path.write_text(f'{{"rltop_phase": "train", {odd}}}\n{json.dumps(span)}\n')
+    code, found = where(capsys, str(path), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert code in (0, 1)
+    assert 3 in [each["rank"] for each in found["ranks"]]
+
+
+def test_a_folder_where_the_first_step_has_not_ended_tells_its_phase(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = {"rltop_phase": "rollout", "begin": NOW_S - 100.0, "rank": 3, "pid": 1, "host": "n"}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(span) + "\n")
+    code, found = where(capsys, str(tmp_path), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase_key"], found["since"]) == (0, "running", "generate", NOW_S - 100.0)
+
+
 def test_a_text_that_says_nothing_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "train.log"
     path.write_text("hello\nworld\n")
