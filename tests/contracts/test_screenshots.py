@@ -46,7 +46,7 @@ async def test_a_picture_is_drawn_the_same_twice_and_shows_the_run(shots: Module
     drawn = await shots.draw(shot)
     assert drawn == await shots.draw(shot)
     words = {element.text for element in ElementTree.fromstring(drawn).iter(f"{SVG}text")}
-    assert {"veRL", "GRPO", str(shots.STEP), "live", "LEARNING", "STRAGGLERS"} <= words
+    assert {str(shots.STEP), "ETA", "live", "LEARNING", "STRAGGLERS"} <= words
 
 
 def test_cells_become_words_bars_and_dots(painter: ModuleType) -> None:
