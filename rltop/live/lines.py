@@ -223,6 +223,12 @@ LINES: tuple[Line, ...] = tuple(
     + _rows(
         "vLLM",
         (
+            "% Completed |",
+            r"Loading \w+ checkpoint shards: +\d+% Completed \| (?P<done>\d+)/(?P<of>\d+)",
+            Act.COUNT,
+            "setup",
+        ),
+        (
             "generation throughput",
             r"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>\d{1,12}(?:\.\d{0,12})?) tokens/s, "
             r"Running: (?P<running>\d+) reqs, Waiting: (?P<left>\d+) reqs"

@@ -105,6 +105,14 @@ def test_a_folder_where_the_first_step_has_not_ended_tells_its_phase(
     assert (code, found["state"], found["phase_key"], found["since"]) == (0, "running", "generate", NOW_S - 100.0)
 
 
+def test_an_engine_that_loads_its_model_is_starting_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:30<00:30, 15.00s/it]\n"
+    printed(tmp_path / "train.log", text, NOW_S)
+    code, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 60.0))
+    assert isinstance(found, dict)
+    assert (code, found["phase_key"], found["outstanding"]) == (0, "setup", "2 of 4")
+
+
 def test_a_text_that_says_nothing_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "train.log"
     path.write_text("hello\nworld\n")
