@@ -184,8 +184,19 @@ def judge(recent: Recent, since: Callable[[str], int | None]) -> Waits:
     if not sizes:
         missing = recent("queue_missing")
         return Waits(trainer, generation, "empty" if missing and median(missing) > 0.0 else "", None, is_at_bound)
-    queue = queue_word(median(sizes[-_NEWEST:]), limit_of(recent))
+    limit = limit_of(recent)
+    queue = queue_word(median(sizes[-_NEWEST:]), limit)
+    if queue == "filled" and limit is None and (generation or 0.0) >= WAITS and _is_blocked(recent):
+        queue = "full"
     return Waits(trainer, generation, queue, since(queue) if queue != "filled" else None, is_at_bound)
+
+
+def _is_blocked(recent: Recent) -> bool:
+    """Does generation say that it waits for room in the queue, more than for anything else?"""
+    blocked, policy = recent("time_gen_blocked"), recent("time_wait_policy")
+    if not blocked or recent(GENERATION[0]):
+        return False
+    return median(blocked) > (median(policy) if policy else 0.0)
 
 
 def limit_of(recent: Recent) -> float | None:
