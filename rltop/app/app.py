@@ -64,6 +64,7 @@ _WHY: Mapping[str, str] = MappingProxyType(
         "acknowledge": "no alert is selected: select one to acknowledge it",
         "mute": "no alert is selected: select one to mute its rule",
         "unmute": "no rule is muted",
+        "app.mark_metric": "no metric is selected: select one to mark it",
         "meaning": "no metric is selected: select one to say what it means",
         "show('flow')": "nothing tells that this run is asynchronous: its stages are on the timing page",
         "live": "the newest step is shown already",

@@ -295,7 +295,10 @@ async def test_keys_and_mouse_by_chance_end_nothing(
             for _ in range(4):
                 await press(pilot, "escape")
             left.clear()
-            await press(pilot, "q")
+            for _ in range(12):
+                # What Escape would close, `q` closes first.
+                if not left:
+                    await press(pilot, "q")
             assert left
     except BaseException as error:
         error.add_note(f"seed {seed}, {count} actions, the last of them: {' '.join(done)}")
