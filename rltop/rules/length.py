@@ -172,10 +172,13 @@ class LengthCollapse(Detector):
         if value is None:
             return None
         base = context.baseline("response_len_mean")
-        if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
+        if base is None:
+            return QUIET
+        line = self.warn * base / (RELEASE if self.is_firing else 1.0)
+        if value >= line:
             return QUIET
         is_nothing = value < self.thresholds["crit"] * base
-        return Finding(CRIT if is_nothing else WARN, value, base, self.warn * base)
+        return Finding(CRIT if is_nothing else WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0

@@ -223,5 +223,6 @@ async def test_back_on_a_page_where_something_was_being_typed_keys_are_keys_agai
         await until(pilot, lambda: app.page is left)
         assert not screen_of(app).is_typing and not screen_of(app).query("#prompt")
         assert not isinstance(left, MetricsPage) or screen_of(app).filter.value == "clip"
-        type_ahead(app, "q")
+        # The filter, the page, the program.
+        type_ahead(app, "q", "q", "q")
         await until(pilot, lambda: not app.is_running)

@@ -119,7 +119,7 @@ def test_the_screen_follows_more_runs_than_files_may_be_open(tmp_path: Path, sof
             file.write("".join(json.dumps({"step": i, "loss": 0.5}) + "\n" for i in range(2, 7_778)))
         terminal.press("/r7\r")
         terminal.until_text("7,777")
-        terminal.press("q")
+        terminal.press("\x11")
         assert terminal.wait() == 0
         terminal.assert_untouched()
     finally:
