@@ -393,7 +393,7 @@ def test_what_was_updated_cell_by_cell_is_what_would_be_drawn_anew(start: Start,
     recorded = Path(RECORDED).read_bytes().splitlines(keepends=True)
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(recorded[:90]))
-    terminal = start("plain", str(path))
+    terminal = start("plain", str(path), RLTOP_THEME="dark")
     terminal.until_text(FOOTER)
     for i in range(90, 120):
         with path.open("ab") as file:
