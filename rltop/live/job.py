@@ -75,6 +75,7 @@ class JobProbe:
     def __init__(self, find: Callable[[], tuple[str, str]], source: str) -> None:
         self.source = source
         self.rows: deque[Event] = deque(maxlen=4 * KEPT)
+        self._fed: deque[Event] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
         self._find = find
         self._log = self._traced = ""
         self._begin()
@@ -95,7 +96,9 @@ class JobProbe:
         """
         self._look(now_s)
         sources = [self._of_log(now_s) if self._log else [], self._of_traces(now_s) if self._traced else []]
-        sources.append([self.rows.popleft() for _ in range(len(self.rows))])
+        new = [self.rows.popleft() for _ in range(len(self.rows))]
+        sources.append(new if self._is_begun else [*self._fed, *new])
+        self._fed.extend(new)
         if any(sources) or not self._is_begun:
             self._is_begun = True
             for event in in_order(*sources):
@@ -121,7 +124,7 @@ class JobProbe:
             return
         self._looked_s = now_s
         log, self._traced = self._find()
-        if not self._log or (log and log != self._log and _alike(log) == _alike(self._log)):
+        if log and log != self._log and (not self._log or _alike(log) == _alike(self._log)):
             self._begin()
             self._log = log
 

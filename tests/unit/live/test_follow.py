@@ -16,6 +16,7 @@ from rltop.live.judge import stuck_after_s
 from rltop.live.log import LogReader
 from rltop.live.phases import Phases
 from rltop.live.probe import LogTold
+from rltop.live.traces import rows
 
 LATE_S = 5.0
 
@@ -155,3 +156,13 @@ def test_the_log_of_the_next_job_is_followed_where_the_first_is_silent(tmp_path:
     (fact,) = probe.ask(now_s + 40.0)
     assert isinstance(fact, LogTold)
     assert fact.last_line == "Timer save start"
+
+
+def test_steps_that_rows_tell_are_remembered_while_no_log_is_found_and_when_one_is(tmp_path: Path) -> None:
+    log = Followed(tmp_path / "train.log")
+    log.probe.rows.extend(rows([(i, 10.0 * i) for i in range(1, 9)], None))
+    for now_s in range(80, 120):
+        assert log.state(float(now_s)) == "running", now_s
+    log.write(b"Setting up\n", 120.0)
+    for now_s in range(120, 200):
+        assert log.told(float(now_s)).phases.step == 8, now_s
