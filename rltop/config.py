@@ -36,7 +36,6 @@ class Config(NamedTuple):
     """Everything that was set, as the layers take it.
 
     Attributes:
-        reader: how often files are looked at.
         ingest: how rows are read, how much is kept, which rules judge with which thresholds.
         ui: how the screen looks and which keys it takes.
         color: `auto`, `always` or `never`; for output that is not the screen.
@@ -66,7 +65,6 @@ def is_plain_terminal(environ: Mapping[str, str]) -> bool:
 
 
 def _terminal_of(environ: Mapping[str, str]) -> str:
-    """What TERM says; nothing of a browser, whatever the server was started in."""
     return "xterm-256color" if is_served(environ) else environ.get("TERM", "").strip().lower()
 
 
@@ -95,7 +93,6 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
 
     Args:
         argv_options: setting → what its flag said (see `settings.add_flags`), None where it was not given.
-        environ: the environment.
         config_path: the file named on the command line, or None.
 
     Raises:
@@ -157,7 +154,6 @@ def in_force(
 
     Args:
         argv_options: setting → what its flag said, None where it was not given.
-        environ: the environment.
         config_path: the file named on the command line, or None.
 
     Raises:
@@ -174,7 +170,6 @@ def in_force(
 
 
 def _is_of_session(found: Gathered) -> bool:
-    """Does a flag or a variable set the theme?"""
     return found.origins.get("theme", str(found.file)) != str(found.file)
 
 
@@ -240,7 +235,6 @@ def _rule_options(found: Gathered) -> EngineOptions:
 
 
 def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -> dict[str, Mapping[str, float | bool]]:
-    """The rule tables below `name`, with `mute` as the rules know it."""
     rules: dict[str, Mapping[str, float | bool]] = {}
     for rule, entries in table.items():
         settings = dict(entries)

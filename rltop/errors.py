@@ -35,7 +35,6 @@ class RltopError(Exception):
     """A message for the user, a hint what to do, and the exit code.
 
     Args:
-        message: what is wrong.
         hint: what to do about it; empty where there is nothing to be said.
     """
 
@@ -82,7 +81,6 @@ def cannot_write(path: str, error: OSError) -> RltopError:
     """The error for a file that cannot be written: names the path, the reason and what to do.
 
     Args:
-        path: as it was named.
         error: what the write ended with; a full disk has a hint of its own.
     """
     hint = "check that the folder exists and that you may write there"
@@ -99,7 +97,6 @@ def cannot_read(path: str, error: Exception) -> SourceError:
     """The error for an unreadable path: names the path, the reason and what to do.
 
     Args:
-        path: as it was named.
         error: what reading ended with; of rltop's own errors the hint is kept.
     """
     shown = _shown(path)

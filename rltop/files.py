@@ -26,9 +26,6 @@ def kind_word(mode: int) -> str:
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file; nothing else is opened, so that no pipe or device notices.
 
-    Args:
-        path: the file; a link is followed.
-
     Returns:
         The file, open for reading; the caller closes it.
 
@@ -67,7 +64,6 @@ def replace_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool 
 
     Args:
         path: the file; a link is followed. One that is there keeps its permissions.
-        data: its content.
         is_private: nobody but its owner may read it, whatever it was before.
 
     Raises:

@@ -24,10 +24,5 @@ class _Late:
 
 
 def regex(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`; what is no regular expression raises `re.error` at the first use.
-
-    Args:
-        pattern: the expression.
-        flags: of `re`.
-    """
+    """As `re.compile`; what is no regular expression raises `re.error` at the first use."""
     return cast("re.Pattern[AnyStr]", _Late(pattern, flags))

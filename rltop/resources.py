@@ -59,12 +59,7 @@ def _own_folder(variable: str, usual: str, environment: Mapping[str, str] | None
 
 
 def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """One line that the screen has kept, such as the theme; None where it has kept none, or it cannot be read.
-
-    Args:
-        name: of the file.
-        environment: instead of the process's own.
-    """
+    """One line that the screen has kept, such as the theme; None where it has kept none, or it cannot be read."""
     try:
         with open_regular(state_folder(environment) / name) as file:
             return file.read(_LONGEST_KEPT).decode("utf-8", "replace").partition("\n")[0].strip()
@@ -74,11 +69,6 @@ def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
 
 def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
     """Keep a text for the next time, in place of what its file held.
-
-    Args:
-        name: of the file, in the state folder.
-        text: what to keep.
-        environment: instead of the process's own.
 
     Returns:
         The file.

@@ -67,10 +67,7 @@ class Setting(NamedTuple):
         kind: what the value must be.
         default: None means that rltop detects it.
         flag: on the command line, `--no-…` is added for a switch.
-        help: one sentence, units included.
-        example: a valid value, shown in error messages.
         low, high: bounds of a number, inclusive.
-        choices: of a CHOICE.
     """
 
     name: str
@@ -209,13 +206,10 @@ class Gathered(NamedTuple):
     """What was set, defaults included.
 
     Attributes:
-        values: setting → value; complete.
         origins: setting → where its value was found, for those that were set.
         rules: rule id → threshold or `mute` → value, from the file.
-        keymap: binding id → keys, from the file.
         profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
-        meanings: project → key → canonical name, from the file.
         rows: project → what it says of rows, from the file.
     """
 
@@ -235,7 +229,6 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     Args:
         argv_options: setting → what its flag said, as text or already as a value;
             None and absence mean "not given". Other names are not looked at.
-        environ: the environment.
         file: the config file, which must exist; None for no file.
 
     Raises:
@@ -290,10 +283,6 @@ def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
     """Add the flag of every setting; what is not given is None in the namespace.
 
     Values stay text, so that a wrong one is reported like one of any other place.
-
-    Args:
-        parser: of the command.
-        is_shown: its help lists them.
     """
     from argparse import SUPPRESS, BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
 
@@ -309,12 +298,7 @@ def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest of the `known` words, or all of them.
-
-    Args:
-        word: what was typed.
-        known: what could have been meant.
-    """
+    """A hint that names the nearest of the `known` words, or all of them."""
     names = list(known)
     close = _close(word, names, 0.5)
     return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(names)}"
@@ -328,7 +312,6 @@ def _close(word: str, known: list[str], cutoff: float) -> list[str]:
 
 
 def _from_text(setting: Setting, text: str, where: str) -> Value:
-    """The value that `text` spells, from a flag or the environment."""
     word = text.strip()
     try:
         match setting.kind:
@@ -389,7 +372,6 @@ def _wrong(setting: Setting, raw: object, where: str) -> ConfigError:
 
 
 def _profiles(table: object, file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The profile tables, checked for type; profile names are checked elsewhere."""
     if not isinstance(table, dict):
         raise ConfigError(
             f"{file}: `{PROFILES_TABLE}` must be a table", "write [profiles.moe.M1] with thresholds under it"
@@ -398,7 +380,6 @@ def _profiles(table: object, file: Path) -> Mapping[str, Mapping[str, Mapping[st
 
 
 def _rules(table: object, file: Path, name: str = RULES_TABLE) -> Mapping[str, Mapping[str, Any]]:
-    """The rule tables, checked for type; rule ids are checked elsewhere."""
     if not isinstance(table, dict):
         raise ConfigError(f"{file}: `{name}` must be a table", f"write [{name}.O1] with thresholds under it")
     for rule, entries in table.items():

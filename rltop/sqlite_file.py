@@ -49,8 +49,6 @@ class _WriteAheadLog:
 
     Attributes:
         header: its first bytes, which change when it is begun anew; empty without a log.
-        frames: page → where its newest committed content stands.
-        page_size: as the header says; 0 without a log.
     """
 
     def __init__(self, path: str) -> None:
@@ -113,7 +111,6 @@ class _Journal:
 
     Attributes:
         pages: page → where its former content stands; empty where no transaction is under way.
-        mark: changes when the journal does.
     """
 
     def __init__(self, path: str) -> None:
@@ -157,15 +154,8 @@ def _journal_sum(data: bytes, nonce: int) -> bytes:
 class Pages:
     """What one look at a database may read; what every page was is remembered until the look is over.
 
-    Args:
-        path: of the database.
-        log: its write-ahead log, from look to look.
-
     Attributes:
         header: the first bytes of the first page.
-        size: bytes of a page.
-        usable: bytes of a page that hold content.
-        most_bytes: of all pages together; no row is longer.
     """
 
     def __init__(self, path: str, log: _WriteAheadLog) -> None:
@@ -341,8 +331,6 @@ class Table(NamedTuple):
     """One table.
 
     Attributes:
-        name: as it was created.
-        root: the page that its tree begins with.
         columns: names in lower case, in the order in which a row holds them.
         alias: the column that stands for the identifier of a row; empty where none does.
         defaults: values of the last columns in rows that are older than the columns.
@@ -357,16 +345,6 @@ class Table(NamedTuple):
 
 class TableRow:
     """A row whose cell has been found.
-
-    Args:
-        pages: of the database.
-        table: that the row is in.
-        page: the leaf that its cell stands on.
-        at: offset of the cell in that page.
-
-    Attributes:
-        number: its identifier.
-        size: bytes of all its values and their types.
 
     Raises:
         DecodeError: it is longer than the file, or than a row can be.
@@ -404,12 +382,7 @@ class TableRow:
         return found
 
     def value(self, column: str, most: int = MAX_PAYLOAD_BYTES) -> Value:
-        """The value of a column; None where it is null, the row has none, or it is longer than `most` bytes.
-
-        Args:
-            column: name of the column.
-            most: bytes; a longer value is not read.
-        """
+        """The value of a column; None where it is null, the row has none, or it is longer than `most` bytes."""
         if column == self._table.alias:
             return self.number
         table = self._table
@@ -424,7 +397,6 @@ class TableRow:
         return _value(kind, self._bytes(start, stop), int.from_bytes(self._pages.header[56:60]))
 
     def _bytes(self, start: int, stop: int) -> bytes:
-        """A part of the row, from its page and those on which it goes on."""
         if stop > self.size:
             raise DecodeError("truncated row")
         found = [self._local[start:stop]]
@@ -537,10 +509,6 @@ def _without_quotes(word: str) -> str:
 def newest(pages: Pages, table: Table) -> int | None:
     """The highest identifier; None in an empty table.
 
-    Args:
-        pages: of the database.
-        table: one of its tables.
-
     Raises:
         DecodeError: the tree of the table is damaged.
     """
@@ -556,11 +524,6 @@ def newest(pages: Pages, table: Table) -> int | None:
 
 def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[TableRow]:
     """Rows whose identifier is higher than `after`, ascending.
-
-    Args:
-        pages: of the database.
-        table: one of its tables.
-        after: only rows with larger identifiers.
 
     Raises:
         DecodeError: the tree of the table is damaged.
@@ -611,7 +574,6 @@ def _cells(page: bytes, at: int, count: int) -> list[int]:
 
 
 def _local_bytes(size: int, usable: int) -> int:
-    """How much of a row stands in its own page."""
     if size <= usable - 35:
         return size
     least = (usable - 12) * 32 // 255 - 23

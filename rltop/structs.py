@@ -44,22 +44,17 @@ def field(
     """A field of a `Struct` that needs more than a default.
 
     Args:
-        default: the value where none is given.
         default_factory: makes the value where none is given, one for each instance.
-        repr: shown by `repr`.
-        compare: looked at by `==` and `hash`.
     """
     return _Field(default, default_factory, repr, compare)
 
 
 def _annotated(namespace: _Namespace) -> tuple[str, ...]:
-    """Names of the fields that a class body declares, in order."""
     declared = namespace.get("__annotations__", {})
     return tuple(name for name, said in declared.items() if not str(said).startswith(("ClassVar", "typing.ClassVar")))
 
 
 def _written(name: str, head: str, body: list[str], known: _Namespace) -> Callable[..., Any]:
-    """A function from its source; `known` are the names that it may use."""
     scope: _Namespace = {}
     lines = "".join(f"  {line}\n" for line in body)
     exec(f"def make({', '.join(known)}):\n def {name}({head}):\n{lines or '  pass'}\n return {name}", {}, scope)
@@ -82,7 +77,6 @@ def _parameters(names: tuple[str, ...], defaults: _Namespace, owner: type) -> tu
 
 
 def _first_init(self: Struct, *values: object, **named: object) -> None:
-    """The first instance: has the constructor written that makes this one and all others."""
     made = type(self)
     made.__init__ = _struct_init(made)  # type: ignore[method-assign]
     made.__init__(self, *values, **named)
@@ -146,7 +140,6 @@ def _compared(struct: Struct) -> tuple[object, ...]:
 
 
 def _struct_init(made: type[Struct]) -> Callable[..., None]:
-    """The constructor of a struct type."""
     fields = made._struct_fields
     defaults, factories, body = {}, {}, []
     for name, about in fields.items():
@@ -165,12 +158,7 @@ def _struct_init(made: type[Struct]) -> Callable[..., None]:
 
 
 def replace(struct: R, **changes: object) -> R:
-    """A copy of a struct with other values in some of its fields.
-
-    Args:
-        struct: stays as it is.
-        **changes: field → its value in the copy.
-    """
+    """A copy of a struct with other values in some of its fields."""
     values = {name: getattr(struct, name) for name in struct._struct_fields}
     return type(struct)(**{**values, **changes})
 

@@ -40,12 +40,10 @@ _UNIT_SUFFIX = {
 
 
 def _signed(text: str, value: float) -> str:
-    """`text` of a magnitude with the sign of `value` in front."""
     return f"{MINUS}{text}" if value < 0 else text
 
 
 def _positive(value: float) -> str:
-    """Three significant digits of a number above zero; whole below a million."""
     for scale, suffix in _LARGE:
         if value >= scale * 0.9995:
             scaled = value / scale
@@ -137,7 +135,6 @@ def duration(seconds: float) -> str:
 
 
 def _long_duration(value: float) -> str:
-    """Two neighbouring units of a duration from ten minutes on."""
     seconds = round(value)
     if seconds < _HOUR:
         return _two(seconds, 60, "m", 1, "s")
@@ -231,13 +228,7 @@ def measure(value: float, unit: Unit) -> str:
 
 
 def measure_like(value: float, unit: Unit, like: float) -> str:
-    """A value with its unit; a duration in seconds where another one beside it is written in seconds.
-
-    Args:
-        value: what to write.
-        unit: of both.
-        like: the other one.
-    """
+    """A value with its unit; a duration in seconds where another one beside it is written in seconds."""
     second = {Unit.SECONDS: 1.0, Unit.MILLISECONDS: 1000.0}.get(unit)
     if second is None or not second <= like < _IN_SECONDS * second <= value < _FEW * like:
         return measure(value, unit)
@@ -279,7 +270,6 @@ def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: 
         value: in `unit`.
         base: what it is compared with, in the same unit.
         unit: of both; it matters where the plain difference is shown.
-        is_difference: show that difference, whatever the ratio.
     """
     if not (math.isfinite(value) and math.isfinite(base)):
         return UNKNOWN

@@ -81,14 +81,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     """`top` for one run or several.
 
     Attributes:
-        session: the runs.
-        options: looks and keys.
-        themes: the present theme, and the others.
-        cursor: which step is shown.
-        navigation: the pages that were shown.
-        metric_marks: metrics that are marked for one chart.
-        takeaway: copies and writes what is shown.
-        main_loop: reads, and draws what is due.
         marked: paths of the runs that are marked to be compared.
         has_details: what is selected is shown beside lists, where there is room.
         picked: path of the run that was picked from the list; None until one was.
@@ -198,7 +190,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def _metric_at_hand(self) -> Target | None:
-        """The metric on the page, or the one that is selected."""
         shown = self.shown
         if shown is None:
             return None
@@ -266,7 +257,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         """Have the terminal ring, notify and change its title.
 
         Args:
-            codes: what does so, as escape codes.
             title: of the window from now on; may be empty.
         """
         if isinstance(self.driver, GuardedDriver):
@@ -290,7 +280,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
         Args:
             *arguments: those of Textual; the first is the action.
-            **options: likewise.
         """
         had, self.told = self.told, ""
         is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
@@ -302,10 +291,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey out or hide the keys that would do nothing here.
-
-        Args:
-            action: its name, without `action_`.
-            parameters: its own, such as how far to travel.
 
         Returns:
             False hides the key, None greys it out.
@@ -475,7 +460,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.tell(f"{'what is selected' if self.has_details else 'nothing'} stands beside lists")
 
     async def _toggle(self, is_shown: bool, show: Callable[[], object]) -> None:
-        """Show a page; where it is shown already, go back."""
         if is_shown:
             await self.action_back()
         else:
@@ -495,7 +479,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def _root(self) -> str:
-        """Where Escape ends: the overview, of several runs their list."""
         return "runs" if len(self.session.runs) > 1 else self.DEFAULT_MODE
 
     async def action_runs(self) -> None:
@@ -564,11 +547,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.cursor.go_to_event(by)
 
     async def action_go(self, text: str = "") -> None:
-        """Ask for a step or a window, or what somebody wants of the run.
-
-        Args:
-            text: what stands there already.
-        """
+        """Ask for a step or a window, or what somebody wants of the run."""
         if self.shown is not None:
             await self.shown.ask(PLACES, self.cursor.go_to, text)
 
@@ -674,7 +653,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(MeaningPage(target.name, target.stream))
 
     def _mean(self, key: str, metric: str | None) -> None:
-        """Keep what a key is, and show the run as it is read anew."""
         try:
             self.session.mean(self.followed, key, metric)
         except OSError as error:
@@ -705,7 +683,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(ArrangePage())
 
     def _arrange(self, wanted: Arrange) -> bool:
-        """Keep which rows there are, and show them; where they cannot be kept say why."""
         try:
             self.session.arrange(self.followed, wanted.arrangement)
         except OSError as error:
@@ -783,7 +760,6 @@ def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard |
 
     Args:
         session: what is followed; it is driven from here and closed by the caller.
-        options: looks and keys.
         guard: holds the terminal already and restores it afterwards; without one,
             Textual takes and returns the terminal by itself.
 

@@ -24,9 +24,6 @@ class Bell:
 
     Args:
         session: the runs; of a crowd of them only the one on the screen.
-        options: which of it is wanted.
-        clock: for the time between two.
-        environ: which terminal it is.
     """
 
     def __init__(self, session: Session, options: UiOptions, clock: Clock, environ: Mapping[str, str]) -> None:
@@ -39,11 +36,7 @@ class Bell:
         self.title = ""
 
     def look(self, followed: Run) -> str:
-        """What is to be sent to the terminal now: the title if it is another one, bell and notification if due.
-
-        Args:
-            followed: the run on the screen.
-        """
+        """What is to be sent to the terminal now: the title if it is another one, bell and notification if due."""
         now, version = self._clock.monotonic(), followed.version
         if not (self._rings or self._has_title) or (version == self._seen and now < self._next_look):
             return ""
@@ -93,12 +86,6 @@ def notification(run: Run, verdict: Verdict, others: int, environ: Mapping[str, 
 
     kitty has one of its own (OSC 99), rxvt, foot and VTE that of rxvt (OSC 777), others that of iTerm2 (OSC 9);
     what a terminal does not know it leaves out. Within tmux and screen it is passed through, where they allow it.
-
-    Args:
-        run: whose alert it is.
-        verdict: that has begun.
-        others: how many more have begun.
-        environ: tells the terminal.
     """
     title = _clean(f"rltop: {run.name.raw}", TITLE_CHARS).replace(";", ",")
     more = f" (+{others})" if others else ""
@@ -119,6 +106,5 @@ def notification(run: Run, verdict: Verdict, others: int, environ: Mapping[str, 
 
 
 def _clean(text: str, most: int) -> str:
-    """One line without control characters."""
     shown = Label.of(text).display
     return shown if len(shown) <= most else shown[: most - 1] + "…"

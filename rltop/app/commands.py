@@ -36,12 +36,7 @@ _NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
 
 
 class RltopPalette(CommandPalette):
-    """The palette without signs that not every terminal can draw.
-
-    Args:
-        provider: makes the entries.
-        is_ascii: draw borders with ASCII alone.
-    """
+    """The palette without signs that not every terminal can draw."""
 
     DEFAULT_CSS = """
     RltopPalette.-ascii #--input, RltopPalette.-ascii #--input.--list-visible {
@@ -63,20 +58,11 @@ class RltopPalette(CommandPalette):
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for the list are for one that has its place on the screen; Textual fails on them before.
-
-        Args:
-            action: its name.
-            parameters: its own.
-        """
+        """Keys for the list are for one that has its place on the screen; Textual fails on them before."""
         return action != "command_list" or bool(self.query_one(CommandList).scrollable_content_region)
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Close the palette, once: two clicks beside it may have come before the first is answered.
-
-        Args:
-            result: none; what is picked is sent to the application.
-        """
+        """Close the palette, once: two clicks beside it may have come before the first is answered."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def on_mount(self) -> None:
@@ -104,14 +90,7 @@ class OpenIn(NamedTuple):
 
 
 class Command(NamedTuple):
-    """Something that has a name.
-
-    Attributes:
-        text: the name, as it is looked for.
-        help: one line more.
-        does: what picking it does.
-        is_offered: it is shown before anything is typed.
-    """
+    """Something that has a name."""
 
     text: str
     help: str
@@ -120,13 +99,7 @@ class Command(NamedTuple):
 
 
 def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Command]:
-    """Everything that has a name: verdicts, actions, themes, runs and metrics.
-
-    Args:
-        moment: the run and the step that are shown.
-        themes: every theme there is.
-        theme: the present one.
-    """
+    """Everything that has a name: verdicts, actions, themes, runs and metrics."""
     yield from _verdicts(moment)
     for key in KEYS[Where.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
@@ -166,7 +139,6 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
 
 
 def _metrics_elsewhere(moment: Moment) -> Iterator[Command]:
-    """The metrics of other runs, of as many runs as are quickly looked through."""
     left = MOST_ELSEWHERE
     for run in moment.runs:
         if run is moment.run:
@@ -221,7 +193,6 @@ def rank(query: str, text: str, fuzzy: float) -> float:
     """How well a name answers a query: what begins with it first, then words that do, then what has it, then the rest.
 
     Args:
-        query: as typed.
         text: the name; what kind of thing it is stands in front of a colon.
         fuzzy: how well the letters of the query are found in it, 0 where they are not, below 1 otherwise.
 
@@ -249,12 +220,7 @@ _WORDS = regex(r"[\W_]+")
 
 
 def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:
-    """What the palette finds things with.
-
-    Args:
-        offer: everything there is to find now.
-        pick: called with what was picked.
-    """
+    """What the palette finds things with."""
 
     class Commands(Provider):
         """Everything that has a name: typed, or picked from what is offered first."""

@@ -43,7 +43,6 @@ def destination(text: str, at: int) -> Destination:
     """What was typed, as a place in the run: `1200`, `300-350`, `+50`, `-50`, `live`.
 
     Args:
-        text: as typed; digits may be grouped.
         at: the step that is shown, from which signed numbers count.
 
     Raises:
@@ -70,11 +69,7 @@ def goal_of(word: str, said: str, before: Goal, first_s: float | None, now_s: fl
     """What was typed of a target or a limit: `target 10000`, `until 24h`, `until 1d 12h`, `until 18:30`, `… off`.
 
     Args:
-        word: target or until.
-        said: behind it.
-        before: what holds so far.
         first_s: when the run wrote its first row, from which a stretch counts; in seconds since the epoch.
-        now_s: likewise; a time of day is the next one.
 
     Raises:
         ValueError: it is neither; the message says what would be.
@@ -162,7 +157,6 @@ class TimeCursor:
             self._app.call_later(self._arrive)
 
     def _arrive(self) -> None:
-        """Draw the step, and have the file read again where memory has downsampled it."""
         self._is_moving = False
         if self.step is not None:
             self._app.followed.main.recall(self.step)
@@ -234,7 +228,6 @@ class TimeCursor:
             self.show(place.step)
 
     def _set_goal(self, word: str, said: str) -> None:
-        """Keep the step that the run is to reach, or when it has to stop."""
         run, tell = self._app.followed, self._app.tell
         try:
             goal = goal_of(word, said, run.goal, run.stream.first_time_s, self._clock.wall())

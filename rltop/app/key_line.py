@@ -41,9 +41,6 @@ class KeyHint(NamedTuple):
         shown: the key as it is shown; empty where there are only words.
         words: what it does; empty where others do the same.
         key: the key itself; empty where there are only words.
-        is_enabled: does it do anything now?
-        tooltip: what it does, in full.
-        is_kept: it is shown even where others are not.
     """
 
     shown: str
@@ -104,7 +101,6 @@ class KeyLine(Widget, can_focus=False):
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _take(self, screen: Screen[object]) -> None:
-        """Bring the line up to date; the same keys as before are not drawn again."""
         active: Iterable[ActiveBinding] = screen.active_bindings.values()
         if isinstance(screen.focused, Input):
             # Textual says so of the keys that are bound from the start, not of those of a keymap.
@@ -174,7 +170,6 @@ class KeyLine(Widget, can_focus=False):
             yield Segment(blank + hint.words, self.get_component_rich_style(f"key-line--words{state}"))
 
     def _hint_at(self, x: int) -> KeyHint | None:
-        """The key in a cell of the row."""
         start = 0
         for part in self.parts:
             for hint in part:

@@ -42,11 +42,7 @@ class MainLoop:
     """Drives the session of an application, and decides when its page on top is drawn.
 
     Args:
-        app: whose session and pages.
-        clock: paces the pictures.
-        ping: tells when a picture has arrived.
         pace: when the next one of new data may be drawn.
-        guard: holds the terminal, if anything does.
 
     Attributes:
         has_settled: the screen stands: there is time for what no first frame needs.
@@ -90,7 +86,6 @@ class MainLoop:
         self._app.settled()
 
     async def _run(self) -> None:
-        """Drive the session in slices for as long as the application runs."""
         app = self._app
         self._draw_when_due()
         app.take_keys()
@@ -166,7 +161,6 @@ class MainLoop:
             self._pace.end()
 
     def _sent(self, *, is_paced: bool) -> None:
-        """A picture is on its way: have the terminal say when it has shown it."""
         if is_paced:
             self._pace.end()
         if self._app.driver is not None:

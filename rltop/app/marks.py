@@ -28,7 +28,6 @@ class MetricMarks:
         """Mark a metric, or unmark it.
 
         Args:
-            target: the metric.
             keys: those of the page, to name the one that draws what is marked.
 
         Returns:
@@ -49,11 +48,6 @@ class MetricMarks:
 
     def chart_of_named(self, text: str, page: Page | None, moment: Moment) -> tuple[OverlayPage | None, str]:
         """The chart of the metrics that were named, with those that are in the chart on the page or marked already.
-
-        Args:
-            text: as typed.
-            page: that is shown.
-            moment: the run and the step that are shown.
 
         Returns:
             The chart, None where the text names too few; and what there is to say, which may be empty.

@@ -15,11 +15,9 @@ class UiOptions(NamedTuple):
     Attributes:
         theme: name of a theme file, shipped or the user's own.
         themes_folder: the user's themes; None is the one of the XDG folder.
-        is_ascii: draw with ASCII characters only.
         has_colour: False where NO_COLOR is set.
         keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.
         refresh_hz: how often the screen follows new data at most, 1 to 4.
-        has_bell: ring and notify on a new CRIT.
         has_title: say state and worst alert in the title of the window.
         has_mouse: take clicks and the wheel; off leaves them to the terminal.
         keeps_theme: the theme that is chosen on the screen is kept for the next time.

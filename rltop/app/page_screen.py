@@ -71,9 +71,7 @@ class FilterInput(Input):
         """Put text into the place of a stretch.
 
         Args:
-            text: as typed or pasted.
             start: number of its first character.
-            end: number of the one behind its last.
         """
         left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
         super().replace(text[: max(0, MAX_FILTER_CHARS - left)], start, end)
@@ -90,12 +88,7 @@ class PageScreen(Screen[None]):
     filter = query_one("#filter", Input)
 
     def __init__(self, page: Page, host: RltopApp) -> None:
-        """A screen for `page`; what is beyond the page is done by `host`.
-
-        Args:
-            page: what is shown.
-            host: the application.
-        """
+        """A screen for `page`; what is beyond the page is done by `host`."""
         super().__init__()
         self.page = page
         self._host = host
@@ -372,12 +365,7 @@ class PageScreen(Screen[None]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys that go to matches are others' while nothing is searched for.
-
-        Args:
-            action: its name, without `action_`.
-            parameters: its own.
-        """
+        """The keys that go to matches are others' while nothing is searched for."""
         return self._is_searched and not self.is_typing if action == "match" else True
 
     def action_match(self, by: int) -> None:
@@ -411,13 +399,7 @@ class PageScreen(Screen[None]):
     # -- the prompt ----------------------------------------------------------------------------------------------
 
     async def ask(self, what: str, answered: Callable[[str], object], text: str = "") -> None:
-        """Ask for something in a line of its own above the footer.
-
-        Args:
-            what: is asked for, with examples.
-            answered: told what was typed.
-            text: what stands there already.
-        """
+        """Ask for something in a line of its own above the footer."""
         if not self.query("#prompt"):
             self._answer = answered
             prompt = FilterInput(value=text, placeholder=what, id="prompt", compact=True)
@@ -481,8 +463,6 @@ def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row
 
 
 def _mouse_of(screen: PageScreen) -> Mouse:
-    """What the page of a screen does with the mouse."""
-
     def took(effect: Effect | None) -> bool:
         screen.carry_out(effect)
         return effect is not None
@@ -494,12 +474,7 @@ def _mouse_of(screen: PageScreen) -> Mouse:
 
 
 def sorted_next(page: Page, rows: Sequence[Row]) -> list[Effect]:
-    """Sort the table of a page by its next head, and say by which: it may stand below what is in sight.
-
-    Args:
-        page: that is shown.
-        rows: as painted, the heads of its table among them.
-    """
+    """Sort the table of a page by its next head, and say by which: it may stand below what is in sight."""
     sorting = next_sorting(heads_of(rows), page.sorting)
     effect = None if sorting is None and page.sorting is None else page.sort_by(sorting)
     if effect is None:
@@ -520,10 +495,6 @@ def paint_status(
     """The status line as a row of `width` cells.
 
     Args:
-        moment: run, step and signs.
-        target: what is selected.
-        width: cells.
-        keys: those to name.
         has_counts: say what was not understood; a page that does so itself leaves it out.
         below: rows of the page that are out of sight under the last one.
         told: what the last key has to say, which for now is all there is to read.
@@ -576,7 +547,6 @@ def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
 
     Args:
         left_out: path and reason of each; an empty reason where the path stands for a sentence.
-        width: cells.
     """
     path, reason = left_out[0]
     more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""

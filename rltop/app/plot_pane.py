@@ -67,13 +67,6 @@ def paint_chart(
     A chart that cannot be drawn says why in one row; it never raises.
 
     Args:
-        plot: what to draw.
-        width: cells.
-        height: cells, the legend included.
-        glyphs: braille, or dots where only ASCII may be written.
-        unit: of the values.
-        has_smooth: draw the smoothed curve over the raw one.
-        has_band: draw the edges around the values.
         markers: what happened meanwhile, for a row of signs below the steps and one that names them.
     """
     if width < LEAST[0] or height < LEAST[1]:
@@ -106,10 +99,8 @@ class _Picture(NamedTuple):
     """What the library has drawn.
 
     Attributes:
-        lines: its rows.
         top: how many of them are above the x axis; the first ones.
         left: the first cell between the value axes.
-        cells: how many there are.
     """
 
     lines: tuple[Line, ...]
@@ -131,7 +122,6 @@ def _picture(axes: Axes, width: int, height: int, unit: Unit, *, is_ascii: bool)
 
 
 def _with_cursors(picture: _Picture, cursors: Sequence[PlotMark], axes: Axes, glyphs: Glyphs) -> Sequence[Line]:
-    """The rows of a picture with vertical lines behind its curves; each crosses its value."""
     lines = list(picture.lines)
     down, over = ("|", "+") if glyphs.is_ascii else ("│", "┼")
     for mark in cursors:
@@ -178,7 +168,6 @@ def _over(line: Line, x: int, down: str, crossing: str) -> Line:
 def _rail(
     markers: Sequence[Marker], plot: PlotData, axes: Axes, picture: _Picture, width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """The signs under their steps, and what they are."""
     if picture.cells < 1:
         return []
 
@@ -201,7 +190,6 @@ def _message(text: str, width: int, height: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _number(role: str) -> int:
-    """The colour number that stands for a role in the library's output."""
     return _FIRST_NUMBER + ROLES.index(role)
 
 
@@ -276,7 +264,6 @@ def _labels(ticks: Sequence[float], unit: Unit, glyphs: Glyphs) -> list[str]:
 
 
 def _sided(series: Series, axes: Axes) -> str:
-    """What a curve is, and of two axes which one is its own."""
     if axes.right is None:
         return series.name
     return f"{series.name} ({'right' if series.is_right else 'left'})"
@@ -305,7 +292,6 @@ def _signed(series: Series, *, is_log: bool) -> Curve:
 
 
 def _pieces(line: str, glyphs: Glyphs) -> Line:
-    """A line of the library's coloured text as pieces."""
     pieces: list[Piece] = []
     role = "text"
     at = 0
@@ -326,7 +312,6 @@ def _piece(text: str, role: str, glyphs: Glyphs) -> Piece:
 
 
 def _role(code: str, before: str) -> str:
-    """The role that a colour number stands for; 0 ends it."""
     numbers = code.split(";")
     if numbers in ([""], ["0"]):
         return "text"
@@ -338,7 +323,6 @@ def _role(code: str, before: str) -> str:
 
 
 def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
-    """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
     signs = {
         LineKind.CURVE: curve,

@@ -70,12 +70,7 @@ class Takeaway:
             self._app.tell("nothing is selected that can be copied")
 
     def copy(self, text: str, what: str) -> None:
-        """Hand a text to the terminal for the clipboard (OSC 52), over SSH too, and say so.
-
-        Args:
-            text: without control characters but newlines.
-            what: what it is, for the line that says so.
-        """
+        """Hand a text to the terminal for the clipboard (OSC 52), over SSH too, and say so."""
         app = self._app
         if os.environ.get("TERM", "") in PLAIN_TERMINALS or app.driver is None:
             app.tell(f"this terminal has no clipboard; the text is: {text.splitlines()[0]}")
@@ -121,7 +116,6 @@ class Takeaway:
 
 
 def _written(path: Path, data: bytes) -> str:
-    """Write a report under a name that is free, and say which, or why not."""
     names = [path, *(path.with_stem(f"{path.stem}-{number}") for number in range(2, _MOST_REPORTS))]
     try:
         free = next((name for name in names if not name.exists()), None)

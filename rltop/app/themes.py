@@ -13,9 +13,6 @@ TERMINAL, TERMINAL_LIGHT = "terminal", "terminal-light"
 class ThemeChoice:
     """The themes of the application and the one it is in.
 
-    Attributes:
-        palette: the present theme.
-
     Raises:
         ThemeError: the theme of the options cannot be used.
     """

@@ -97,9 +97,6 @@ class Spelling:
         may stand for several metrics. A pattern takes only keys of which nothing has
         been said before it.
 
-        Args:
-            algorithm: decides between aliases that hold for some algorithms only.
-
         Returns:
             Canonical name → its signals, primary first.
         """
@@ -199,10 +196,6 @@ class SharedSpelling:
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, in the order of the keys; see `Spelling.signals`.
-
-        Args:
-            keys: those that the trainer's own file says nothing of.
-            algorithm: decides between meanings that hold for some algorithms only.
 
         Returns:
             Canonical name → its signals, primary first.

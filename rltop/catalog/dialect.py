@@ -31,7 +31,6 @@ class Alias(NamedTuple):
     Attributes:
         pattern: the key; `*` stands for any text, `%` for any text without a slash.
             What the first to the last wildcard cover becomes the signal's instance.
-        metric: canonical name, as in `catalog`.
         algorithms: only for these; empty means all.
         is_borrowed: not a key of the trainer, but one of another system that loops log next to its keys.
     """
@@ -48,7 +47,6 @@ class Stage(NamedTuple):
     """One timing key and its place in the step.
 
     Attributes:
-        pattern: the key of a duration (`*` allowed).
         name: as shown; empty means what `*` matched, or the last part of the key.
         parent: name of the stage that contains it; empty means top level.
         lane: 0 is the sequential lane; others run beside it.
@@ -74,7 +72,6 @@ class TimingPlan(Struct, eq=False):
 
     Attributes:
         step_keys: keys of the step's duration, first present wins.
-        stages: in execution order.
         counts: patterns in the timing namespace that are not seconds.
         statistics: patterns of seconds that summarise samples (mean, max, sum over
             concurrent calls): true durations, but no part of the step's axis.
@@ -111,12 +108,7 @@ class Fingerprint(NamedTuple):
 
 
 class TraitEvidence(NamedTuple):
-    """A trait of the run that follows from the presence of a key.
-
-    Attributes:
-        trait: name of a boolean field of `Traits`.
-        any_of: patterns; one key that matches is enough.
-    """
+    """A trait of the run that follows from the presence of a key."""
 
     trait: str
     any_of: tuple[str, ...]
@@ -126,8 +118,6 @@ class Dialect(Struct, eq=False):
     """A trainer's way of writing metrics; compared by identity.
 
     Attributes:
-        name: as shown: veRL, TRL, tinker, …
-        fingerprints: see `Fingerprint`.
         aliases: in order of preference; the first present key is a metric's primary signal.
         timing: how its timings nest, or None.
         hidden: patterns that are bookkeeping (step copies, run totals), listed last.
@@ -135,7 +125,6 @@ class Dialect(Struct, eq=False):
             row that repeats them at a step already passed is a restart.
         prefixes: (written, plain) beginnings by which the same keys appear in other
             sinks of the trainer: `train/loss` is `loss`, `eval/loss` is `eval_loss`.
-        traits: what single keys say about the run.
         group_size_keys: keys whose value is the number of completions per prompt.
         advantage_keys: keys of the largest and the smallest advantage, where they
             are group-normalised with the unbiased deviation, else empty.
@@ -172,7 +161,6 @@ class Refused(NamedTuple):
     """A key whose values cannot be those of the metric that its name stands for.
 
     Attributes:
-        metric: canonical name.
         key: the trainer's key, which stays visible under its own name.
         value: the median of its first values, as logged.
     """
@@ -186,13 +174,9 @@ class Identity(NamedTuple):
     """What a stream turned out to be; rebuilt without touching data.
 
     Attributes:
-        dialect: whose spelling it is.
-        algorithm: what is being trained.
-        traits: what follows for the rules.
         signals: canonical name → its signals, primary first.
         group_size: completions per prompt where the stream says so, else None.
         keys: every key seen so far, in order of first appearance.
-        envelope: the outer form of the rows: see `NESTED`.
         refused: keys that were taken for a metric by name, and are none by value.
         meant: key → canonical name, as a person has said (`said_meaning`); empty: it is none.
         guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
@@ -249,7 +233,6 @@ class Pattern:
     """One compiled pattern.
 
     Attributes:
-        text: as written in the dialect.
         is_exact: it has no wildcard and matches the key of the same text only.
         prefix: the text before the first wildcard.
         start: what every key that matches begins with: all before the first slash, else the first letter; may be empty.

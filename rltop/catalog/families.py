@@ -239,7 +239,6 @@ def families(keys: Iterable[str]) -> Iterator[Family]:
 
 
 def _join_sections(found: dict[str, dict[str, Member]]) -> None:
-    """Bring the details of a quantity to where its main statistics stand."""
     for details, main in _SPLIT:
         for name in [name for name in found if name.startswith(details)]:
             home = found.get(main + name.removeprefix(details))
@@ -249,7 +248,6 @@ def _join_sections(found: dict[str, dict[str, Member]]) -> None:
 
 
 def _distinct(members: Iterable[Member]) -> list[Member]:
-    """The first of each statistic; what is only a detail may occur several times."""
     said: set[Statistic] = set()
     kept = []
     for member in members:
@@ -260,7 +258,6 @@ def _distinct(members: Iterable[Member]) -> list[Member]:
 
 
 def _standing(member: Member) -> int:
-    """How well a member can stand for its family."""
     if member.statistic in _MAIN:
         return _MAIN.index(member.statistic)
     if member.statistic is Statistic.OTHER and member.word.endswith("mean"):

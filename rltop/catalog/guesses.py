@@ -74,7 +74,6 @@ def signal_of_guess(metric: str, key: str) -> Signal:
     """The signal that a key would be if the guess were right.
 
     Args:
-        metric: canonical name that was guessed.
         key: as logged; it is read as it stands, in the metric's own unit.
     """
     return Signal(CATALOG[metric], key)

@@ -137,7 +137,6 @@ class Arrangement(NamedTuple):
 
     Attributes:
         pinned: the trainer's own keys that come first, in order.
-        hidden: those that get no row of the overview.
         names: key and what it is called instead of its title.
     """
 
@@ -167,11 +166,7 @@ class Arrangement(NamedTuple):
         return self._replace(pinned=(*self.pinned, key)[:MOST_ROWS], hidden=hidden)
 
     def with_pin_moved(self, key: str, by: int) -> Arrangement:
-        """The same with a pinned key at another place.
-
-        Args:
-            by: places further down, as far as there are any.
-        """
+        """The same with a pinned key at another place."""
         rest = [one for one in self.pinned if one != key]
         rest.insert(max(0, self.pinned.index(key) + by), key)
         return self._replace(pinned=tuple(rest))
@@ -198,7 +193,6 @@ class Arrangement(NamedTuple):
 
         Args:
             before: what both began with.
-            other: what is kept now.
         """
         was, now, own = dict(before.names), dict(other.names), dict(self.names)
         newly_hidden = set(self.hidden) - set(before.hidden)

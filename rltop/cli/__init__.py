@@ -50,7 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_after(error: Exception) -> int:
-    """Report what ended the program: a limit, the system, or an internal error."""
     from rltop.cli import output
     from rltop.cli.fault import describe_fault, describe_refusal, what_ran_out
 

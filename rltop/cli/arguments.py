@@ -214,7 +214,6 @@ exit codes: 0 running, finished or interrupted, 1 stuck or dead, 2 usage error o
 
 
 def _add_sources(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    """The flags of what is asked beside files."""
     about = "asked beside the files; nothing is contacted that is not named here" if is_whole else None
     group = parser.add_argument_group("sources", about)
 

@@ -56,7 +56,6 @@ def check(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, config: Config, spec: Any, reports: list[RunReport] | None) -> int:
-    """Check each run; with `reports`, collect what the summary says of it."""
     runs = runs_of(arguments.paths[0]) if len(arguments.paths) == 1 else []
     if len(runs) == 1:
         code, text = _one(arguments, config, spec, runs[0], reports, is_only=True)
@@ -133,7 +132,6 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
-    """The table of rules, or one rule, in general or as evaluated in a run."""
     options = config.ingest.rules
     if arguments.json:
         from rltop.report.document import check_document
@@ -188,12 +186,7 @@ def _code(arguments: Namespace, run: Run) -> int:
 
 
 def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
-    """The worst active level at the end, or with `has_ever` at any time.
-
-    Args:
-        has_ever: count what has recovered too.
-        counts: which past events count.
-    """
+    """The worst active level at the end, or with `has_ever` at any time."""
     levels = [verdict.level for verdict in run.verdicts if verdict.is_active]
     if has_ever:
         levels += [event.level for event in run.events if event.is_alarm and counts(event)]

@@ -72,11 +72,7 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
 
 
 def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
-    """The last rows of a file as a run whose history has not been read.
-
-    Args:
-        last: how many rows, and how they are found.
-    """
+    """The last rows of a file as a run whose history has not been read."""
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps

@@ -127,7 +127,6 @@ def _utc(now_s: float) -> str:
 
 
 def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None) -> Iterator[str]:
-    """A heading and a block of text that nothing in it can end."""
     if not lines:
         return
     shown = [Label.of(line if redactor is None else redactor.text(line)).display for line in lines]
@@ -148,7 +147,6 @@ def _settings(path: str, redactor: Redactor, *, with_text: bool) -> Iterator[str
 
 
 def _versions(path: str, logs: Sequence[str]) -> Iterator[str]:
-    """What the beginnings of logs and the list of packages that W&B keeps say."""
     home = Path(log_of(path)[0])
     home = home if home.is_dir() else home.absolute().parent
     files = [Path(log) for log in logs]

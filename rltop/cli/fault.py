@@ -48,9 +48,6 @@ def what_ran_out(error: Exception) -> tuple[str, str]:
 def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
     """The operating system's error, and what to do; with the traceback if it was asked for.
 
-    Args:
-        environ: says whether the traceback is wanted.
-
     Returns:
         Lines of text.
     """
@@ -65,14 +62,12 @@ def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
 
 
 def _traceback(error: Exception, environ: Mapping[str, str]) -> list[str]:
-    """The traceback by lines, if it was asked for."""
     if not environ.get(DEBUG_VARIABLE):
         return []
     return ["traceback:", *"".join(traceback.format_exception(error)).splitlines(), ""]
 
 
 def _place(error: Exception) -> str:
-    """The innermost line of rltop's own code on the way to the error."""
     root = Path(rltop.__file__).parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)

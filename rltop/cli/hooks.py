@@ -47,8 +47,6 @@ class HookOptions:
 
     Attributes:
         commands: flag (`--on-crit`, `--on-warn`, `--on-stall`, `--on-stuck`) → shell command.
-        timeout_s: seconds after which a command is killed.
-        per_hour: maximum runs of each command per hour.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -77,14 +75,7 @@ class _Running:
 
 
 class Hooks:
-    """Runs commands while watching: once per incident, and once more when that gets from WARN to CRIT.
-
-    Args:
-        options: what to run.
-        clock: for time-outs and the limit per hour.
-        say: logs what was run, and what went wrong.
-        warden: kills the commands if this process cannot; see `group_warden`.
-    """
+    """Runs commands while watching: once per incident, and once more when that gets from WARN to CRIT."""
 
     def __init__(
         self, options: HookOptions, clock: Clock, say: Callable[[str], None], warden: Warden | None = None
@@ -99,13 +90,7 @@ class Hooks:
         self._running: list[_Running] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
-        """Queue the command for this alert, if none has run for its incident at its level.
-
-        Args:
-            notice: an alert that was raised or escalated.
-            run: the run's name, raw.
-            path: its file, raw.
-        """
+        """Queue the command for this alert, if none has run for its incident at its level."""
         flag = self._flag(notice)
         if flag is None:
             return
@@ -117,11 +102,7 @@ class Hooks:
         self._queue(_Call(flag, notice.level, environment_of(notice, run, path), f"{flag} for {notice.rule}"))
 
     def call_stuck(self, values: Sequence[str]) -> None:
-        """Queue the command for a job that is stuck, if there is one.
-
-        Args:
-            values: of `STUCK_VARIABLES`, raw.
-        """
+        """Queue the command for a job that is stuck, if there is one."""
         if ON_STUCK in self._options.commands:
             environment = {name: plain(value) for name, value in zip(STUCK_VARIABLES, values, strict=True)}
             self._queue(_Call(ON_STUCK, Level.WARN, environment, ON_STUCK))
@@ -194,7 +175,6 @@ class Hooks:
         self._say(f"{call.about}: started, process {process.pid}")
 
     def _reap(self, each: _Running, now_s: float) -> None:
-        """Take the exit code; kill what the command left in the background."""
         signal_group(each.process, signal.SIGKILL)
         code = each.process.wait()
         self._running.remove(each)
@@ -243,7 +223,6 @@ def group_warden() -> Warden | None:
 
 
 def _end_groups(leaders: bytes) -> None:
-    """End process groups, SIGTERM first; in the warden's process, whose children they are not."""
     groups = [int(each) for each in leaders.split()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
@@ -278,7 +257,6 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 
     Args:
         process: the command, the first of its group.
-        number: the signal.
     """
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
@@ -297,11 +275,7 @@ def outcome(code: int) -> str:
 
 
 def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
-    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`.
-
-    Args:
-        notice: the alert.
-    """
+    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
         notice.metric, notice.key, notice.headline, run, path, str(notice.incident or ""), notice.advice,

@@ -36,12 +36,7 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
 
 
 def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool = True) -> Session:
-    """A session in which a run has been read to its end.
-
-    Args:
-        is_live: judge silence by the present time.
-        has_rollouts: judge its completions too, where nobody has named them.
-    """
+    """A session in which a run has been read to its end."""
     clock = SystemClock()
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, config.ingest._replace(has_preview=False))
@@ -136,5 +131,4 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
 
 
 def _is_ascii(config: Config) -> bool:
-    """ASCII if it was asked for, or if the output encoding has nothing else."""
     return config.ui.is_ascii or is_ascii_only()

@@ -121,9 +121,6 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
 
     Standard input is read until the writer closes it.
 
-    Args:
-        run: as found, or the path of its file.
-
     Raises:
         SourceError: a path that cannot be read.
     """

@@ -52,12 +52,7 @@ class ProgressLine:
     _CELLS = 24
 
     def __init__(self, columns: int, *, is_ascii: bool) -> None:
-        """Nothing is written yet.
-
-        Args:
-            columns: of the terminal.
-            is_ascii: draw without any other characters.
-        """
+        """Nothing is written yet."""
         from rltop.rows.glyphs import glyph_set
 
         self._columns = columns
@@ -81,7 +76,6 @@ class ProgressLine:
         """Draw it anew.
 
         Args:
-            what: is going on.
             share: of it that is done, from 0 to 1.
             rest: said behind the bar, after the share in per cent.
         """

@@ -162,9 +162,6 @@ def steps_of(arguments: Namespace) -> tuple[int | None, int | None]:
 def write_summary(path: str, reports: Sequence[RunReport]) -> None:
     """Write what `check` found as the summary of a CI job.
 
-    Args:
-        path: the file; it is replaced.
-
     Raises:
         RltopError: it cannot be written.
     """
@@ -178,9 +175,6 @@ def made_now() -> Made:
 
 def write(path: str, data: bytes) -> None:
     """Write a file as a whole.
-
-    Args:
-        path: where to; `~` is the home directory.
 
     Raises:
         RltopError: it cannot be written; says why.

@@ -136,9 +136,6 @@ def answered(path: str, work: Callable[[], Result]) -> Result:
 
     It is done in a thread, and waits when no thread but this one has had a processor.
 
-    Args:
-        work: reads it; whatever it raises is raised here.
-
     Raises:
         NoAnswerError: the file system has not answered for long.
     """
@@ -181,9 +178,6 @@ def _no_answer(silent_s: float, doing: str) -> NoAnswerError:
 
 def look_each(paths: Sequence[str], give_up_s: float | None = None) -> list[tuple[str, Discovery]]:
     """The runs behind each path; a path that fails is reported and skipped if there are others.
-
-    Args:
-        give_up_s: as `look` takes it.
 
     Raises:
         SourceError: none of them can be used, or standard input is among them.

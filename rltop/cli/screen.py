@@ -42,10 +42,7 @@ def watch(
     """Follow files until the user quits.
 
     Args:
-        paths: directories and globs that are rescanned for new runs.
-        left_out: what could not be read, and why.
         first: the scan that found them, if it is not done yet.
-        seen: what that scan has judged, if it is.
     """
     clock = SystemClock()
 
@@ -101,7 +98,6 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     """Play back a recording until the user quits.
 
     Args:
-        speed: times as fast as it was recorded.
         warm_start: part of the file that is there at once, 0 to 1.
 
     Returns:

@@ -64,7 +64,6 @@ def show(arguments: Namespace) -> int:
 
 
 def _watch(discovery: Discovery, config: Config, arguments: Namespace, paths: Sequence[str]) -> int:
-    """Watch what was found, the newest first where that is to be opened."""
     from rltop.cli.screen import watch
 
     found = discovery.found
@@ -74,7 +73,6 @@ def _watch(discovery: Discovery, config: Config, arguments: Namespace, paths: Se
 
 
 def _show_beside(config: Config, arguments: Namespace) -> int:
-    """Watch runs beside a baseline run, which is marked for comparison with the others."""
     baseline = one_run(arguments.baseline).path
     paths = arguments.paths or ["."]
     discovery = look(paths)
@@ -114,7 +112,6 @@ def one_run(path: str) -> Found:
 
 
 def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
-    """What was found, as text."""
     if not discovery.found:
         complain(*nothing_found(arguments.paths, discovery))
         return EXIT_NO_METRICS
@@ -129,7 +126,6 @@ def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
 
 
 def _show_pipe(config: Config, arguments: Namespace) -> int:
-    """Watch standard input."""
     pipe = take_standard_input()
     if _is_text(arguments):
         from rltop.cli.once import print_piped
@@ -194,5 +190,4 @@ def _is_text(arguments: Namespace) -> bool:
 
 
 def _has_keys() -> bool:
-    """Does standard input come from a keyboard?"""
     return sys.stdin is not None and sys.stdin.isatty()

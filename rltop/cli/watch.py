@@ -62,7 +62,6 @@ class WatchOptions:
     """How a run is watched.
 
     Attributes:
-        is_json: log JSON objects, one a line.
         is_from_now: no commands for alerts that are active at the end of the history.
         follows_jobs: tell where each job is, and when it is stuck.
         pid: the run is over when this process has ended, or None.
@@ -89,10 +88,7 @@ class Log:
         """Write a line: `words` for a person, `event` and `more` for a program.
 
         Args:
-            event: what has happened, in a word.
-            words: the same for a person.
             run: which it is about; None for the watch itself.
-            more: further fields for a program.
         """
         time = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self._is_json:
@@ -105,11 +101,7 @@ class Log:
             self._put(Label.of(f"{time}  {name}{words}").display)
 
     def notice(self, notice: Notice, run: Run) -> None:
-        """Log an alert or event of a run.
-
-        Args:
-            notice: the alert or event.
-        """
+        """Log an alert or event of a run."""
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
 
@@ -126,14 +118,7 @@ class Log:
 
 
 class Vigil:
-    """Runs that are watched until each of them is over.
-
-    Args:
-        session: the runs.
-        hooks: commands to run.
-        log: where events are logged.
-        options: when to act and when to end.
-    """
+    """Runs that are watched until each of them is over."""
 
     def __init__(self, session: Session, hooks: Hooks, log: Log, clock: Clock, options: WatchOptions) -> None:
         self._session = session
@@ -176,7 +161,6 @@ class Vigil:
         return has_more
 
     def _take_over(self) -> None:
-        """Switch to the runs that replaced others, because they have got further streams."""
         kept: dict[Run, Announcer] = {}
         for announcer in self._announcers:
             run = announcer.run
@@ -208,7 +192,6 @@ class Vigil:
                 self._hooks.call_for(notice, run.name.raw, run.path.raw)
 
     def _tell_backlog(self, announcer: Announcer) -> None:
-        """Report when reading falls behind the trainer, and when it has caught up."""
         run, was_behind = announcer.run, announcer in self._behind
         behind = run.behind_bytes
         if bool(behind) is was_behind:
@@ -218,7 +201,6 @@ class Vigil:
         self._log.write("behind" if behind else "caught up", words, run, behind_bytes=behind)
 
     def _tell_sight(self, announcer: Announcer) -> None:
-        """Report when a file becomes unreadable, and when it is readable again."""
         run = announcer.run
         is_lost = run.state is RunState.LOST
         if is_lost == (announcer in self._lost):
@@ -293,7 +275,6 @@ class Vigil:
         return code
 
     def _is_judging(self, announcer: Announcer) -> bool:
-        """Are the completions of a run that is over still being read?"""
         shelf, now = announcer.run.rollouts, self._clock.monotonic()
         since_s = self._over_s.setdefault(announcer, now)
         return shelf is not None and not shelf.is_at_rest and now - since_s < DUMPS_S
@@ -462,7 +443,6 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], 
 
 
 def _commands(arguments: Namespace) -> dict[str, str]:
-    """Flag → its command."""
     flags = {
         ON_CRIT: arguments.on_crit,
         ON_WARN: arguments.on_warn,
@@ -501,7 +481,6 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, notifier: Notif
 
 @contextmanager
 def _signalled(wake: Callable[[], None]) -> Iterator[list[int]]:
-    """Collect signals that would end the process; ignored ones stay ignored (`nohup`)."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

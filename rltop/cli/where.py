@@ -151,7 +151,6 @@ def where_of_path(path: str, arguments: Namespace, now_s: float, asked: Asked) -
 
 
 def _is_told_alone(path: str) -> bool:
-    """Is it one console log, or a trace?"""
     if path == "-" or split_member(path) is not None or not os.path.isfile(path):  # noqa: PTH113 - may be no valid name
         return False
     try:
@@ -193,7 +192,6 @@ def document(found: Where, now_s: float) -> dict[str, Any]:
 
 
 def _is_asked(fact: Process | Engine, found: Where) -> bool:
-    """Does another source tell it than the log?"""
     return fact.source != found.log
 
 
@@ -283,7 +281,6 @@ def _is_news(silence: Silence) -> bool:
 
 
 def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:
-    """How old that is, where a server had it for a while."""
     return f" ({units.duration(now_s - time_s)} ago)" if is_asked and now_s - time_s >= _OLD_S else ""
 
 

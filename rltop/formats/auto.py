@@ -28,7 +28,6 @@ class AutoDecoder(Decoder):
         """Nothing is known yet.
 
         Args:
-            name: of the file; decides only where bytes do not.
             layers: how many layers of compression have been taken off what it is given.
         """
         self.kind: Kind | None = None

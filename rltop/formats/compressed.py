@@ -105,12 +105,7 @@ class CompressedDecoder(Decoder):
     """Decompresses in front of `inner`; places are offsets in the decompressed stream.
 
     Attributes:
-        inner: what decodes the decompressed bytes.
         note: what is wrong with the compressed stream, for a person; empty when nothing is.
-
-    Args:
-        codec: of the stream.
-        inner: as above.
 
     Raises:
         SourceError: the codec is zstd and no package for it is installed.
@@ -255,7 +250,6 @@ class CompressedDecoder(Decoder):
             self._packed.appendleft(piece)
 
     def _before_member(self, data: bytes) -> bytes:
-        """What is left of `data` once the padding that may follow a member is gone."""
         return data.lstrip(b"\0") if self._members else data
 
     def _new_inflater(self) -> _Inflater:

@@ -137,7 +137,6 @@ class CsvDecoder(Decoder):
         self._repeated.rewind()
 
     def _take_line(self, line: bytes, start: int, *, is_ended: bool = True) -> Iterator[Record]:
-        """One line: a record, or a part of one whose quotes are still open."""
         self.counts.lines += 1
         if self._is_in_the_middle:
             if not self._is_row_alone(line):
@@ -185,7 +184,6 @@ class CsvDecoder(Decoder):
         yield from self._new_ones([record] if record is not None else [])
 
     def _new_ones(self, records: list[Record]) -> list[Record]:
-        """Those that were not given out before the file was written anew."""
         new = [record for record in records if self._repeated.is_new(record)]
         self.counts.rows -= len(records) - len(new)
         return new
@@ -281,5 +279,4 @@ def _as_logged(names: list[str]) -> list[str]:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Names for every column, no two alike."""
     return all(cell.strip() for cell in cells) and len(set(cells)) == len(cells) and len(cells) > 1

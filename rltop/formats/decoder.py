@@ -36,10 +36,6 @@ class Decoder:
     """Bytes in, rows out; the half line at the end is kept until its rest comes.
 
     A kind of file overrides what it has to say more of than what stands here.
-
-    Attributes:
-        counts: everything read, and everything not understood.
-        envelope: how the rows are wrapped.
     """
 
     counts: Counts

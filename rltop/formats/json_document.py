@@ -69,9 +69,6 @@ class DocumentDecoder(Decoder):
     the next. A document that begins with the rows of the one before yields only
     the rest, so whoever follows the file need not expect a restart at a rewrite. It is read
     a piece at a time: 70 MB take seconds to parse, and as long again to be made rows of.
-
-    Attributes:
-        is_waiting: there are bytes, but no whole document yet.
     """
 
     is_rewritten = True
@@ -182,7 +179,6 @@ class DocumentDecoder(Decoder):
         self._repeated.rewind()
 
     def _look_behind(self, data: bytes) -> None:
-        """Only white space may follow a document; anything else is counted, once."""
         if not self._is_overfull and data.strip():
             self._is_overfull = True
             self._refuse("extra text after the JSON document")
@@ -198,7 +194,6 @@ class DocumentDecoder(Decoder):
         return not self._has_lines and len(self._bytes) < AT_ONCE_BYTES
 
     def _try(self) -> list[Record]:
-        """Decode the document, or begin to, where it is large."""
         self._tried_bytes = len(self._bytes)
         if self._tried_bytes >= AT_ONCE_BYTES:
             text, self._broken = readable_text(_without_mark(self._bytes))
@@ -224,7 +219,6 @@ class DocumentDecoder(Decoder):
             self._parsing = None
 
     def _take(self, parsed: object) -> None:
-        """Begin to make rows of a document."""
         self._is_done = True
         self.counts.broken_texts += self._broken
         self.counts.lines += self._line_ends + (not self._bytes.endswith(b"\n"))
@@ -262,7 +256,6 @@ class DocumentDecoder(Decoder):
             yield self._if_new(record, total)
 
     def _if_new(self, record: Record, total: int | None) -> Record | None:
-        """The record of a row that was not in the document before."""
         if total is not None and record.total_steps is None:
             record = record._replace(total_steps=total)
         if self._repeated.is_new(record):
@@ -344,7 +337,6 @@ def _mark_of(row: Row) -> int:
 
 
 def _found_in(document: object) -> str:
-    """What a document holds that has no rows, in words."""
     if not isinstance(document, dict):
         return "an empty list" if document == [] else "neither a list nor an object"
     columns = {key: len(value) for key, value in document.items() if isinstance(value, list)}
@@ -418,7 +410,6 @@ def _with_evaluations(rows: Sequence[object], document: Row) -> Sequence[object]
 
 
 def _with_its_steps(rows: Sequence[Row]) -> dict[str, Row]:
-    """Rows by the step that each of them names."""
     return {
         str(step): {key: value for key, value in row.items() if key not in STEP_KEYS}
         for row in rows
@@ -432,7 +423,6 @@ def _step_in(row: Row) -> int | None:
 
 
 def _state_in(document: Row) -> Row:
-    """The state of a trainer that a document holds beside other things, else the document."""
     log = _ROW_LISTS[0]
     if log in document:
         return document

@@ -108,7 +108,6 @@ class DocumentParser:
     Literal NaN and Infinity are read, and integers of any length.
 
     Args:
-        text: the document.
         window_chars: a value that fits into so many characters is parsed at once.
     """
 
@@ -195,7 +194,6 @@ class DocumentParser:
         return found
 
     def _goes_on(self, close: str, *, is_first: bool) -> bool:
-        """Step to the next entry of a container, or behind its end."""
         sign = self._skip_space()
         if sign == close:
             self._at += 1
@@ -211,7 +209,6 @@ class DocumentParser:
         return True
 
     def _skip_space(self) -> str:
-        """What comes behind the space that stands here."""
         space = _SPACE.match(self._text, self._at)
         self._at = self._at if space is None else space.end()
         return self._text[self._at : self._at + 1]
@@ -302,7 +299,6 @@ class JsonlDecoder(Decoder):
             self._builder.begin_anew()
 
     def _is_given(self, line: bytes, start: int) -> bool:
-        """Has `flush` given out this line already, when its end had not been written?"""
         given, self._given = self._given, None
         if given is None or given[1] != start:
             return False
@@ -362,7 +358,6 @@ class JsonlDecoder(Decoder):
         return builder.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
 
     def _begin_export(self) -> None:
-        """Every row is one of a tracker's from here on."""
         if self._exported is None:
             from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
 
@@ -370,7 +365,6 @@ class JsonlDecoder(Decoder):
             self._exported = ExportedRows(self.counts, self._builder)
 
     def _without_step(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
-        """A row that names no step: numbered if no row of this file ever does."""
         if self._builder.step_key or self.options.step_key or not self.options.may_count_rows:
             self.counts.miss_step(row, self.counts.lines)
             return None
@@ -386,7 +380,6 @@ class JsonlDecoder(Decoder):
         return None
 
     def _number_rows(self, records: list[Record]) -> None:
-        """Take the number of a row for its step, from the first row on."""
         for number, (row, position) in enumerate(self._stepless, 1):
             self._row_number = number
             records.append(self._numbered(number, row, position))

@@ -94,8 +94,6 @@ class Kind(NamedTuple):
     """One format.
 
     Attributes:
-        name: stable, for options and tests.
-        title: as shown.
         make: a decoder of it, imported when the first one is made.
         file_name: what its files are called; in a directory only such files are looked into.
         is_sign: whether the first bytes (up to `HEAD_BYTES`) can only be of this format.
@@ -329,13 +327,7 @@ def _outside_holes(head: bytes) -> bytes:
 
 
 def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
-    """The kind of a file by its first bytes; None if these are too few to tell.
-
-    Args:
-        head: the beginning of the file, uncompressed.
-        name: the file's name; decides only where bytes do not.
-        is_all: there is no more to come.
-    """
+    """The kind of a file by its first bytes; None if these are too few to tell."""
     name = bare_name(PurePath(name).name)
     head = head[:HEAD_BYTES]
     told = next((kind for kind in KINDS if kind.is_sign(head)), None)

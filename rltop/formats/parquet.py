@@ -30,10 +30,6 @@ _MAX_BITS = 32
 def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
     """`count` values one after the other; `size` is the length of each where it is fixed.
 
-    Args:
-        kind: physical type: see `BOOLEAN` and the following.
-        size: bytes of a value of fixed length.
-
     Returns:
         The values, and how many bytes they took.
 
@@ -74,9 +70,6 @@ def _byte_arrays(data: bytes, count: int) -> list[Value]:
 def hybrid(data: bytes, bits: int, count: int) -> list[int]:
     """`count` numbers of `bits` bits each, as runs and packed groups of eight.
 
-    Args:
-        bits: width of a number.
-
     Raises:
         ValueError: the data ends early, or numbers that wide are not read.
     """
@@ -115,7 +108,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
-    """Append `count` numbers of `bits` bits, the lowest bits first."""
     if not bits:
         found += [0] * count
         return
@@ -130,10 +122,6 @@ def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
 
 def spread(values: Sequence[Value], levels: Sequence[int]) -> list[Value]:
     """Values at the places whose level is 1; None at the others.
-
-    Args:
-        values: in order, those that are not null.
-        levels: 1 for a value, 0 for a null.
 
     Returns:
         One value or None for each level.
@@ -160,11 +148,7 @@ class ThriftReader:
     """Reads one value after the other.
 
     Args:
-        data: bytes of the compact protocol.
         at: offset in them of the first value.
-
-    Attributes:
-        at: offset of the next byte.
     """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
@@ -260,9 +244,6 @@ _MAX_SNAPPY_BYTES = 2**32 - 1
 
 def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     """The bytes that were compressed.
-
-    Args:
-        most: bytes that it may give.
 
     Raises:
         ValueError: these are no snappy bytes, not all of them, or more than `most` when decompressed.
@@ -362,7 +343,6 @@ class ParquetTable:
 
     Attributes:
         columns: the names of the columns that can be read, in order.
-        rows: how many rows there are.
 
     Raises:
         DecodeError: the bytes are no parquet file, or not all of it.
@@ -413,7 +393,6 @@ def _footer(data: bytes) -> ThriftStruct:
 
 
 def _columns(schema: list[ThriftStruct]) -> dict[str, _Column]:
-    """The flat columns; a nested one is passed over with everything in it."""
     found: dict[str, _Column] = {}
     at = 1
     while at < len(schema):
@@ -433,7 +412,6 @@ def _columns(schema: list[ThriftStruct]) -> dict[str, _Column]:
 
 
 def _behind(schema: list[ThriftStruct], at: int) -> int:
-    """Where the element after a nested one stands."""
     waiting = 1
     while waiting and at < len(schema):
         waiting += int(schema[at].get(5, 0)) - 1

@@ -13,8 +13,6 @@ class PendingBytes:
 
     Attributes:
         data: the bytes to look at; complete only after `take` has returned True.
-        start: offset of `data[0]` in the file.
-        end: offset after the last byte that was taken.
     """
 
     def __init__(self) -> None:

@@ -111,7 +111,6 @@ class _Reader:
                 return False
 
     def _skip(self) -> bool:
-        """Step behind the bracket that closes the one that has been read."""
         depth = 1
         while depth:
             sign = self.next()

@@ -68,8 +68,6 @@ def alert_line(level: str, title: str, text: str) -> str:
     """An alert of a training script in one line, cut where it is long.
 
     Args:
-        level: as the tracker calls it.
-        title: what it is about.
         text: the rest; may be empty.
     """
     words = " ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":")
@@ -104,8 +102,6 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
     """The leaves of a row, nested objects joined with `/`.
 
     Args:
-        row: a row, objects in it.
-        prefix: what stands before every key.
         depth: how deep `row` is nested itself; past `MAX_DEPTH` an object is left as an empty tuple.
 
     Returns:
@@ -129,11 +125,7 @@ def unwrapped(row: Row) -> Row:
 
 
 def count_other(value: object, counts: Counts) -> None:
-    """Count a value that holds no number, and is left out of its row.
-
-    Args:
-        value: neither a number nor a word for one.
-    """
+    """Count a value that holds no number, and is left out of its row."""
     if isinstance(value, str):
         counts.text_values += 1
     else:
@@ -184,7 +176,6 @@ def _read_cells(row: Mapping[str, object], counts: Counts) -> _Cells:
 
 
 def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> _Cells:
-    """Drop all but the last of equal keys, as a JSON reader does."""
     kinds = {mark.cell: mark.kind for mark in marks}
     last = {key: cell for cell, key in enumerate(keys)}
     kept = sorted(last.values())
@@ -298,7 +289,6 @@ class RecordBuilder:
 
     Attributes:
         step_key: the key that steps are read from; empty until a row has told.
-        schemas: of the rows made so far.
 
     Args:
         counts: where text, nested values, rows and rows without a step are counted.
@@ -404,11 +394,7 @@ class RecordBuilder:
             self._is_part = self.step_key == self._rival and own == before[1] and step != before[0]
 
     def may_hold_step(self, key: str, row: Collection[str]) -> bool:
-        """Is this key among those of a row, and no length of the episode that the row is of?
-
-        Args:
-            key: one of those that a step may stand under.
-        """
+        """Is this key among those of a row, and no length of the episode that the row is of?"""
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
     def _step_of_writer(self, row: Row) -> Step:
@@ -422,11 +408,7 @@ class RecordBuilder:
         return own
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:
-        """The record of a row that names its own step; None (and a count) if it names none.
-
-        Args:
-            row: a whole row; used up.
-        """
+        """The record of a row that names its own step; None (and a count) if it names none."""
         step = self.take_step(row)
         if step is None:
             self._counts.miss_step(row)
@@ -434,12 +416,7 @@ class RecordBuilder:
         return self.build(step, row, position)
 
     def build(self, step: Step, row: Row, position: FilePosition, total: int | None = None) -> Record:
-        """The record of a row whose step is known; time and total are the row's own where they are not given.
-
-        Args:
-            step: the step, or step and total.
-            total: how many steps the run wants to make.
-        """
+        """The record of a row whose step is known; time and total are the row's own where they are not given."""
         if isinstance(step, tuple):
             step, total = step
         time_s = take_time(row)
@@ -451,7 +428,6 @@ class RecordBuilder:
         """The record of a row that is nothing but cells: step and time have been taken out.
 
         Args:
-            time_s: seconds since the epoch, or None.
             row: numbers; what else is in it is read as a number, flattened, or counted and left out.
             total: how many steps the run wants to make, or None.
         """
@@ -472,12 +448,7 @@ class RecordBuilder:
     def of_numbers(
         self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
     ) -> Record:
-        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked.
-
-        Args:
-            time_s: seconds since the epoch, or None.
-            numbers: one for each key.
-        """
+        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked."""
         values, is_finite = _packed(numbers, len(numbers))
         marks = () if is_finite else _marked(values)
         self._counts.rows += 1
@@ -523,7 +494,6 @@ class Gatherer:
 
         Args:
             step: of the value; another one than before begins a row, and so does a key that the row has.
-            time_s: seconds since the epoch, or None.
         """
         begun, done = self._begun, None
         if begun is None or begun[0] != step or key in self._cells:

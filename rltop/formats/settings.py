@@ -44,7 +44,6 @@ def read_settings(name: str, data: bytes) -> dict[str, Value]:
     """What a file says that a run was started with.
 
     Args:
-        name: of the file; says what it is.
         data: what is in it, or its beginning where it is a log of W&B or TensorBoard.
 
     Returns:
@@ -212,7 +211,6 @@ _READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
 
 
 def _of_overrides(found: object) -> dict[str, object]:
-    """Hydra's list of `name=value`, a plus in front of what is new."""
     pairs = (str(each).lstrip("+").partition("=") for each in found) if isinstance(found, list) else ()
     return {name: read_yaml(value) for name, sign, value in pairs if sign and not name.startswith("~")}
 

@@ -113,7 +113,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
                 self._error = lines[-1][:_LONGEST_ERROR] if lines else ""
 
     def _scalar(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
-        """A value; its step and itself are left out where they are 0."""
         numbers, texts = _read(payload, start, stop)
         name = texts.get(_KEY, b"").decode("utf-8", "replace")
         value = _double(texts.get(_VALUE, b""))

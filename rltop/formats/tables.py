@@ -179,7 +179,6 @@ class TableDecoder(Decoder):
             self._refuse("not a row of a tracker's table")
 
     def _object(self, text: bytes) -> dict[str, object]:
-        """A JSON object in a column; counted where it is none."""
         try:
             found: object = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -245,7 +244,6 @@ class TableDecoder(Decoder):
         self._give_out(PlacedRow(row, step), records)
 
     def _add_alerts(self, cells: Row, number: int) -> tuple[str, ...]:
-        """Count the alerts of a row whose number is `number`, the tracker's; what they say."""
         due = [alert for alert in self._alerts if alert.number <= number]
         for alert in due:
             count = cells.get(ALERTS + alert.level, 0.0)
@@ -255,13 +253,11 @@ class TableDecoder(Decoder):
         return tuple(alert.said for alert in due)
 
     def _give_out_alerts(self, records: list[Record]) -> None:
-        """Alerts behind the last row."""
         alerts, self._alerts = self._alerts, []
         for alert in alerts:
             self._give_out_alert(alert, alert.number if self._steps.last is None else self._steps.last, records)
 
     def _sample(self, values: Values) -> None:
-        """Samples of the machine, kept until a row comes."""
         for key, value in self._object(values.get("metrics", b"")).items():
             number = number_of(value)
             if isinstance(number, float):
@@ -332,7 +328,6 @@ class TrackedRun(NamedTuple):
 
     Attributes:
         member: what tells it from the others, for the end of a path.
-        name: what a person calls it.
         modified_s: when it was last written to, as far as its rows say; None where they do not.
     """
 

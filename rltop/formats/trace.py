@@ -369,7 +369,6 @@ class ChromeTraceDecoder(Decoder):
     def _end_step(
         self, step: int, bounds: tuple[float, float] | None, offset: int, lead: Worker | None = None
     ) -> list[Record]:
-        """Give out what was begun before the end of the step."""
         self._step = step
         until = bounds[1] if bounds is not None else float("inf")
         now = [span for span in self._held if span[2] < until]
@@ -388,7 +387,6 @@ class ChromeTraceDecoder(Decoder):
 
 
 def _told_step(name: str, arguments: object) -> int | None:
-    """The number of a step, by its name or among its arguments."""
     found = _STEP_NAME.fullmatch(name)
     if found is None:
         return None

@@ -51,7 +51,6 @@ class TrackerSteps:
         is_awaited: the settings of the run say that its trainer names its steps: rows before the first one wait for it.
 
     Args:
-        counts: where steps that cannot be used are counted.
         named: the key that a person has named for it, if any.
     """
 
@@ -153,12 +152,7 @@ class TrackerSteps:
 
 
 class ExportedRows:
-    """Rows of a tracker's history that somebody wrote down, `_step` among their cells → records.
-
-    Args:
-        counts: where steps that cannot be used are counted.
-        builder: makes the records.
-    """
+    """Rows of a tracker's history that somebody wrote down, `_step` among their cells → records."""
 
     def __init__(self, counts: Counts, builder: RecordBuilder) -> None:
         self._counts, self._builder = counts, builder
@@ -170,11 +164,7 @@ class ExportedRows:
         return self._steps.is_holding
 
     def take(self, row: Row, position: FilePosition) -> list[Record]:
-        """The records whose steps are known by now, in order.
-
-        Args:
-            row: the next one; used up.
-        """
+        """The records whose steps are known by now, in order."""
         number = step_of(row.pop(TRACKER_STEP, None))
         own = number if isinstance(number, int) else None
         return self._records_of(self._steps.place(TrackerRow(row, own, take_time(row), position)))

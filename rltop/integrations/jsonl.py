@@ -339,13 +339,11 @@ def _warn(message: str, *details: object) -> None:
 
 
 def _ends_in_half_line(descriptor: int) -> bool:
-    """Whether the file has content that does not end with a newline."""
     size = os.fstat(descriptor).st_size
     return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
 def _line_of(row: dict[str, Any]) -> bytes:
-    """A row as one line; a value that JSON cannot encode is written as text."""
     try:
         text = json.dumps(row, default=_plain, separators=(",", ":"))
     except Exception:  # tuple keys, an object that contains itself, one whose methods raise
@@ -354,7 +352,6 @@ def _line_of(row: dict[str, Any]) -> bytes:
 
 
 def _json_of(value: Any) -> str:
-    """A value as JSON, whatever its methods raise."""
     for said in (_plain, _text):
         try:
             return json.dumps(said(value), default=_plain, separators=(",", ":"))
@@ -364,7 +361,6 @@ def _json_of(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` for JSON: a scalar's number, an array's list, else its text."""
     if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
         return value
     for name in ("item", "tolist", "__float__"):
@@ -378,7 +374,6 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """The text of `value`, or its type if it has none."""
     try:
         return str(value)
     except Exception:

@@ -24,8 +24,6 @@ class Command:
 
     Args:
         words: the program and what it is called with; never a shell.
-        seconds: it is ended then.
-        environment: what is set besides the own one.
     """
 
     def __init__(self, words: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None) -> None:

@@ -29,14 +29,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address(NamedTuple):
-    """Where to ask.
-
-    Attributes:
-        scheme: `http` or `https`.
-        host: name or address, without brackets.
-        port: number.
-        path: with its query; begins with a slash.
-    """
+    """Where to ask."""
 
     scheme: str
     host: str
@@ -59,8 +52,6 @@ def address_of(text: str, flag: str, path: str = "/") -> Address:
 
     Args:
         text: such as `http://host:8000/metrics`; without a scheme it is http.
-        flag: named in errors.
-        path: where the URL has none.
 
     Raises:
         RltopError: it is none, or holds a user or password, which `ps` would show to everybody.
@@ -100,11 +91,8 @@ class Endpoint:
     """One address, with what it takes to be let in.
 
     Args:
-        address: where.
         token: sent to this address alone, as bearer; `user:password` is sent as basic authentication. Empty: none.
         authorities: a file of certificates that are trusted besides those of the system; empty: none.
-        answer_s: a request takes no longer.
-        most_bytes: nor is an answer any longer.
     """
 
     def __init__(
@@ -174,7 +162,6 @@ class Endpoint:
 
 
 def _cut(connection: http.client.HTTPConnection, is_late: threading.Event) -> None:
-    """End what waits for the server, in whatever state."""
     is_late.set()
     held = connection.sock
     if held is not None:

@@ -111,9 +111,6 @@ class _Past:
     """What an engine has said.
 
     Attributes:
-        engine: as it stood last.
-        moved: what has changed when it last went on.
-        moved_s: when that was.
         full_s: since when its cache has been full and requests wait, or None.
         counted: times, with the counts of that time; the newest last.
     """
@@ -126,12 +123,7 @@ class _Past:
 
 
 class MetricsReader:
-    """Reads the samples of one source, and remembers what tells whether engines go on.
-
-    Args:
-        source: named in every fact.
-        place: host and port, where labels name no other.
-    """
+    """Reads the samples of one source, and remembers what tells whether engines go on."""
 
     def __init__(self, source: str, place: str) -> None:
         self._source, self._place = source, place
@@ -221,7 +213,6 @@ class MetricsReader:
         )
 
     def _trouble(self, past: _Past, engine: Engine, told: Mapping[str, float], time_s: float) -> str:
-        """What is wrong with an engine, the worst first."""
         if told.get("health", 1.0) == 0.0:
             return "not healthy"
         if time_s - past.moved_s >= HUNG_S:
@@ -280,7 +271,6 @@ def _add(told: dict[str, float], name: str, sample: Sample) -> None:
 
 
 def _joined(engines: dict[tuple[str, ...], dict[str, float]]) -> dict[tuple[str, ...], dict[str, float]]:
-    """Engines with what their front end counts, whose labels name none of them."""
     for kind, place, which in [name for name, told in engines.items() if not name[2] and "running" not in told]:
         several = [name for name in engines if name[:2] == (kind, place) and name[2]]
         if several:

@@ -17,8 +17,6 @@ class Sample(NamedTuple):
     """One value.
 
     Attributes:
-        name: as `plain_name` has it.
-        labels: name → value.
         value: may be NaN.
         time_s: when it was taken, where that is said; seconds since the epoch.
     """
@@ -37,13 +35,7 @@ def plain_name(name: str) -> str:
 
 
 def samples(data: bytes, prefixes: tuple[bytes, ...], names: frozenset[str] | set[str]) -> Iterator[Sample]:
-    """The samples of some metrics in the text of an endpoint; lines that are none are passed over.
-
-    Args:
-        data: the whole text.
-        prefixes: of lines that may matter.
-        names: of metrics, plain.
-    """
+    """The samples of some metrics in the text of an endpoint; lines that are none are passed over."""
     # Its package starts with several modules that nobody needs who watches no endpoint.
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
 

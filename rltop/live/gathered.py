@@ -29,10 +29,6 @@ def gathered(
 
     Args:
         where: by its log, with the processes and engines of all sources.
-        facts: of the other sources.
-        silences: sources that tell nothing.
-        now_s: seconds since the epoch.
-        checkpoint: step of the last one.
     """
     others = [fact for fact in facts if isinstance(fact, Process)]
     ranks = [*(each for each in where.ranks if not any(each is other for other in others)), *_once(others)]
@@ -54,7 +50,6 @@ def gathered(
 
 
 def _once(processes: Sequence[Process]) -> list[Process]:
-    """Processes that several sources tell of, by the one that knows best since when."""
     found: list[Process] = []
     for each in sorted(processes, key=lambda each: (each.pid is None, each.is_seen)):
         same = (other for other in found if other.source != each.source and other.phase == each.phase)
@@ -76,7 +71,6 @@ def _is_address(host: str) -> bool:
 
 
 def _awaited(engines: Sequence[Engine], where: Where, now_s: float) -> list[Engine]:
-    """Engines, of which those are in trouble that sleep while the job waits for them."""
     open_s = now_s - where.since if where.since is not None and where.state in ("running", "stuck") else 0.0
     if where.phase_key not in ("generate", "validation") or open_s < AWAKE_S:
         return list(engines)
@@ -120,9 +114,6 @@ def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: in
 
     Args:
         where: with the steps of the run and what one takes.
-        ends_s: when the limit ends the job.
-        now_s: seconds since the epoch.
-        checkpoint: step of the last one.
     """
     if ends_s is None or where.state not in ("running", "stuck", "unknown"):
         return ""

@@ -22,10 +22,8 @@ class Group(NamedTuple):
     """Processes that are in the same.
 
     Attributes:
-        state: as of `Process`.
         phase: what they are in, in their own words; empty where they are in nothing, or that is not known.
         key: of the phase, or empty.
-        members: the processes.
         is_outside: most processes of their kind are elsewhere: in a collective the others wait for these.
     """
 

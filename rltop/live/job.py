@@ -64,7 +64,6 @@ class JobProbe:
     Args:
         find: which log it is, or "" while there is none, and a folder or a file of one's own phases with traces, or "";
             asked in a thread, whenever the log is not there.
-        source: what it is called until there is a log.
 
     Attributes:
         rows: steps that the rows of the run tell; whoever has them appends.
@@ -129,7 +128,6 @@ class JobProbe:
             self._log = log
 
     def _of_log(self, now_s: float) -> list[Event]:
-        """What has been written since."""
         with open_regular(self._log) as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
@@ -152,7 +150,6 @@ class JobProbe:
         return self._reader.feed(data, min(now_s, status.st_mtime), is_recorded=True)
 
     def _of_traces(self, now_s: float) -> list[Event]:
-        """What traces tell that they had not told before."""
         if now_s - self._next_traces_s < 0.0:
             return []
         self._next_traces_s = now_s + TRACES_EVERY_S
@@ -167,8 +164,6 @@ class Asked(NamedTuple):
     """What the sources beside the files have told.
 
     Attributes:
-        facts: of all of them.
-        silences: sources that tell nothing, and why.
         checkpoint: step of the last one that lies beside the run.
     """
 
@@ -184,10 +179,6 @@ def where_of(
 
     Args:
         log: its console log; empty where there is none.
-        others: what traces and rows tell, each for itself.
-        source: named as the source where there is no log.
-        now_s: seconds since the epoch.
-        asked: what other sources tell.
 
     Raises:
         OSError: the log cannot be read.
@@ -204,14 +195,7 @@ def where_of(
 
 
 def where_now(told: LogTold, facts: Sequence[Fact], now_s: float, asked: Asked | None = None) -> Where:
-    """Where a job is by what its files and other sources have told.
-
-    Args:
-        told: by its files.
-        facts: by all other sources.
-        now_s: seconds since the epoch.
-        asked: which sources are silent, and the last checkpoint.
-    """
+    """Where a job is by what its files and other sources have told."""
     found = judge(told.phases, now_s, facts, told.source)
     named = _JOB.search(Path(told.source).name)
     found = found._replace(

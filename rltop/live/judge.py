@@ -34,27 +34,12 @@ class Where(NamedTuple):
     """Where a job is.
 
     Attributes:
-        state: running, stuck, dead, finished, interrupted or unknown.
         phase: in words, or None.
         phase_key: one of `lines.PHASES`, or None.
         since: when the phase began; of a job that has ended, when it did.
         usual_s: what the phase, or a step where no phase is seen, usually takes in this run.
-        unusual: it takes three times as long already.
-        outstanding: what is missing of how much.
         cause: what the job died of, or what is bad by definition, such as an engine that hangs.
-        accuracy_s: how far `since` may be off.
-        source: the file that tells.
-        step: the newest one that has ended.
-        moved_s: when something last went on.
-        ranks: processes, as the sources tell them.
-        engines: likewise.
-        job: number of the job in a scheduler.
-        last_line: of the log.
-        total: steps of the run.
-        step_s: what a whole step usually takes.
-        devices: accelerators, as the sources tell them.
         limit: what the time limit of the job means for it, or why it waits, in words.
-        silences: sources that tell nothing, and why.
         log: the file that tells the phases, whatever tells the one that is open.
         stepped_s: when the newest step ended, or None.
     """
@@ -85,14 +70,7 @@ class Where(NamedTuple):
 
 
 def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
-    """Where a job is at a given time.
-
-    Args:
-        phases: what its log, its traces and its rows tell.
-        now_s: seconds since the epoch.
-        facts: what other sources tell.
-        source: the file that tells the phases.
-    """
+    """Where a job is at a given time."""
     found = _judged(phases, now_s)._replace(
         source=source,
         log=source,
@@ -234,11 +212,7 @@ def _outstanding(phase: Phase) -> str | None:
 
 
 def processes_of(phases: Phases, source: str) -> list[Process]:
-    """What each process is in that a log or a trace tells apart.
-
-    Args:
-        source: the file.
-    """
+    """What each process is in that a log or a trace tells apart."""
     found = [
         Process(
             source, each.moved_s, phase=each.name or each.words, key=each.key, since_s=each.begun_s, rank=each.rank,
@@ -258,11 +232,7 @@ def _named(phase: Phase) -> dict[str, Any]:
 
 
 def engines_of(phases: Phases, source: str) -> list[Engine]:
-    """The engines that a log tells of.
-
-    Args:
-        source: the file.
-    """
+    """The engines that a log tells of."""
     return [
         Engine(source, time_s, name, state[0], state[1], state[3], state[2])
         for name, (time_s, state) in sorted(phases.engines.items())

@@ -61,10 +61,7 @@ class Line(NamedTuple):
     """One kind of line.
 
     Attributes:
-        of: trainer or engine.
         sign: stands in every such line, and in few others: looked for before the pattern.
-        pattern: as above.
-        act: what it does.
         key: key of the phase; empty where the name in the line tells it.
         words: said of the phase instead of what is said of the key.
     """

@@ -58,14 +58,9 @@ class _Read(NamedTuple):
     """One line.
 
     Attributes:
-        text: without prefixes and colours.
-        process: its prefix.
         rank: that the prefix tells, or None.
         clock: that it tells, or None.
         record: the metric row that it is, or None.
-        number: of the line.
-        offset: in the file.
-        is_open: nothing has ended it so far.
         may_tell: it has a sign of a line that tells something.
     """
 
@@ -84,7 +79,6 @@ class LogReader:
     """Reads one log.
 
     Attributes:
-        last_line: the last one with any text.
         last_s: when that was printed, or None.
         shift_s: what is to be added to the clocks in lines, or None while there was none.
         zone_doubt_s: how far all times may be off because no zone fits.
@@ -112,7 +106,6 @@ class LogReader:
         """What the data tell.
 
         Args:
-            data: bytes, cut anywhere.
             seen_s: when they came; for what was written before anybody looked, when the file was last written.
             is_recorded: the latter, and that the data end with the file.
         """
@@ -145,7 +138,6 @@ class LogReader:
         anchors: list[float | None],
         seen_s: float,
     ) -> list[Event]:
-        """The events of a recorded log with true times."""
         has_clock = any(clock is not None for clock in clocks)
         if has_clock:
             self._zone(lines, clocks, seen_s, self._time_s)
@@ -231,7 +223,6 @@ class LogReader:
         return _Read(text, process, rank, clock_of(text), records.pop(offset, None), self._number, offset)
 
     def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
-        """What one line tells."""
         text = line.text
         if self._failed_at is not None and line.number - self._failed_at > AFTERMATH_LINES:
             self._failed_at = None
@@ -392,7 +383,6 @@ def _signs_in(data: bytes) -> list[int]:
 
 
 def _next_known(clocks: list[float | None]) -> list[float]:
-    """For each line the clock of the next one that has any."""
     found, known = [], math.inf
     for clock_s in reversed(clocks):
         known = known if clock_s is None else clock_s

@@ -19,11 +19,7 @@ _WITH_COLON = regex(r"(vllm|sglang)_(?!router)")
 
 
 class MetricsProbe:
-    """One `/metrics`.
-
-    Args:
-        endpoint: where.
-    """
+    """One `/metrics`."""
 
     every_s, patience_s = EVERY_S, ANSWER_S + 1.0
 
@@ -51,11 +47,7 @@ class MetricsProbe:
 
 
 class PrometheusProbe:
-    """A server with the HTTP API of Prometheus: Prometheus, VictoriaMetrics, Thanos, Mimir.
-
-    Args:
-        endpoint: its address, without `/api/v1`.
-    """
+    """A server with the HTTP API of Prometheus: Prometheus, VictoriaMetrics, Thanos, Mimir."""
 
     every_s, patience_s = EVERY_SERVER_S, ANSWER_S + 1.0
 
@@ -92,7 +84,6 @@ class PrometheusProbe:
 
 
 def _pattern() -> str:
-    """One expression for every name, as engines and Ray spell it."""
     names = {_WITH_COLON.sub(r"(ray_)?\1[:_]", name) for name in NAMES}
     names.add("ray_skyrl_training_phase")
     return "|".join(sorted(names))

@@ -147,14 +147,7 @@ def via_words(template: str, node: str) -> list[str]:
 
 
 class NodesProbe:
-    """One child, and what the nodes that it reaches say.
-
-    Args:
-        source: what it is called.
-        words: its command line.
-        gate: held while it starts.
-        sockets: let go of with it.
-    """
+    """One child, and what the nodes that it reaches say."""
 
     every_s, patience_s = EVERY_S, ANSWER_S
 
@@ -320,7 +313,6 @@ class NodesProbe:
         )  # fmt: skip
 
     def _last_words(self, child: subprocess.Popen[bytes]) -> str:
-        """What the child said last to whoever reads its errors."""
         said = b""
         with contextlib.suppress(OSError, ValueError):
             assert child.stderr is not None
@@ -345,7 +337,6 @@ def node_probes(nodes: Sequence[str], via: str) -> list[NodesProbe]:
     """A probe for each node.
 
     Args:
-        nodes: their names.
         via: the command that reaches one; empty is ssh.
 
     Raises:

@@ -25,7 +25,6 @@ _STALE_STEPS = 2
 
 
 def _sure(took_s: float) -> float:
-    """How far a time may be off that tells what is usual."""
     return max(_SURE_S, _SURE_SHARE * took_s)
 
 
@@ -33,23 +32,14 @@ class Event(NamedTuple):
     """Something that a job says.
 
     Attributes:
-        time_s: when.
         act: what it does to the phases of its process.
         process: who says it, as far as the line tells.
-        name: of the phase, or of the engine.
         key: of the phase; empty where the name is of none.
-        words: said of the phase.
         took_s: how long it had taken, where that was said.
-        step: that it is about.
-        total: steps of the run.
-        done: how much of `of` there is.
         of: how much there is to be; None where it is not said.
         told: a count as the line has it: another one is progress.
         is_bar: a bar, which may stand inside another phase.
-        doubt_s: it may have been so much later.
-        rank: of the process, where it is told.
         engine: how the engine stands: running, waiting, tokens a second, share of the cache in use.
-        error: the line that tells of a failure.
     """
 
     time_s: float
@@ -76,19 +66,9 @@ class Phase:
     """A phase that has begun.
 
     Attributes:
-        process: who is in it.
-        name: as its process calls it.
         key: of the phase, or empty.
-        words: said of it.
-        begun_s: since when.
-        moved_s: when it last went on.
-        doubt_s: it may have begun so much later.
-        is_entered: it ends where the next one is entered.
         done: how much of `of` there is, or None.
-        of: see `done`.
-        told: the count as it was told last.
         rank: of its process, or None.
-        at_step: how many steps had ended when it began.
     """
 
     process: str
@@ -116,10 +96,7 @@ class Failure:
     """What a job died of, if nothing goes on after it.
 
     Attributes:
-        time_s: when it was said.
-        error: the line.
         rank: of the process that says it, or None.
-        phase: the one that was open.
     """
 
     time_s: float
@@ -133,7 +110,6 @@ class Phases:
     """The phases of one job; `take` what it says, in order.
 
     Attributes:
-        open: process and name → the phase.
         took_s: name of a phase → how long it took, the newest last; `""` is a whole step.
         engines: name → when it was told last, and how it stood.
         begun_s: when the first thing was said, or None.
@@ -398,7 +374,6 @@ _TAKES = {
 
 
 def _kind(error: ConsoleError) -> str:
-    """The same for errors that are caught and logged again and again."""
     return error.text.raw.partition(":")[0][:80]
 
 

@@ -31,19 +31,11 @@ class Process(NamedTuple):
 
     Attributes:
         source: what tells it: a file, a host, an address.
-        time_s: when it was so.
         name: what its source calls it, for people: `WorkerDict`, `actor_0`; one of several may share it.
         phase: what it is in, in its own words, such as a method; empty where it is idle or that is not known.
         key: one of `lines.PHASES`; empty where `phase` is of none.
-        since_s: when that began.
         is_seen: `since_s` is when it was seen first: it began then or before.
         state: running, idle, unknown (it may be in something) or dead.
-        rank: where it is told.
-        pid: likewise.
-        host: likewise.
-        cause: what it died of.
-        done: how much of `of` there is.
-        of: how much there is to be.
         words: said of the phase, where that is more than its key says.
     """
 
@@ -68,19 +60,8 @@ class Engine(NamedTuple):
     """An inference engine.
 
     Attributes:
-        source: what tells it.
-        time_s: when it was so.
-        name: `vLLM 000`, or an address.
         running: requests; NaN where it is not told, here and below.
-        waiting: requests.
-        cache: share of the KV cache in use.
-        tokens_per_s: generated.
-        preemptions: since it began.
-        aborts: since it began.
-        is_asleep: its memory is given to the trainer.
-        is_syncing: weights are being updated.
         trouble: what is wrong with it, as one says it; empty where nothing is.
-        host: where it is told.
         moved_s: when it was seen last to go on; None where it has not been so far.
     """
 
@@ -104,15 +85,7 @@ class Device(NamedTuple):
     """An accelerator.
 
     Attributes:
-        source: what tells it.
-        time_s: when it was so.
-        host: where it is.
-        number: on its host.
         use: share of the time it was busy, 0 to 1; NaN where it is not told, here and below.
-        memory_bytes: in use.
-        memory_total_bytes: that it has.
-        power_w: drawn.
-        temperature_c: degrees Celsius.
         trouble: such as an Xid, as one says it; empty where nothing is wrong.
     """
 
@@ -132,14 +105,6 @@ class Job(NamedTuple):
     """The job as its scheduler has it.
 
     Attributes:
-        source: what tells it.
-        time_s: when it was so.
-        id: of the job.
-        state: as the scheduler calls it.
-        nodes: names, as the scheduler abbreviates them.
-        begun_s: when it began.
-        ends_s: when its limit ends it.
-        gpus: how many it has.
         trouble: such as the reason why it waits, or that its limit comes before the end of the run.
     """
 
@@ -158,11 +123,7 @@ class LogTold(NamedTuple):
     """What a console log or a trace has told so far.
 
     Attributes:
-        source: the file.
-        time_s: when its last line was printed.
         phases: of the job, by this file alone; whoever reads it may keep it.
-        last_line: of it.
-        doubt_s: how far all its times may be off.
     """
 
     source: str
@@ -184,7 +145,6 @@ class Probe(Protocol):
 
     Attributes:
         source: what it is called on the screen; the `source` of all its facts begins with it.
-        every_s: seconds from one answer to the next question.
         patience_s: after so many seconds it is said that it does not answer.
     """
 
@@ -194,9 +154,6 @@ class Probe(Protocol):
 
     def ask(self, now_s: float) -> Sequence[Fact]:
         """Everything that is known now; called in a thread, never twice at once. It may hang.
-
-        Args:
-            now_s: the time.
 
         Raises:
             ProbeError: it tells nothing.
@@ -213,9 +170,7 @@ class Silence(NamedTuple):
     """A source that tells nothing now.
 
     Attributes:
-        source: which.
         since_s: when it was asked for what has not come, or when it said so.
-        reason: as one says it.
     """
 
     source: str
@@ -247,7 +202,6 @@ class Probes:
     """Asks probes, each in its own time; whatever is asked of it here is answered at once.
 
     Args:
-        probes: the sources.
         clock: says what the time is, and when to ask again.
         notify: called from a thread when there is something new.
 

@@ -49,11 +49,7 @@ def ray_token(environment: Mapping[str, str]) -> str:
 
 
 class RayProbe:
-    """One cluster.
-
-    Args:
-        endpoint: the address of its dashboard.
-    """
+    """One cluster."""
 
     every_s, patience_s = EVERY_S, 2 * ANSWER_S
 
@@ -119,7 +115,6 @@ class RayProbe:
         return found
 
     def _of_what_died(self) -> dict[str, str]:
-        """Of what actors died that were not ended on purpose."""
         found = {}
         for actor in self._list("actors", state="DEAD", detail=True):
             contexts = actor.get("death_cause")
@@ -141,7 +136,6 @@ class RayProbe:
         return [row for row in rows if isinstance(row, dict)]
 
     def _jobs(self, now_s: float) -> list[Job]:
-        """What was submitted; where jobs cannot be listed, nothing."""
         try:
             jobs = self._get("/api/jobs/")
         except (EndpointError, ProbeError):

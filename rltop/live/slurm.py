@@ -32,7 +32,6 @@ class SlurmProbe:
     """Asks for jobs.
 
     Args:
-        jobs: their ids.
         environment: of this process: inside a job it tells when that ends.
     """
 

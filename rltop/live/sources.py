@@ -15,10 +15,7 @@ class SourceOptions(NamedTuple):
     Attributes:
         metrics: URLs of metrics endpoints; `/metrics` where they have no path.
         prometheus: URLs of servers with the HTTP API of Prometheus.
-        ray: addresses of Ray's dashboards.
-        nodes: names of nodes, as `node[1-8],node11`.
         via: the command that reaches a node instead of ssh.
-        jobs: numbers of Slurm's jobs.
         tokens: `HOST:PORT=FILE` for each address that wants a token.
         authorities: a file of certificates that are trusted besides those of the system.
         has_processes: look at the user's own processes on this node.
@@ -44,7 +41,6 @@ def probes_of(options: SourceOptions, environment: Mapping[str, str], seen_jobs:
     """A probe for each source, in the order of their use; what nobody names is not even imported.
 
     Args:
-        options: what a person named.
         environment: of this process: Ray's token, and what Slurm says inside a job.
         seen_jobs: numbers of jobs in the names of logs: asked for with `squeue`, but never entered.
 

@@ -34,7 +34,6 @@ class Clock(NamedTuple):
 
     Attributes:
         value_s: seconds since the epoch, as if in UTC; of the day, where there is no date.
-        is_exact: the zone was said.
         has_date: False where the date has to be found.
         has_year: False where the year has to be found.
     """
@@ -73,7 +72,6 @@ def dated(clocks: Sequence[Clock | None], seen_s: float, shift_s: float | None) 
     """The clocks with their dates, backwards from the last; still as if in UTC.
 
     Args:
-        clocks: of the lines, in order.
         seen_s: when the last line was there, seconds since the epoch.
         shift_s: what is to be added to a clock, where that is known.
     """
@@ -114,7 +112,6 @@ def zone_shift(clock_s: float, seen_s: float, *, has_date: bool = True) -> float
 
     Args:
         clock_s: time of the newest line, as if in UTC.
-        seen_s: when it was there at the latest.
         has_date: False where the day may be off by one.
 
     Returns:

@@ -55,11 +55,7 @@ def title_of(text: str) -> Title | None:
 
 
 class Seen:
-    """Since when each process of a node has been in what it is in, as far as anybody has looked.
-
-    Args:
-        source: named in every fact.
-    """
+    """Since when each process of a node has been in what it is in, as far as anybody has looked."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -70,7 +66,6 @@ class Seen:
 
         Args:
             titles: host, pid and title of each; all that there are now.
-            now_s: the time.
         """
         known, self._since_s = self._since_s, {}
         found = []
@@ -90,11 +85,7 @@ class Seen:
 
 
 class TitlesProbe:
-    """The user's own processes on this node, by `/proc`.
-
-    Args:
-        proc: where it is mounted.
-    """
+    """The user's own processes on this node, by `/proc`."""
 
     source, every_s, patience_s = "processes of this node", EVERY_S, 5.0
 

@@ -32,21 +32,15 @@ class Completion(NamedTuple):
     """One completion of a prompt, without its text.
 
     Attributes:
-        group: what the completions of one prompt share.
         number: which completion of its group it is, as the dump says; empty where it does not.
         reward: None where there is none, or it is no finite number.
         tokens: length in tokens, over all turns; None where the dump does not say.
         characters: length of the text, over all turns; None where the dump holds no text that can be read.
-        advantage: as used in the update.
-        stop: why it ended, in the dump's own word.
         is_truncated: it was truncated at the length limit; None where nothing tells.
-        turns: generations that it is made of.
-        tool_calls: made in it.
         off_policy_steps: how many updates the policy was ahead of the one that wrote it.
         discarded: why it was not trained on; empty where it was.
         opening: the first words of its text.
         prompt: the first and the last words of its prompt.
-        places: where its rows stand, in order.
     """
 
     group: str
@@ -70,11 +64,8 @@ class StepRollouts(NamedTuple):
     """The completions of one step, in the order of the dump.
 
     Attributes:
-        step: the trainer's step.
-        completions: at most `MAX_COMPLETIONS`.
         has_tokens: all that were trained on say how many tokens they have, so lengths are
             tokens; else they are characters.
-        left_out: completions beyond the limit.
         notes: what of the dump could not be read or told, in sentences.
     """
 
@@ -100,7 +91,6 @@ class RolloutText(NamedTuple):
     """What a completion says, and whatever else its row holds.
 
     Attributes:
-        passages: prompt, turns and completion, in order.
         facts: further fields of the row, by the trainer's key.
         note: why a text is missing; empty where none is.
     """
@@ -114,7 +104,6 @@ class RolloutSource(Protocol):
     """One dump: a file of lines, a table, a folder of archives. Every call may read files.
 
     Attributes:
-        path: the file or the folder.
         stream: the stream of the run whose steps it counts, where that is known not to be the main one.
     """
 
@@ -184,14 +173,7 @@ def joined(pieces: Iterable[Completion]) -> tuple[list[Completion], int]:
 
 
 def step_of(step: int, completions: Sequence[Completion], left_out: int = 0, notes: Sequence[str] = ()) -> StepRollouts:
-    """The completions of a step, with the unit that their lengths have in common.
-
-    Args:
-        step: the trainer's step.
-        completions: in the order of the dump.
-        left_out: completions beyond the limit.
-        notes: what could not be read or told.
-    """
+    """The completions of a step, with the unit that their lengths have in common."""
     trained = [each for each in completions if not each.discarded] or completions
     has_tokens = bool(trained) and all(each.tokens is not None for each in trained)
     return StepRollouts(step, tuple(completions), has_tokens, left_out, tuple(notes))

@@ -69,9 +69,7 @@ class Metric(NamedTuple):
     Attributes:
         name: canonical name, stable; used in rules, config and JSON.
         title: as shown in a table, at most 18 characters.
-        section: where it belongs (reward, policy, length, timing, …).
         unit: how it is written.
-        direction: which way is good.
         low, high: bounds that hold by definition, or None.
     """
 
@@ -106,13 +104,9 @@ class Traits(NamedTuple):
     """What kind of run this is, as far as the keys tell (None: not known yet).
 
     Attributes:
-        has_critic: a value function is trained.
         is_group_relative: advantages come from the other completions of the prompt.
         has_reference: KL to a reference policy is part of the objective.
         is_single_update: one optimiser update per rollout: ratio is 1, clip is 0.
-        is_preference: DPO, KTO or reward model: no rollouts.
-        is_async: generation and training overlap.
-        kl_is_sequence_sum: the reference KL is summed over the sequence.
         kl_is_signed: the step KL is the k1 estimator, which may be negative.
         is_generic: read by names that many loops use; what a KL is summed over is not known.
     """
@@ -133,9 +127,7 @@ class Observation(NamedTuple):
 
     Attributes:
         record: number of this row in the run, from 1.
-        step: the trainer's step.
         segment: number of the segment, from 0; a new one means a restart.
-        time_s: seconds since the epoch, or None.
         values: canonical name → value; a metric that was not logged on this step is absent.
         instances: canonical name → instance → value, for metrics with several keys.
         nonfinite: canonical name or raw key → kind, for cells that held no finite number.
@@ -176,12 +168,9 @@ class Span(NamedTuple):
     """A stretch of a step's time.
 
     Attributes:
-        name: the stage, as the trainer names it.
         key: the trainer's key; empty for "other".
-        start_s, duration_s: seconds from the start of the step.
         lane: 0 for the sequential lane; overlapping spans have their own.
         is_start_logged: False where the position is assumed from the order.
-        ms_per_token: where the trainer logs it.
         children: spans inside this one; their time is part of its time.
         parts: where the start is logged and the span was interrupted: each stretch
             as (start, end) in seconds from the start of the step, in order.
@@ -205,11 +194,8 @@ class TimedSpan(NamedTuple):
     A named tuple, because there is one for every microbatch of every rank.
 
     Attributes:
-        step: the trainer's step.
         role: what kind of worker it is: trainer, inference, rollout, …
-        rank: its number among those of its role.
         name: the stage; what is inside another one is written `outer/inner`.
-        start_s, end_s: seconds since the epoch.
         key: under which the seconds of the stage are found among the metrics; empty if they are not.
     """
 

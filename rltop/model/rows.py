@@ -107,12 +107,9 @@ class Record(NamedTuple):
     """One decoded row.
 
     Attributes:
-        step: the trainer's own step.
-        time_s: seconds since the epoch, or None where the row does not say.
         schema: the keys; step and time keys are not among them.
         values: one float per key of `schema`; `GAP` where there was no number.
         marks: cells that held NaN, ±Inf or null.
-        position: where the row stood.
         total_steps: how many steps the run wants to make, where the row says so.
         other_run: key and text by which a row that goes back names another run than those before; else empty.
         said: alerts that the training script raised through its tracker, one line each, as `Label.raw` is: unescaped.
@@ -191,8 +188,6 @@ class Counts(Struct, frozen=False):
 
         Args:
             line: its number in the file, from 1.
-            reason: what is wrong with it.
-            is_lost: nothing of it could be used.
         """
         self.bad_lines += 1
         if is_lost:
@@ -207,7 +202,6 @@ class Counts(Struct, frozen=False):
         """Count a row that names no step, and keep what the first one has.
 
         Args:
-            row: as read.
             line: its number in the file, from 1; 0 where it is not known.
         """
         self.no_step_lines += 1
@@ -220,7 +214,6 @@ class Counts(Struct, frozen=False):
         """Count a line that has a step and a number in a form that is not read, and keep the first one.
 
         Args:
-            text: the line.
             line: its number in the file, from 1.
         """
         self.unread_lines += 1

@@ -43,7 +43,6 @@ class TableLine(NamedTuple):
     """One row, as it was in its table.
 
     Attributes:
-        table: name of the table.
         values: column → value; a column that was null is not among them.
     """
 
@@ -55,7 +54,6 @@ def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
     """A row as a line, its end included.
 
     Args:
-        table: name of the table.
         values: column and value; numbers, text or bytes, None for null.
     """
     parts = [table.encode("utf-8", "surrogateescape")]
@@ -95,7 +93,6 @@ def member_path(path: str, member: str) -> str:
     """The path of one run of a database.
 
     Args:
-        path: the database, or the console log.
         member: what the run is called in it; slashes are written as `%2F`.
     """
     return f"{path}{MEMBER}{member.replace('%', '%25').replace('/', '%2F')}"

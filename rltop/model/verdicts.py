@@ -61,9 +61,6 @@ class Settled(NamedTuple):
 
     Attributes:
         value: median of the newest records.
-        before: the level before the onset.
-        since_step: where it left that level.
-        unit: of both levels.
     """
 
     value: float
@@ -77,8 +74,6 @@ class Incident(NamedTuple):
 
     Attributes:
         number: counted in the stream, from 1.
-        rule: the one whose onset is the earliest.
-        step: that onset.
     """
 
     number: int
@@ -100,7 +95,6 @@ class Advice(NamedTuple):
 
     Attributes:
         action: stop the run, go back to a checkpoint, watch it, or review it once it is over.
-        reason: why, as half a sentence.
         checkpoint: step of the last known checkpoint before the onset, or None.
     """
 
@@ -141,23 +135,14 @@ class Verdict(NamedTuple):
     Attributes:
         rule: id as in docs/rules.md, for example O1.
         title: the name of the symptom in two or three words, for a badge.
-        family: what kind of symptom (gradient, entropy, straggler, …).
-        group: "learning" or "system".
-        level: how bad.
-        state: firing, settled at another level, or recovered.
         metric: canonical name that it speaks of, or "".
         key: the trainer's key of that metric, or "".
-        since_step, since_record: where it began.
-        headline: one sentence with the numbers.
-        evidence: the numbers by name.
         threshold: the line that was crossed, in the metric's unit, if there is one.
         baseline: what it is compared with, in the metric's unit, if anything.
         recovered_step: where it ended, or None.
         stream: the stream of the run whose steps it counts in; "" for the main one.
         worst: the worst level that it had; NO_DATA where it never had another.
-        settled: the levels, where it has settled.
         incident: what it belongs to, for an alarm of the rules on records.
-        advice: what to do, for WARN and CRIT.
         part: id of the part of the rule that says so; "" where it is the rule itself.
         lately: median of the newest values of what is compared with the baseline, where it is logged.
         also: the other parts of the rule that stand as well.

@@ -45,7 +45,6 @@ class BadgeGroup(NamedTuple):
     """The badges of one group and what there is besides.
 
     Attributes:
-        name: learning or system.
         badges: active alerts, worst first, those that are muted in their places.
         quiet: rules that apply to this run and do not fire.
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
@@ -155,11 +154,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
 
 
 def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines: int = 2) -> list[Row]:
-    """Both groups beside each other, else one below the other, at most `lines` rows.
-
-    Args:
-        groups: from `build_badges`.
-    """
+    """Both groups beside each other, else one below the other, at most `lines` rows."""
     middle = max(width // 2 - 6, _wanted(groups[0], glyphs) + 4) if groups else 0
     if lines < 2 or (middle + _wanted(groups[-1], glyphs) <= width):
         builder = RowBuilder(width, glyphs)
@@ -184,7 +179,6 @@ def _parts(badge: Badge, glyphs: Glyphs) -> str:
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:
-    """What is said behind the badges, `shown` of those that recovered among them."""
     if group.progress:
         return group.progress if not group.muted else f"{group.progress} · {group.muted} muted"
     parts = []
@@ -214,7 +208,6 @@ def _worst_parts(worst: Alert, glyphs: Glyphs) -> str:
 
 
 def _wanted(group: BadgeGroup, glyphs: Glyphs) -> int:
-    """Cells that a group takes when nothing is left out."""
     cells = 1 + len(group.name)
     if group.worst is not None:
         cells += len(_GAP) + cell_width(_worst_parts(group.worst, glyphs))
@@ -225,7 +218,6 @@ def _wanted(group: BadgeGroup, glyphs: Glyphs) -> int:
 
 
 def _least(group: BadgeGroup) -> int:
-    """Cells below which a group says nothing useful."""
     return len(group.name) + (16 if group.badges else 3 + len(_rest(group)))
 
 
@@ -286,8 +278,6 @@ class Banner(Struct):
     """What a collapse is dated with.
 
     Attributes:
-        rule: that fires.
-        onset_step: where it began.
         last_good_step: the step before it, or None where it is no longer known.
         checkpoint_step: the last checkpoint logged before it, or None.
         movers: title and step of what moved, first mover first.
@@ -400,11 +390,7 @@ def alert_target(alert: Alert) -> Target:
 
 
 def worse_before(history: History, level: Level) -> Alert | None:
-    """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None.
-
-    Args:
-        level: the worst that stands.
-    """
+    """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None."""
     worst = history.worst
     return worst if worst is not None and worst.level > level and _is_over(worst) else None
 
@@ -420,11 +406,7 @@ def _is_over(alert: Alert) -> bool:
 
 
 def worst_words(history: History, level: Level) -> str:
-    """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`.
-
-    Args:
-        level: the worst that stands.
-    """
+    """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`."""
     found = worse_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:
@@ -435,12 +417,7 @@ def worst_words(history: History, level: Level) -> str:
 
 
 class Origin(NamedTuple):
-    """The alert with which an incident began.
-
-    Attributes:
-        rule, title: which.
-        step: of its onset.
-    """
+    """The alert with which an incident began."""
 
     rule: str
     title: str

@@ -31,15 +31,7 @@ PINNED, SHOWN, HIDDEN, OTHER = "pinned", "shown", "hidden", ""
 
 
 class ArrangedRow(NamedTuple):
-    """A key that has a row of the overview, or may get one.
-
-    Attributes:
-        state: `PINNED`, `SHOWN`, `HIDDEN` or `OTHER`.
-        title: what it is called.
-        signal: what it shows.
-        stream: the stream of the run that logs it.
-        is_logged: the run has it.
-    """
+    """A key that has a row of the overview, or may get one."""
 
     state: str
     title: str

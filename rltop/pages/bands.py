@@ -21,8 +21,6 @@ class Band(NamedTuple):
     """What lies around a signal: its extremes, or its spread.
 
     Attributes:
-        main: the signal in the middle.
-        low, high: its extremes, where they are logged.
         spread: its standard deviation, drawn where an extreme is not logged.
         label: what the edges are, in the trainer's own words.
     """
@@ -45,12 +43,7 @@ def families_of(snapshot: Snapshot) -> Mapping[str, Family]:
 
 
 def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None:
-    """The band around `main`, if it stands for the family and something bounds it.
-
-    Args:
-        main: the signal in the middle.
-        family: the statistics of one metric.
-    """
+    """The band around `main`, if it stands for the family and something bounds it."""
     if family.main.key != main.key:
         return None
     low, high = _edge(snapshot, main, family.low), _edge(snapshot, main, family.high)
@@ -100,7 +93,6 @@ def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None
 
 
 def _bounded(value: float, signal: Signal) -> float:
-    """A value kept within what the metric can be."""
     low, high = signal.metric.low, signal.metric.high
     return min(max(value, -math.inf if low is None else low), math.inf if high is None else high)
 
@@ -119,11 +111,7 @@ def band_text(snapshot: Snapshot, band: Band) -> str:
 
 
 def text_around(snapshot: Snapshot, main: Signal) -> str:
-    """The band around a signal in a few cells; empty where there is none.
-
-    Args:
-        main: the signal in the middle.
-    """
+    """The band around a signal in a few cells; empty where there is none."""
     family = families_of(snapshot).get(main.key)
     band = None if family is None else band_around(snapshot, main, family)
     return "" if band is None else band_text(snapshot, band)
@@ -201,6 +189,5 @@ def braces(keys: Sequence[str]) -> str:
 
 
 def _shared(texts: Sequence[str]) -> str:
-    """The characters that all texts begin with."""
     columns = takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
     return "".join(column[0] for column in columns)

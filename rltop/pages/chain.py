@@ -42,8 +42,6 @@ class Frame:
 
     Attributes:
         step: where they are aligned: the first step to the right of the line.
-        stride: steps in half a cell.
-        left, right: cells on either side of the line.
         first, last: the oldest and the newest step shown.
         is_newest: it ends with the newest step of the run.
     """
@@ -79,7 +77,6 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
     after it; less where the run has less. None without room, or without a row.
 
     Args:
-        step: where the charts are aligned.
         cells: the width of a chart at most.
     """
     first, last = snapshot.stream.first_step, snapshot.step
@@ -111,12 +108,7 @@ def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
 
 
 def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The chart with the line of the step in its place, in `role`.
-
-    Args:
-        data: from `read_aligned`.
-        role: of the line of the step.
-    """
+    """The chart with the line of the step in its place, in `role`."""
     pieces: list[Piece] = []
     cell = 0
     for text, piece_role in sparkline(data, glyphs):
@@ -131,11 +123,7 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
 
 
 def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The axis above the charts: first step, the step of the line in `role`, last step.
-
-    Args:
-        role: of the step at which they are aligned.
-    """
+    """The axis above the charts: first step, the step of the line in `role`, last step."""
     builder = RowBuilder(frame.cells, glyphs)
     first, step = units.step(frame.first), units.step(frame.step)
     if frame.left > len(first) + 2:
@@ -170,10 +158,7 @@ class ChainLink:
     """One thing that was checked.
 
     Attributes:
-        title: what it is called here.
-        question: what looking there tells.
         signal: what is shown; None for a fact about the run.
-        moved: whether it moved, when, and by how much.
         records: records from the onset to where it moved, negative before it; None if it did not.
         line: its line around the onset, or None.
     """
@@ -191,15 +176,11 @@ class ChainView:
     """The chain of one verdict.
 
     Attributes:
-        symptom: what the chain is for, in words.
-        onset: the step at which everything is aligned.
         subject: the metric that the verdict speaks of; None where it speaks of none.
         links: what the run logs of the chain, in its order.
-        missing: titles of what it does not log.
         first: number of the link that moved before all others, or None.
         conclusion: what the order of the moves says, and nothing more.
         frame: what the lines cover; None without room.
-        markers: what else happened on its steps.
     """
 
     symptom: str
@@ -218,7 +199,6 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
 
     Args:
         at: the step of the time cursor; nothing after it is looked at.
-        cells: room for the charts.
     """
     reader = _Reader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
     chain = chain_of(verdict.said_by, verdict.family)
@@ -392,17 +372,14 @@ def _title(signal: Signal, count: int) -> str:
 
 
 def _is_clear(link: ChainLink) -> bool:
-    """Is the move too far for chance? A fact has no distance, and is certain."""
     return link.signal is None or abs(link.moved.score) >= CLEAR_SIGMAS
 
 
 def _is_set(link: ChainLink) -> bool:
-    """Is it given from outside rather than measured?"""
     return link.signal is not None and link.signal.metric.name in _SET
 
 
 def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
-    """The link that moved clearly before every other and before the subject."""
     if subject is not None and subject.moved.is_drift:
         return None
     moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None and _is_clear(link))
@@ -416,7 +393,6 @@ def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
 
 
 def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: int | None, verdict: Verdict) -> str:
-    """What the order of the moves says, as far as it can be told."""
     known = [link for link in links if link.moved.is_known or link.moved.step is not None]
     if not links:
         return "this run logs none of these metrics"
@@ -444,7 +420,6 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
 
 
 def _faint(links: Sequence[ChainLink]) -> str:
-    """Nothing moved so far that it could not be chance."""
     if not links:
         return "none of these metrics clearly left its usual range"
     verb = "moved, but by less" if len(links) == 1 else "moved, but each by less"
@@ -460,7 +435,6 @@ def _order(
     """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising.
 
     Args:
-        moved: the clear moves.
         faint: those before it that may be chance, as records before it.
         origin: records from the onset to where the subject moved, negative before it.
     """
@@ -491,7 +465,6 @@ def _order(
 
 
 def _faint_before(faint: Sequence[tuple[int, ChainLink]], name: str) -> str:
-    """What moved before the subject, but not so far that it could not be chance."""
     gap, leader = faint[0]
     others = [f"{_quoted(link.title)} {_records(count)}" for count, link in faint[1 : 1 + _NAMED]]
     more = f" (also before it: {', '.join(others)})" if others else ""
@@ -501,7 +474,6 @@ def _faint_before(faint: Sequence[tuple[int, ChainLink]], name: str) -> str:
 
 
 def _quoted(title: str) -> str:
-    """A title that can stand in a sentence, whatever signs are in it."""
     return f'"{title}"' if any(sign in title for sign in ",:;") else title
 
 
@@ -510,7 +482,6 @@ def _records(count: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in a row, the first few of many."""
     names = [_quoted(name) for name in names]
     if len(names) > _NAMED + 1:
         return f"{', '.join(names[:_NAMED])} and {units.count(len(names) - _NAMED)} more"
@@ -602,7 +573,6 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _paint_head(view: ChainView, line: int, width: int, glyphs: Glyphs) -> Row:
-    """What the chain is for, up to where the lines begin."""
     stop = line - (line < width)
     builder = RowBuilder(width, glyphs).add(" ")
     builder.add(_TITLE if len(_TITLE) < stop - builder.column else _SHORT_TITLE, "title").add("  ")
@@ -676,11 +646,7 @@ def _level(value: float, row: _Row) -> str:
 
 
 def moved_text(link: ChainLink, *, is_subject: bool = False) -> str:
-    """When it moved against the onset, counted in records; of the symptom itself never that it did not change.
-
-    Args:
-        is_subject: it is the symptom itself.
-    """
+    """When it moved against the onset, counted in records; of the symptom itself never that it did not change."""
     if link.moved.is_drift:
         return "drifting"
     if link.moved.step is None:

@@ -48,7 +48,6 @@ class Changed:
     """One key and how it moved.
 
     Attributes:
-        signal: what it is.
         shift: from where to where, in the unit of the signal.
         here: the value at the step itself, in the unit of the signal; NaN where it is not logged there.
         is_nonfinite: a value in the window was not a finite number.
@@ -76,12 +75,8 @@ class ChangeView:
     Attributes:
         step: the step; None while there is no row.
         rows: the keys that moved most, most first.
-        moved: how many left their usual range.
-        judged: how many keys could be judged.
         unknown: how many logged something there, but too little before.
         before: how many records before the step there are to compare with, at most.
-        is_approximate: the rows are means of downsampled history.
-        frame: what the lines cover.
         until: the last step of the window that begins at the step, whose values are judged.
     """
 
@@ -192,7 +187,6 @@ def change_columns(
     """The columns of what changed: name, from where to where, how far, and the line around the step.
 
     Args:
-        width: cells of the screen; from so many on, keys stand in place of titles.
         frame: what the lines cover; None without lines.
         window: first and last step of what is judged, where that is more than the step itself.
         is_estimate: it is asked how many cells are left for the lines; names then have what they usually need.

@@ -51,12 +51,7 @@ class Zoom:
         return self.last - self.first + 1
 
     def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
-        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`.
-
-        Args:
-            factor: below 1 shows fewer steps.
-            anchor: the step that stays where it is.
-        """
+        """`factor` times as long, `anchor` (its end by default) at the same place of it, inside `whole`."""
         length = max(8, min(whole.length, round(self.length * factor)))
         if anchor is None:
             anchor = self.last
@@ -65,11 +60,7 @@ class Zoom:
         return Zoom(first, first + length - 1).within(whole)
 
     def centred(self, factor: float, whole: Zoom, middle: int) -> Zoom:
-        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`.
-
-        Args:
-            factor: below 1 shows fewer steps.
-        """
+        """`factor` times as long with `middle` in its middle, as far as it lies inside `whole`."""
         length = max(8, min(whole.length, round(self.length * factor)))
         first = middle - length // 2
         return Zoom(first, first + length - 1).within(whole)
@@ -113,9 +104,7 @@ class PlotMark:
     """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite.
 
     Attributes:
-        step: where.
         role: of its colour; those of the role "cursor" lie over the chart, so that it is not drawn anew for them.
-        label: what it is.
         value: which value it crosses there, if that is to be seen.
     """
 
@@ -150,12 +139,7 @@ class Axis(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where steps are on an axis; both rise, and without any a step is its own place.
-
-    Attributes:
-        steps: those of which it is known.
-        values: where they are.
-    """
+    """Where steps are on an axis; both rise, and without any a step is its own place."""
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
@@ -181,9 +165,6 @@ class Series:
 
     Attributes:
         sign: one character that stands on the curve and in the legend, so that colour is not needed.
-        name: what it is, with its newest value.
-        role: the role of its colour.
-        curve: smoothed.
         newest: place and value of the newest one in the chart, which no average hides.
         is_right: its values stand on the axis on the right.
     """
@@ -201,26 +182,14 @@ class PlotData:
     """One chart.
 
     Attributes:
-        title: of the metric.
         unit: how values are written behind their number; may be empty.
         raw: at most two points per column, lowest and highest.
-        smooth: an exponential moving average over records.
-        levels, marks: lines across the chart.
-        zoom: the steps that it spans.
-        whole: the steps that there are.
-        is_log: the value axis is logarithmic.
-        can_log: there is a value above zero.
-        is_approximate: some points are edges of downsampled history.
         band: the lower and the upper edge of what lies around the values; empty without one.
-        band_label: what the edges are.
         declared: the range that was declared for the values; the axis covers it.
         series: curves with a sign of their own, over it.
-        axis: what the steps of the curves count.
-        places: where steps are on that axis.
         span: the ends of that axis, where it counts something else; `zoom` is in steps nevertheless.
         is_log_x: the steps of the curves, and `span`, are decadic logarithms.
         locked: the ends of the value axes, left and right, where they are not to follow the values.
-        smoothing: weight of the past per record in `smooth`.
         right: unit of the values on the right; None without an axis there.
     """
 
@@ -281,8 +250,6 @@ def build_plot(
 
     Args:
         snapshot: the run, and its step; that is marked, and the chart goes on behind it.
-        reading: of the signal at the step on the screen.
-        verdicts: those whose beginning is marked.
         is_log: draw on a logarithmic axis; ignored where no value is above zero.
         band: what lies around the signal, if that is to be drawn.
     """
@@ -339,7 +306,6 @@ def series_of(
 
     Args:
         place: where the steps of this run are on the axis.
-        sign: one character that stands for it.
     """
     stream = snapshot.stream
     if stream.first_step is None or stream.last_step is None:
@@ -378,7 +344,6 @@ def _edges(snapshot: Snapshot, band: Band, middle: Sequence[Bucket], where: tupl
 
 
 def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:
-    """Lowest and highest value of each bucket, at its first and last step."""
     steps: list[float] = []
     values: list[float] = []
     for bucket in buckets:
@@ -594,7 +559,6 @@ class Canvas:
         """How far to the right a cell of the page is, from 0 to 1; None beside the chart.
 
         Args:
-            x: cell from the left.
             y: row from the first one of the page.
         """
         if not (self.top <= y < self.top + self.rows and self.left <= x < self.left + self.cells):
@@ -603,13 +567,7 @@ class Canvas:
 
 
 def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool = False) -> Canvas | None:
-    """Where there is something to point at in a chart that was drawn; None without axes.
-
-    Args:
-        top: the row of the page that it begins with.
-        left: the cell of the page that it begins with.
-        has_right: there is a value axis on the right.
-    """
+    """Where there is something to point at in a chart that was drawn; None without axes."""
     for y in range(len(chart) - 1, 0, -1):
         text = "".join(piece.text for piece in chart[y].line).rstrip()
         axis = text.lstrip()

@@ -45,17 +45,12 @@ class Axes:
     """A chart that can be drawn: finite, with limits and ticks.
 
     Attributes:
-        raw, smooth: what there is to draw of either curve.
         levels, marks: those inside the chart.
         first, last: limits of the step axis, never equal.
         low, high: limits of the value axis, never equal.
         x_ticks, y_ticks: places on the axes, inside the limits.
-        is_log: the value axis is logarithmic.
-        hidden: how many points a logarithmic axis cannot show.
-        far: levels that lie outside the limits.
         band: what there is to draw of the edges around the values.
         series: what there is to draw of the curves with a sign of their own.
-        x_labels: what is written at `x_ticks`.
         right: the value axis on the right; None without one.
     """
 
@@ -90,10 +85,6 @@ class Axes:
 
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
     """Fit a chart into a canvas of `columns` × `rows` cells.
-
-    Args:
-        columns: cells, which decide how many steps are written below.
-        rows: cells, which decide how many values are written beside.
 
     Returns:
         None when there is no point that could be drawn.
@@ -139,7 +130,6 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
 
 
 def _values(series: Iterable[Series], plot: PlotData, *, is_right: bool) -> list[float]:
-    """Every value of the curves of one side, the newest ones among them."""
     sides = [one for one in series if one.is_right is is_right]
     newest = [one.newest[1] for one in sides if one.newest is not None and (one.newest[1] > 0 or not plot.is_log)]
     return [*newest, *(value for one in sides for value in one.curve.values)]
@@ -156,7 +146,6 @@ def _right(series: Iterable[Series], plot: PlotData, rows: int) -> RightAxis | N
 
 
 def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """Places below `columns` cells, and what is written there."""
     if plot.is_log_x:
         ticks = tuple(tick for tick in log_ticks(10.0**first, 10.0**last, max(4, columns // 8)) if tick > 0)
         places = tuple(math.log10(tick) for tick in ticks)
@@ -228,14 +217,12 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
 
 
 def _far(level: PlotLevel, axes: Axes) -> str:
-    """A level outside the chart: named, with the direction it lies in."""
     return f"{level.label} {'above' if level.value > axes.high else 'below'} the chart"
 
 
 def _limits(
     values: Iterable[float], levels: Iterable[PlotLevel], *, is_log: bool
 ) -> tuple[float, float, tuple[PlotLevel, ...]]:
-    """The value axis: all data, and the levels that do not flatten them."""
     scaled = [math.log10(value) if is_log else value for value in values]
     low, high = min(scaled, default=0.0), max(scaled, default=1.0)
     reach = FAR_DECADES if is_log else FAR * ((high - low) or abs(high) or 1.0)
@@ -256,12 +243,7 @@ def _limits(
 
 
 def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
-    """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`.
-
-    Args:
-        low: the lower end of the axis.
-        high: the upper end.
-    """
+    """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`."""
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return (low,)
@@ -274,12 +256,7 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
 
 
 def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room.
-
-    Args:
-        low: the lower end of the axis.
-        high: the upper end.
-    """
+    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room."""
     ticks: tuple[float, ...] = ()
     for wanted in range(max(2, rows // 3), max(3, rows) + 1):
         ticks = nice_ticks(low, high, wanted)
@@ -289,12 +266,7 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
-    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few.
-
-    Args:
-        low: the lower end of the axis, above zero.
-        high: the upper end.
-    """
+    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if high <= 100 * low else (1,)
     every = max(1, math.ceil((last - first + 1) / max(2, rows // 2)))

@@ -108,8 +108,6 @@ class ChartPage(Page):
         """A chart on the axes of the page, in which the mouse can point at steps.
 
         Args:
-            plot: over steps, its series on the x axis already.
-            snapshot: the stream whose steps they are.
             at: row and cell of the page in which it begins.
             unit: of the values on the left.
         """
@@ -171,7 +169,6 @@ class ChartPage(Page):
         return Redraw()
 
     def _on_axes(self, key: str, moment: Moment) -> Effect | None:
-        """Other axes, another smoothing."""
         match key:
             case "log":
                 if not any(plot.can_log for plot in self.plots):
@@ -255,8 +252,6 @@ def with_readout(plot: PlotData, snapshot: Snapshot, reading: SignalReading | No
     """A chart whose cursor says what stands there: value, smoothed value and time.
 
     Args:
-        plot: over steps.
-        snapshot: the stream, at the step of the cursor.
         reading: of the metric there; None where each curve has a value of its own.
     """
     at = snapshot.at_step

@@ -87,9 +87,6 @@ class ComparedRun(NamedTuple):
 
     Attributes:
         sign: the character that stands for it in table and chart.
-        role: of its colour.
-        snapshot: the run.
-        entry: what the list of runs says of it.
     """
 
     sign: str
@@ -176,7 +173,6 @@ def build_overlay(
     """One metric of all runs in one chart, smoothed.
 
     Args:
-        axis: by what they are aligned.
         at: the step at the cursor, which is marked where runs are aligned by step; None is live.
         zoom: the steps that are shown, those of the first run that logs the axis; None is all.
 
@@ -226,7 +222,6 @@ def overlays(
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
     Args:
-        axis: by what they are aligned.
         at: the step of the values that are told; None is the newest of each.
         counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
     """
@@ -326,11 +321,7 @@ def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
 
 
 def divergence_text(comparison: Comparison, settings: Sequence[Difference] = ()) -> str:
-    """The sentence on where two runs diverge, and which setting explains it.
-
-    Args:
-        settings: in which the two differ.
-    """
+    """The sentence on where two runs diverge, and which setting explains it."""
     if comparison.common < LEAST_RECORDS:
         return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
     later = [one for one in comparison.diverged if not one.is_from_start]
@@ -391,7 +382,6 @@ def _number(
 def _paint_settings(
     runs: Sequence[ComparedRun], baseline: ComparedRun, found: Sequence[Difference], width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """The settings that differ, or why none are told."""
     without = [one.sign for one in runs if one.snapshot.run.settings is None or not one.snapshot.run.settings.values]
     title = RowBuilder(width, glyphs).add(" WHAT DIFFERS", "title")
     if len(runs) - len(without) < 2:
@@ -702,11 +692,7 @@ def baseline_delta(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Basel
 
 
 def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot) -> tuple[MetricRow, ...]:
-    """The rows of the overview, those of the main stream with what each differs by.
-
-    Args:
-        rows: as they were read.
-    """
+    """The rows of the overview, those of the main stream with what each differs by."""
     return tuple(
         row if row.reading.stream else row._replace(against=baseline_delta(snapshot, other, row.reading.signal).text)
         for row in rows

@@ -44,11 +44,8 @@ class CompletionsView(NamedTuple):
     """One group of a step.
 
     Attributes:
-        rollouts: the step.
         rank: of the group among those of the step, from 0.
         group: the group; None where the step has none, or is still being read.
-        completions: in the order that was asked for.
-        order: that order.
     """
 
     rollouts: RolloutsView
@@ -146,16 +143,11 @@ class _Row(NamedTuple):
 
 
 def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Sequence[Column[_Row]]:
-    """The columns of the completions of a group; what none of them has is left out.
-
-    Args:
-        width: cells of the screen; bars and reasons grow with it.
-    """
+    """The columns of the completions of a group; what none of them has is left out."""
     longest = view.group.lengths[0] if view.group is not None and view.group.lengths else 0.0
     bar, stop = 24 if width >= 160 else 16 if width >= 110 else 10, 18 if width >= 110 else 9
 
     def field(head: str, name: str, priority: int, say: Callable[[float | None], str], least: int) -> Column[_Row]:
-        """A column of numbers; where no completion has one it says nothing, and leaves."""
         has_it = any(getattr(each, name) is not None for each in view.completions)
         role = "value" if say is number_or_dash else "text"
         return Column(
@@ -201,7 +193,6 @@ def _stop(row: _Row) -> tuple[str, str]:
 
 
 def _number(view: CompletionsView, index: int, completion: Completion) -> str:
-    """What the dump calls it, else its place in the list."""
     return Label.of(completion.number).display or str(index + 1)
 
 
@@ -236,7 +227,6 @@ def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table
 
 
 def _key(completion: Completion) -> str:
-    """What a row leads to: the completion by where it stands."""
     place = completion.places[0] if completion.places else TextPlace("", 0)
     return f"{place.start} {place.size} {place.path}"
 
@@ -263,7 +253,6 @@ class CompletionView(NamedTuple):
     """One completion with its text.
 
     Attributes:
-        completions: its group.
         rank: its place in the list, from 0.
         completion: the completion; None where there is none.
         text: None while it is being read.
@@ -382,11 +371,7 @@ class CompletionsPage(RolloutPage):
     search_hint = "a part of what a completion begins with"
 
     def __init__(self, group: str, group_order: Sorting | None = None) -> None:
-        """A group of the step on the screen, among the others in an order.
-
-        Args:
-            group_order: of the list that it was chosen from.
-        """
+        """A group of the step on the screen, among the others in an order."""
         super().__init__()
         self._group = group
         self._group_order = group_order
@@ -448,13 +433,7 @@ class CompletionPage(RolloutPage):
         group_order: Sorting | None = None,
         order: Sorting | None = None,
     ) -> None:
-        """One text of a group.
-
-        Args:
-            place: where the dump has the text.
-            group_order: the order of the groups of the step.
-            order: that of the completions of the group.
-        """
+        """One text of a group."""
         super().__init__()
         self._group = group
         self._place = place

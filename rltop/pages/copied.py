@@ -22,9 +22,7 @@ def value_to_copy(target: Target | None, page: Page, moment: Moment) -> tuple[st
     """What is selected, as somebody wants to have it elsewhere, and what it is in a few words.
 
     Args:
-        target: what is selected, in the stream that it names.
         page: the page on which it is selected; the chart of a metric stands for its value.
-        moment: what is shown, in the stream of the page.
 
     Returns:
         Two empty texts where the row itself is all there is.

@@ -32,13 +32,7 @@ class EventRow(NamedTuple):
     """An event in a list, and what the list adds to it.
 
     Attributes:
-        event: the event.
         is_over: it no longer matters: over, a fact, or on a step that a restart went back behind.
-        role: of its sign.
-        number: in the log of the run.
-        is_old: a restart went back behind it.
-        is_here: it stands at the time cursor.
-        is_muted: its rule is muted.
     """
 
     event: Event
@@ -53,12 +47,7 @@ class EventRow(NamedTuple):
 def event_row(
     event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None, muted: Collection[str] = ()
 ) -> EventRow:
-    """An event as a list shows it.
-
-    Args:
-        number: in the log of the run.
-        is_old: a restart went back behind it.
-    """
+    """An event as a list shows it."""
     is_muted = event.is_of(muted)
     is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
     is_here = event.step == at and not event.stream and not is_old
@@ -66,11 +55,7 @@ def event_row(
 
 
 def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[EventRow]]:
-    """The columns of every list of events.
-
-    Args:
-        has_family: say of which family its rule is.
-    """
+    """The columns of every list of events."""
     family: Column[EventRow] = Column(
         "family", lambda one: (Label.of(one.event.family).display, "dim"), Kind.NAME, least=11, most=14, priority=2,
         is_steady=True, sort=lambda one: one.event.family,
@@ -94,7 +79,6 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
 
 
 def _words(one: EventRow) -> Cell:
-    """What happened, whose it is, and whether it counts yet."""
     event = one.event
     message = Label.of(event.message).display, "dim" if one.is_over else "text"
     if not (event.is_provisional or event.stream or one.is_old or one.is_muted):

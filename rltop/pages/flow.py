@@ -121,16 +121,10 @@ class Fact(NamedTuple):
     """One number of a box.
 
     Attributes:
-        metric: canonical name.
-        title: of the metric.
         value: in `unit`.
-        unit: of the metric.
         text: value with its unit, and its limit where that is logged.
         change: against the start of the run; a dash while nobody can say.
         key: the trainer's own; it displays how the value follows from it, where it is not that.
-        step: of the value.
-        level: the worst that a rule says of it.
-        instance: whose, where several are logged: the worst one.
     """
 
     metric: str
@@ -149,9 +143,7 @@ class Box(NamedTuple):
     """One part of the pipeline.
 
     Attributes:
-        name: as shown.
         facts: what is logged of it, what tells most first; empty: hollow.
-        hint: how to log it, where nothing is.
         idle: share of the step in which it waited, lately, as the sentence has it; None where that is not logged.
     """
 
@@ -171,12 +163,7 @@ class Flow(NamedTuple):
 
     Attributes:
         boxes: in the order in which a sample passes them.
-        waits: which side waits, and for what.
-        level: the worst that the rules on it say.
         age_s: seconds since the newest row; None where nobody can tell.
-        step: that is shown.
-        note: that the run is asynchronous, and its bound.
-        goodput: what became of the generated completions.
         spent: what these cost; None where the number of GPUs is not known.
     """
 
@@ -191,12 +178,7 @@ class Flow(NamedTuple):
 
 
 def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool = True) -> Flow | None:
-    """The pipeline of a run; None where the run does not generate beside the training.
-
-    Args:
-        has_boxes: also its numbers.
-        has_goodput: also what becomes of the completions.
-    """
+    """The pipeline of a run; None where the run does not generate beside the training."""
     identity = snapshot.identity
     if identity is None or not identity.traits.is_async:
         return None
@@ -223,7 +205,6 @@ def _lately(snapshot: Snapshot, name: str) -> list[float]:
 
 
 def _waits(snapshot: Snapshot) -> Waits:
-    """Which side waits, and for what."""
     signal = None if snapshot.identity is None else snapshot.identity.primary("queue_size")
     limit = limit_of(partial(_lately, snapshot))
 
@@ -247,7 +228,6 @@ def _box(snapshot: Snapshot, part: _Part, idle: float | None) -> Box:
 
 
 def _fact(snapshot: Snapshot, name: str) -> Fact | None:
-    """A metric as it stands at the step; of several signals the worst."""
     identity = snapshot.identity
     signals = () if identity is None else identity.signals.get(name, ())
     verdicts, cadence = snapshot.verdicts.standing, cadence_of(snapshot.stream)
@@ -284,7 +264,6 @@ def _size(reading: SignalReading) -> float:
 
 
 def _hint(dialect: Dialect, part: _Part) -> str:
-    """How the trainer names what would fill the box, if it does."""
     for name in part.metrics.split():
         key = next((alias.pattern for alias in dialect.aliases if alias.metric == name and not alias.is_borrowed), "")
         if key:
@@ -293,11 +272,7 @@ def _hint(dialect: Dialect, part: _Part) -> str:
 
 
 def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence, the picture, every number of each box, and what became of the completions.
-
-    Args:
-        height: rows on the screen; more are scrolled.
-    """
+    """The sentence, the picture, every number of each box, and what became of the completions."""
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     if view is None:
@@ -378,7 +353,6 @@ def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Gly
     """Boxes beside each other.
 
     Args:
-        step: that is shown.
         goes_on: an arrow leads from the last one to the next row.
     """
     cells = (width - 2 - _GAP * len(boxes)) // len(boxes)
@@ -419,7 +393,6 @@ def _in_picture(box: Box, step: int | None) -> list[tuple[str, str]]:
 
 
 def _paint_box(box: Box, view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
-    """All numbers of a box; where they come from, and how old they are."""
     head = RowBuilder(width, glyphs).add(f" {box.name.upper()}", "title")
     if not box.facts:
         return [head.add("  ").add(box.hint, "nodata").row()]

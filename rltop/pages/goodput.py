@@ -17,11 +17,7 @@ from rltop.structs import NamedTuple
 
 
 def build_goodput(snapshot: Snapshot) -> Goodput | None:
-    """What became of the completions of the last records; None where nothing that tells is logged.
-
-    Args:
-        snapshot: the run at a step.
-    """
+    """What became of the completions of the last records; None where nothing that tells is logged."""
 
     def recent(metric: str) -> list[float]:
         signal = None if snapshot.identity is None else snapshot.identity.primary(metric)
@@ -31,12 +27,7 @@ def build_goodput(snapshot: Snapshot) -> Goodput | None:
 
 
 class Spent(NamedTuple):
-    """What the records behind a goodput cost.
-
-    Attributes:
-        gpus: that generate and train.
-        hours: GPU-hours of the records, waiting included.
-    """
+    """What the records behind a goodput cost."""
 
     gpus: int
     hours: float
@@ -52,12 +43,7 @@ class Spent(NamedTuple):
 
 
 def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
-    """The GPU-hours; None where the number of GPUs or the pace is not known.
-
-    Args:
-        snapshot: the run at a step.
-        found: whose records.
-    """
+    """The GPU-hours; None where the number of GPUs or the pace is not known."""
     gpus = None if snapshot.identity is None else snapshot.identity.gpus
     step_s = pace_of(snapshot)
     if gpus is None or step_s is None:
@@ -66,14 +52,7 @@ def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
 
 
 def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyphs) -> list[Row]:
-    """A bar for each class, and for what was trained on.
-
-    Args:
-        found: the classes.
-        spent: GPU-hours, where they are known.
-        width: cells.
-        glyphs: the signs to draw with.
-    """
+    """A bar for each class, and for what was trained on."""
     head = RowBuilder(width, glyphs).add(" GOODPUT", "title")
     records = "record" if found.records == 1 else "records"
     head.add(f"  of 100 generated completions, over the last {found.records} {records}", "dim")

@@ -134,7 +134,6 @@ class GridPage(ChartPage):
         size: tuple[int, int],
         at: tuple[int, int],
     ) -> Sequence[Row]:
-        """A chart of `size`, its width and height, under its title and value."""
         part, width = moment.snapshot.within(one.stream), size[0]
         verdicts = part.verdicts.standing
         reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
@@ -180,7 +179,6 @@ class GridPage(ChartPage):
 
 
 def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
-    """Level, title, value and change; all of it opens the metric."""
     sign = glyphs.level(reading.level) if reading.level >= Level.INFO else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", LEVEL_ROLES[reading.level])
     builder.add(Label.of(one.title).display, "strong")
@@ -193,7 +191,6 @@ def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> R
 
 
 def _beside(charts: Sequence[Sequence[Row]], cells: int, width: int, glyphs: Glyphs) -> list[Row]:
-    """Charts of the same height beside each other, each `cells` wide."""
     rows = []
     for y in range(max(len(chart) for chart in charts)):
         builder, links = RowBuilder(width, glyphs), list[RowLink]()

@@ -56,7 +56,6 @@ class HeaderView(NamedTuple):
     """What the header says.
 
     Attributes:
-        name: of the run.
         dialect: whose keys, empty while unknown.
         algorithm: what is being trained, empty while unknown.
         generation: that it runs beside the training, and how stale samples may be; empty where it does not.
@@ -65,15 +64,12 @@ class HeaderView(NamedTuple):
         behind_bytes: how much has been written and not read yet, where that is worth a word.
         downsampled: first and last step of the bucket that stands for it, where memory
             has downsampled it, else None.
-        total_steps: where the run says it.
         step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
         eta_s: time from now to the last step at that pace.
         arrival_s: when the last step comes at that pace, in seconds since the epoch.
         elapsed_s: from the first row to the newest, where rows carry times.
         until_s: when the run has to stop, in seconds since the epoch, where somebody has said so.
         stops_at: the step that it has reached by then at that pace.
-        state: the state word.
-        age_s: age of the newest record.
         loading: fraction of the history that was read, None when complete.
         open: the step that has not ended, where it takes unusually long.
     """
@@ -139,7 +135,6 @@ def total_of(snapshot: Snapshot) -> int | None:
 
 
 def _reached_by(snapshot: Snapshot, step_s: float | None) -> int | None:
-    """The step that the run has reached at its limit, at the pace of now."""
     last, newest_s, until_s = snapshot.stream.last_step, snapshot.part.newest_s, snapshot.run.goal.until_s
     if not step_s or last is None or newest_s is None or until_s is None:
         return None
@@ -147,12 +142,7 @@ def _reached_by(snapshot: Snapshot, step_s: float | None) -> int | None:
 
 
 def clock_text(time_s: float, from_s: float) -> str:
-    """A time as clocks here show it, with its day where that is another: 14:32 · Thu 14:32 · 3 Dec 14:32.
-
-    Args:
-        time_s: in seconds since the epoch.
-        from_s: from when it is looked at, likewise.
-    """
+    """A time as clocks here show it, with its day where that is another: 14:32 · Thu 14:32 · 3 Dec 14:32."""
     at, here = datetime.fromtimestamp(time_s).astimezone(), datetime.fromtimestamp(from_s).astimezone()
     days = (at.date() - here.date()).days
     return at.strftime("%H:%M" if days == 0 else "%a %H:%M" if 0 < days < 7 else "%-d %b %H:%M")
@@ -193,7 +183,6 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
 
     Args:
         snapshot: the run, at whatever step: the pace is that of now.
-        timing: of its newest steps, where it is at hand.
     """
     if snapshot.at_step is not None:
         snapshot, timing = snapshot.at(None), None
@@ -220,11 +209,7 @@ def _logged(snapshot: Snapshot) -> dict[int, float]:
 
 
 def eta_of(snapshot: Snapshot, step_s: float | None) -> float | None:
-    """Seconds from now to the last step, where the run says which that is and is under way.
-
-    Args:
-        step_s: what a step takes now, from `pace_of`.
-    """
+    """Seconds from now to the last step, where the run says which that is and is under way."""
     last, total = snapshot.stream.last_step, total_of(snapshot)
     if step_s is None or last is None or not total or last >= total or snapshot.source.state not in UNDER_WAY:
         return None
@@ -257,11 +242,7 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
-    """One line; what matters least is left out where there is no room.
-
-    Args:
-        view: from `build_header`.
-    """
+    """One line; what matters least is left out where there is no room."""
     for level in range(_LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
         left_width = sum(cell_width(piece.text) for piece in left)
@@ -386,7 +367,6 @@ def header_clock(snapshot: Snapshot) -> tuple[str, str]:
 
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
-    """Where the time cursor stands; a bucket is not passed off as a step."""
     if view.downsampled is None or not _is_mean(view):
         return f"at step {units.step(cursor)}"
     return f"at steps {units.step(view.downsampled[0])}–{units.step(view.downsampled[1])}"
@@ -469,11 +449,7 @@ def freshness(snapshot: Snapshot) -> str:
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
-    """One dim row, or none when every line was understood and there is no `note` on how fresh the rows are.
-
-    Args:
-        counts: what was read and what was not understood.
-    """
+    """One dim row, or none when every line was understood and there is no `note` on how fresh the rows are."""
     words = count_words(counts)
     if note:
         words.insert(1 if counts.bad_lines else 0, note)

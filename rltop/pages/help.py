@@ -32,7 +32,6 @@ class HelpPage(Page):
         """The help of a page: what it says of itself, and the keys as they are there.
 
         Args:
-            about: what the page says, with actions in braces.
             own: the groups of keys that the page has for itself; they come first.
         """
         super().__init__()

@@ -44,9 +44,6 @@ class Choice(NamedTuple):
     """A metric that gets a row.
 
     Attributes:
-        title: what the row is called.
-        signal: what it shows.
-        others: further signals of the same metric.
         remark: what is said beside it; may be empty.
         stream: the stream of the run that logs it; "" is the main one.
     """
@@ -181,9 +178,6 @@ def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choic
     """Every other metric that the catalogue knows, then every other key, stream by stream; no bookkeeping, no ranks.
 
     Statistics of one metric get one row: that of the one which stands for them.
-
-    Args:
-        shown: what has a row already.
     """
     for part in snapshot.streams:
         if not part.source.is_rank:
@@ -295,12 +289,7 @@ def metric_columns(
 
 
 def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_NOTE) -> Mapping[str, int]:
-    """How many cells a table of `width` cells gives to title, key, line and note; 0 where a column has left.
-
-    Args:
-        longest_key: cells of the longest key.
-        longest_note: cells of the longest remark.
-    """
+    """How many cells a table of `width` cells gives to title, key, line and note; 0 where a column has left."""
     columns = metric_columns(width)
     wanted = [max(1, column.least) for column in columns]
     heads = _Heads()
@@ -344,10 +333,6 @@ def notes_of(
     """Remarks on a row as (text, role), what matters most first.
 
     With `has_name` the row has its `SignalReading.name` in a column of its own.
-
-    Args:
-        has_name: `SignalReading.name` has a column of its own.
-        has_range: so has the band.
     """
     reading = row.reading
     notes = []
@@ -401,7 +386,6 @@ def _shortened_titles(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
 
 
 def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
-    """The keys, each with what turns it into the value."""
     keys = [row.reading.key.display for row in rows]
     shown = clip_distinct(keys, cells)
     for number, (row, key) in enumerate(zip(rows, keys, strict=True)):
@@ -444,12 +428,7 @@ def _notes(row: MetricRow, cells: int, width: int, glyphs: Glyphs) -> Line:
 
 
 def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool, has_range: bool = False) -> Line:
-    """As many remarks as fit whole; one that does not goes without its unit, or not at all.
-
-    Args:
-        has_name: as in `notes_of`.
-        has_range: likewise.
-    """
+    """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
     pieces: list[Piece] = []
     for text, role in notes_of(row, glyphs, has_name=has_name, has_range=has_range):
         room = cells - bool(pieces)
@@ -535,7 +514,6 @@ class MetricTable:
         return tall_sparkline(data, self._glyphs)[0] if self._is_tall else sparkline(data, self._glyphs)
 
     def _line_head(self, cells: int) -> Line:
-        """What the lines cover: from its beginning as far as there are any yet."""
         (what, end), glyphs = self._span, self._glyphs
         now = max(self._fitted(row, cells).newest for row in self._rows) // 2 + 1
         rule = min(now, cells) - cell_width(what) - cell_width(end) - 4

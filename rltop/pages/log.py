@@ -31,14 +31,10 @@ class LogView(NamedTuple):
     """What the page shows.
 
     Attributes:
-        run_path: the run's file.
-        state: what is known of the log.
         first: number of the oldest line that is held.
         lines: those that are held, the oldest first.
         numbers: of the lines that match the filter, ascending.
         errors: how many of the lines that are held tell of a failure.
-        at: which of `numbers` is selected.
-        is_following: the newest line stays selected while others come.
         step: the step on the screen where it is not the newest one.
     """
 
@@ -133,11 +129,7 @@ def _line(view: LogView, number: int, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_no_log(state: LogState | None, run_path: str, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is none, and how to name one.
-
-    Args:
-        run_path: the run's file.
-    """
+    """Why there is none, and how to name one."""
     rows = [RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").row(), Row(())]
     if state is None or state.is_looking:
         return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
@@ -167,7 +159,6 @@ class _Found:
 
         Args:
             first: number of the first of `lines`.
-            lines: that are held.
             closed: the number behind the last one that will not change any more.
         """
         if first < self._first:

@@ -43,9 +43,6 @@ class Marker:
 
     Attributes:
         step: where; of a downsampled validation or checkpoint, the first step of its bucket.
-        kind: what.
-        level: of the rule, for an onset.
-        rule: its id, for an onset and a recovery.
         is_own: the rule speaks of the metric of the chart.
     """
 
@@ -151,7 +148,6 @@ def add_rail(
 
 
 def _crowded(markers: Sequence[Marker], cells: int) -> frozenset[MarkerKind]:
-    """Kinds of which there are too many for signs."""
     return frozenset(
         kind
         for kind in (MarkerKind.VALIDATION, MarkerKind.CHECKPOINT)
@@ -160,11 +156,7 @@ def _crowded(markers: Sequence[Marker], cells: int) -> frozenset[MarkerKind]:
 
 
 def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyphs: Glyphs) -> Row:
-    """What the signs are, with their steps: rules first, those about the metric of the chart before others.
-
-    Args:
-        indent: blanks in front, as wide as the axis.
-    """
+    """What the signs are, with their steps: rules first, those about the metric of the chart before others."""
     builder = RowBuilder(width, glyphs).add(" " * indent)
     ruled = [marker for marker in markers if marker.rule]
     # The newest are the ones that are asked for.

@@ -49,13 +49,9 @@ class MetricView:
     """Everything the page of one metric shows.
 
     Attributes:
-        reading: the signal at the step on the screen.
-        statistics: the table, in order.
         help: what the metric means, or that nobody has said.
         direction: which way is good, in words; may be empty.
         bounds: what holds by definition, in words; may be empty.
-        related: readings of its relatives that this run logs.
-        plot: what the chart is drawn from.
         siblings: readings of the other statistics of the same quantity, each with the trainer's word for it.
         family: what the quantity is called; empty where there are no others.
     """
@@ -367,7 +363,6 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
 
     Args:
         snapshot: the run, and its step; what comes after the step counts only in a window that is shown.
-        reading: of the signal at the step.
         window: the steps that the extremes, the mean and the median are of; None is all up to the step.
     """
     stream, signal = snapshot.stream, reading.signal

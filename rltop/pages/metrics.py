@@ -46,15 +46,8 @@ class TreeLine:
     """One line of the tree: a section, a group, or a metric.
 
     Attributes:
-        kind: section, group or metric.
-        name: as shown.
-        section: whose line it is.
-        count: metrics below a section or group.
-        is_folded: a section whose metrics are not shown.
-        level: worst level below a section.
         odd: which of the numbered metrics below a section is far from the others; empty for none.
         row: the metric's reading; None for lines out of view.
-        key: the metric's key.
         depth: 1 for a metric inside a group.
         short: what it is called where its name does not fit; empty where that may only be cut.
     """
@@ -77,13 +70,7 @@ class TreeView:
     """The part of the tree that is in view.
 
     Attributes:
-        lines: the lines in view.
         top: number of the first of them.
-        total: lines that there are.
-        matched: metrics that match the filter.
-        keys: metrics that there are.
-        query: the filter.
-        span: what the lines cover.
     """
 
     lines: tuple[TreeLine, ...]
@@ -101,9 +88,6 @@ def layout_tree(
     """Every line of the tree in order, metrics as bare keys; and how many metrics match.
 
     While there is a filter nothing is folded: what was searched for is shown.
-
-    Args:
-        folded: names of folded sections.
     """
     matched = match_keys(index, query)
     is_filtered = bool(query.split())
@@ -144,7 +128,6 @@ def build_tree(
 
     Args:
         index: `index_tree(snapshot)`, kept by the caller while `index.is_for(snapshot)`.
-        folded: names of folded sections.
     """
     lines, matched = layout_tree(index, query, folded)
     top = max(0, min(top, len(lines) - 1))
@@ -209,12 +192,10 @@ def _odd_one(snapshot: Snapshot, keys: Sequence[TreeKey]) -> str:
 
 
 def _numberless(key: str) -> str:
-    """A key without its numbers: metrics of one quantity have it in common."""
     return re.sub(r"[0-9]+", "#", key)
 
 
 def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
-    """The worst verdict on any of the keys of a line."""
     found = (worst_verdict(verdicts, one.metric.name, one.key) for one in (line.signal, *line.others))
     return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
 
@@ -290,7 +271,6 @@ def _paint_title(view: TreeView, width: int, glyphs: Glyphs) -> Row:
 
 
 def _paint_above(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
-    """One section or group in one row."""
     builder = RowBuilder(width, glyphs).add(" ")
     if line.kind == "section":
         builder.add(f"{glyphs.folded if line.is_folded else glyphs.unfolded} ", "dim")
@@ -335,11 +315,7 @@ _LINE, _NOTE = 3, 17
 
 
 def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
-    """The columns of the metrics; those that are not in view have no say in them.
-
-    Args:
-        leaves: the metrics in view.
-    """
+    """The columns of the metrics; those that are not in view have no say in them."""
     name = name_cells(width)
 
     def line(leaf: _Leaf, cells: int) -> Line:
@@ -426,7 +402,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return self._set_folded(self.lines[self.at].section, key == "fold") if self.lines else None
 
     def _fold_all(self) -> Effect:
-        """Fold every section, or unfold them if all are folded."""
         names = frozenset(section_names(self._index)) if self._index is not None else frozenset()
         self._folded = frozenset() if self._folded >= names else names
         if self._folded and self.lines:
@@ -470,9 +445,6 @@ class TreeKey:
 
     Attributes:
         key: the trainer's key; of several statistics, the one that stands for them.
-        section, group, name: where it stands.
-        signal: what it is.
-        words: what the filter looks through.
         stream: the stream of the run that it is in; "" is the main one.
         others: signals of the other statistics of the same quantity.
         all_names: the names of all of them in one text; empty for a key alone.
@@ -500,7 +472,6 @@ class TreeIndex:
 
     Attributes:
         keys: by section, group and name, sections in order of first appearance; a line each.
-        sections: number of keys by section.
         streams: by stream of the run, how many keys there were when it was made, and
             whose names it carries.
         rank_sections: sections of single ranks, which begin folded: they say the same many times over.
@@ -608,7 +579,6 @@ def _by_number(name: str) -> tuple[tuple[str, int, str], ...]:
 
 
 def _place(family: Family) -> KeyPath:
-    """Where the line of a family stands: where its quantity would."""
     path = split_key(family.name)
     own = split_key(family.main.key)
     return KeyPath(own.section, "", family.name) if path.section == GENERAL else path

@@ -21,18 +21,13 @@ class Moment(Struct):
     """Everything that a page needs besides its own target.
 
     Attributes:
-        run: the run that is shown.
-        glyphs: the signs to draw with.
         at_step: the time cursor; None follows the newest step.
-        is_paused: the display is paused.
         left_out: paths that belong to what is followed and cannot be read, each with the reason.
         keys: the keys as they are now, where the page is shown.
-        runs: every run that is followed.
         picked: path of the run that was picked from their list; None until one was.
         marked: paths of the runs that are compared, in the order in which they were marked.
         marked_metrics: those that are drawn in one chart, in the order in which they were marked.
         baseline: path of the run with which the others are compared; empty where there is none.
-        draw_chart: draws the large chart of a metric.
         version: moves with everything that a page may show of the run, time aside.
         stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
     """

@@ -44,11 +44,7 @@ class DrawnMetric(NamedTuple):
 
     Attributes:
         sign, role: the letter that stands for it, and the role of its colour.
-        signal: what it is.
-        snapshot: the stream that logs it, at its step.
-        reading: of the signal there.
         series: its curve; None where the chart has no value of it, or no axis for it.
-        title: what it is called, see `_names`.
     """
 
     sign: str
@@ -90,7 +86,6 @@ def _lettered(row: Row, letters: dict[Target, tuple[str, str]]) -> Row:
 
 
 def _with_letter(row: Row, x: int, letter: str, role: str) -> tuple[Piece, ...]:
-    """The line with a letter in a cell that is blank; as it is otherwise."""
     pieces, at = [], 0
     for piece in row.line:
         stop = at + cell_width(piece.text)
@@ -329,7 +324,6 @@ def _on_side(series: Series, is_right: bool) -> Series:
 
 
 def _number(found: Statistic | None) -> str:
-    """A number of the table, an extreme with its step."""
     if found is None:
         return ""
     at = f" @{found.remark.partition(' ')[2]}" if found.remark.startswith("step") else ""
@@ -351,7 +345,6 @@ def _head(moment: Moment) -> str:
 
 
 def _span_row(window: Zoom | None, moment: Moment, width: int, glyphs: Glyphs) -> Row:
-    """Which steps the numbers are of."""
     if window is not None:
         text = f"of steps {units.step(window.first)}–{units.step(window.last)}"
     else:
@@ -360,7 +353,6 @@ def _span_row(window: Zoom | None, moment: Moment, width: int, glyphs: Glyphs) -
 
 
 def _why(left_out: Sequence[DrawnMetric], metrics: Sequence[DrawnMetric]) -> str:
-    """Why some of the metrics are not drawn."""
     kinds = list(dict.fromkeys(one.signal.metric.unit for one in metrics))
     if len(kinds) > 2:
         names = ", ".join(unit_name(kind) for kind in kinds)

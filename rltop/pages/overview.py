@@ -249,7 +249,6 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
 
 
 def _cost(timing: TimingView | None) -> str:
-    """What the step spends its time on, and whether that has grown."""
     if timing is None:
         return ""
     largest, grown = timing.largest, timing.most_grown
@@ -288,7 +287,6 @@ def _tells_of(verdict: Verdict, goal: SignalReading | None) -> bool:
 
 
 def _movement(goal: SignalReading | None) -> str:
-    """How the number that the run is for has moved."""
     if goal is None or goal.point is None or goal.is_nonfinite_now:
         return ""
     metric = goal.signal.metric
@@ -338,25 +336,15 @@ class OverviewView(NamedTuple):
     """Everything the overview shows.
 
     Attributes:
-        header: the top line.
         banner: the collapse that stands, dated; None without one.
-        sentence: the line below it.
-        badges: what fires, by group.
         rows: key metrics, in the order of the algorithm's row set.
-        more: further metrics, for tall screens.
         timing: where the newest step's time went, or None.
         stragglers: who is slow, or None where nothing tells.
         events: the newest transitions, newest first.
-        counts: what was not understood.
         freshness: what to know about how fresh the rows are; empty if they are.
-        span: what the lines cover.
-        end: what the newest column is called.
-        is_empty: there is not a single number yet.
         layout: as what the file is read; empty while that is not known.
-        is_awaited: nor is there a file.
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
-        muted: ids of the rules that are muted.
         divergence: where the run diverges from the baseline run; empty without one.
         flow: who waits for whom, of a run that generates beside the training.
         open: the step that has not ended; None where nobody follows the job, or nothing tells.
@@ -396,8 +384,6 @@ def build_overview(
     """Read a run for the overview.
 
     Args:
-        width: cells that it will be painted in; lines are read no finer than that.
-        height: rows that it will be painted in; no more metrics are read than fit.
         row: the row at the cursor, where memory has downsampled it and the caller has
             read it again.
     """
@@ -461,14 +447,12 @@ def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
 
 
 def _end_word(snapshot: Snapshot) -> str:
-    """What the right end of the lines stands for."""
     if snapshot.at_step is not None:
         return units.step(snapshot.at_step)
     return "end" if snapshot.source.state in (RunState.ENDED, RunState.FINISHED, *BROKEN_OFF) else "now"
 
 
 def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
-    """The key metrics, and as many further ones as there may be room for."""
     key_metrics = choose_key_metrics(snapshot)
     room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
     chosen = [*key_metrics, *islice(choose_others(snapshot, key_metrics), room)]
@@ -502,7 +486,6 @@ def _part(snapshot: Snapshot) -> tuple[Snapshot, int]:
 
 
 def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
-    """What the run is for, as far as the table shows it."""
     by_name = {row.reading.signal.metric.name: row.reading for row in rows}
     return next((by_name[name] for name in _GOALS if name in by_name), None)
 
@@ -671,7 +654,6 @@ class _Painter:
         return [*self._stages(plan, timing), *self._open(timing), *strip]
 
     def _open(self, timing: TimingView | None) -> list[Row]:
-        """The step that has not ended, as a bar below those of the newest one."""
         if self.view.open is None:
             return []
         from rltop.pages.where import paint_open  # noqa: PLC0415 - not before the first frame
@@ -680,7 +662,6 @@ class _Painter:
         return [paint_open(self.view.open, axis_s, bars_at(stages, self.width), self.width, self.glyphs)]
 
     def _stages(self, plan: _Plan, timing: TimingView) -> list[Row]:
-        """The rows above the strip."""
         form = (plan.timing, plan.strip > 2)
         if form not in self._painted:
             self._painted[form] = self._paint_stages(plan, timing)
@@ -710,7 +691,6 @@ class _Painter:
         return rows
 
     def _events(self, room: int | None) -> list[Row]:
-        """The newest transitions, under a title."""
         events = self.view.events if room is None else self.view.events[: max(0, room - 3)]
         if not events:
             return []
@@ -794,7 +774,6 @@ class OverviewPage(Page):
         return rows
 
     def _beside(self, view: OverviewView, moment: Moment) -> OverviewView:
-        """The view with what differs from the baseline run, where there is one."""
         other = baseline_of(moment)
         if other is None or view.is_empty:
             return view

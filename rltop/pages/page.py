@@ -79,12 +79,7 @@ class Arrange(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask for a line of text; what is typed goes to `Page.answer`.
-
-    Attributes:
-        hint: what is asked.
-        text: what stands there already.
-    """
+    """Ask for a line of text; what is typed goes to `Page.answer`."""
 
     hint: str
     text: str = ""
@@ -158,11 +153,7 @@ class Page(ABC):
         )
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """One of the page's own keys was pressed.
-
-        Args:
-            key: its id in the key table.
-        """
+        """One of the page's own keys was pressed."""
         del key, moment
         return None
 
@@ -172,13 +163,7 @@ class Page(ABC):
         return Open(target)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """The pages that are shown beside this one while one of its details is selected, one below the other.
-
-        Args:
-            target: what is selected.
-            moment: what is shown.
-            height: rows that they share.
-        """
+        """The pages that are shown beside this one while one of its details is selected, one below the other."""
         del moment, height
         return (Open(target),)
 
@@ -205,7 +190,6 @@ class Page(ABC):
         """A cell was clicked, or the wheel turned over it; None where the page has nothing to point at there.
 
         Args:
-            x: cell from the left.
             y: row from the first one of the page.
             turn: 0 for a click, 1 for the wheel turned up, -1 for down.
         """
@@ -221,10 +205,7 @@ class Page(ABC):
         """The mouse was moved with its button down; None where the page has nothing to mark there.
 
         Args:
-            x: cell from the left where the button went down.
             y: row from the first one of the page where it did.
-            to: cell under the pointer now.
-            is_done: the button has been let go.
         """
         del x, y, to, is_done, moment
         return None
@@ -234,7 +215,6 @@ class Page(ABC):
 
         Args:
             first: of the stream of the page.
-            last: likewise.
         """
         del first, last, moment
         return None

@@ -64,8 +64,6 @@ class Term(NamedTuple):
 
     Attributes:
         name: what is compared; empty for a word that is looked for everywhere.
-        sign: how.
-        text: with what.
         number: the same as a number, None where it is none: the settings of the name are then compared as text.
         is_wanted: it must hold; else it must not.
     """

@@ -91,12 +91,7 @@ def _common_start(texts: Set[str]) -> str:
 
 
 def places_text(places: Sequence[str], run_path: str) -> str:
-    """The places as a person would name them from the run's folder.
-
-    Args:
-        places: where completions were found.
-        run_path: of the run's file.
-    """
+    """The places as a person would name them from the run's folder."""
     if not places:
         return ""
     home, place = Path(run_path).absolute().parent, places[0]
@@ -168,14 +163,11 @@ class RolloutsView(NamedTuple):
     """The rollouts of a run at a step.
 
     Attributes:
-        run_path: where the run is read from.
         trainer: the name of its dialect; empty while it is not known.
         state: what is known of them; None before anybody has looked.
         step: the step of the dump that is shown, or None.
         wanted: the step that the cursor is at, or None where it follows the newest.
         shelved: that step; None while it is being read.
-        groups: in the order that was asked for.
-        order: that order.
         usual: the usual ratio for the group size; of characters much the same as of tokens.
     """
 
@@ -253,11 +245,7 @@ def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bo
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
-    """Where one is: the step, then what is inside it.
-
-    Args:
-        parts: names, from the outside in.
-    """
+    """Where one is: the step, then what is inside it."""
     builder = RowBuilder(width, glyphs).add(" ROLLOUTS", "title")
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
@@ -296,7 +284,6 @@ def _step_note(view: RolloutsView) -> str:
 
 
 def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """The step as a whole, as many parts to a line as fit."""
     assert view.shelved is not None
     summary = view.shelved.summary
     parts: list[tuple[str, str]] = []
@@ -367,11 +354,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Column[GroupSummary]]:
-    """The columns of the groups of a step.
-
-    Args:
-        width: cells of the screen; names of groups and what was discarded grow with it.
-    """
+    """The columns of the groups of a step."""
     prompts, has_cut = view.prompts, any(group.cut is not None for group in view.groups)
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
     name = next(cells for least, cells in _NAMES if width >= least)
@@ -446,7 +429,6 @@ def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSu
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
-    """Is the ratio past what one group in twenty of an ordinary task has?"""
     return view.usual is not None and group.ratio is not None and group.ratio > view.usual.one_group
 
 

@@ -32,25 +32,16 @@ class RunEntry:
     """One run in a list of runs.
 
     Attributes:
-        name: as shown.
         path: where it is read from; tells runs of one name apart.
         dialect: whose keys, empty while unknown.
         algorithm: what is being trained, empty while unknown.
         step: the newest one, or None.
-        total_steps: where the run says it.
-        streams: how many streams it has, ranks aside.
-        state: the state word.
         age_s: age of the newest record, or None.
         loading: fraction of the history that was read, None when complete.
-        level: the worst that fires, NO_DATA without a row.
         verdict: what a run died of; else the title of the worst verdict, empty where none fires.
-        more: further incidents: alerts that began together are one.
         worst: the worst alert that is over, where it was worse than what fires; None without one.
         is_milder: that alert is the one shown, which has settled at a lower level.
         reward, best: the newest reward; the best validation and where it was.
-        pace_s: seconds a step takes now.
-        speed: throughput.
-        eta_s: time to the last step at that pace.
         is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
     """
 
@@ -149,7 +140,6 @@ def unjudged_entry(snapshot: Snapshot) -> RunEntry:
 
 
 def _with_verdicts_of(before: RunEntry, entry: RunEntry) -> RunEntry:
-    """The entry with what the rules said of the rows before."""
     return replace(
         entry,
         level=before.level,
@@ -162,7 +152,6 @@ def _with_verdicts_of(before: RunEntry, entry: RunEntry) -> RunEntry:
 
 
 def _what(worst: Verdict) -> str:
-    """The worst alert, behind the one that began its incident."""
     settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
     began = origin(worst)
     return Label.of(f"{'' if began is None else f'{began.title}, '}{worst.title}{settled}").display
@@ -358,7 +347,6 @@ class AskedRun(NamedTuple):
         return [] if settings is None else [settings.values[one] for one in settings.find(bare)]
 
     def _set_number(self, name: str) -> float | None:
-        """The first setting of a name that is a number."""
         return next((float(one) for one in self._set(name) if isinstance(one, int | float)), None)
 
 
@@ -366,7 +354,6 @@ SETTINGS_PREFIX = "cfg."
 
 
 def _key_ending_in(run: Snapshot, name: str) -> str:
-    """The key whose last part is what was typed: `lr` finds `actor/lr`."""
     return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
 
 

@@ -54,7 +54,6 @@ class Difference(NamedTuple):
     """A setting in which runs differ.
 
     Attributes:
-        name: dotted, in full.
         short: as much of its end as tells it apart from the others.
         values: one for each run; None where its settings are not known, `NOT_SET` where it has no such setting.
         is_name: it names the run or its place, and differs always.
@@ -184,7 +183,6 @@ def paint_differences(
     """A table of the settings that differ: one row each, one column for each run.
 
     Args:
-        signs: of each run, with its role.
         baseline: number of the run from which the others are told apart.
     """
 
@@ -262,7 +260,6 @@ def _title(count: str, width: int, glyphs: Glyphs) -> Row:
 
 
 def _files(files: Sequence[SettingsFile], width: int, glyphs: Glyphs) -> Row:
-    """From which files they are."""
     told = [_last_parts(one.path) for one in files if one.taken]
     failed = [f"{_last_parts(one.path)} not read: {one.trouble}" for one in files if one.trouble]
     builder = RowBuilder(width, glyphs).add(f" from {', '.join(told)}", "dim")

@@ -63,11 +63,7 @@ _MOST_COMPARED = 64
 
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
-    """The runs for which the query holds; what needs attention first.
-
-    Args:
-        query: words and comparisons, see `query`.
-    """
+    """The runs for which the query holds; what needs attention first."""
     wanted = read_query(query)
     found = ((read_entry(snapshot), snapshot) for snapshot in snapshots)
     return by_attention(one for one, snapshot in found if not wanted.terms or wanted.holds(_asked(one, snapshot)))
@@ -139,7 +135,6 @@ class ListContext(NamedTuple):
 
     Attributes:
         shown: path of the run that the other pages are about.
-        marked: paths of the runs that are compared.
         curve: draws the reward of a run in so many cells; None leaves the column out.
         settings: those in which runs differ, and by path which of their values is whose.
     """
@@ -419,7 +414,6 @@ class RunsPage(ListPage[RunEntry]):
         return self._laid_out[1]
 
     def _listed(self, moment: Moment) -> list[RunEntry]:
-        """The runs for which the filter holds, what needs attention first."""
         query = read_query(self.query)
         self._book.keep(len(moment.runs))
         runs, entries = self._read
@@ -435,7 +429,6 @@ class RunsPage(ListPage[RunEntry]):
         return self._read[1]
 
     def _columns(self, moment: Moment) -> Sequence[Column[RunEntry]]:
-        """By which the list can be sorted."""
         return run_columns((), moment.glyphs, self._context(moment))
 
     def _context(self, moment: Moment) -> ListContext:

@@ -37,9 +37,6 @@ class SignalReading(NamedTuple):
     """What there is to say about one signal at one step.
 
     Attributes:
-        signal: the signal; its key is the trainer's own.
-        key: that key, made harmless.
-        step: the step the screen shows.
         point: newest finite value at or before that step, in the metric's unit.
         baseline: what it is compared with, or None while nobody can say.
         threshold: the line that a firing rule drew, or None.
@@ -48,8 +45,6 @@ class SignalReading(NamedTuple):
         mark: the newest value that was not finite, at or before the step.
         mark_count: how many values were not finite, over the whole run.
         nonfinite_since: first of the values that were not finite after the newest finite one.
-        others: further signals of the same metric.
-        spark: the line over the whole run.
         stream: the stream of the run that it is in; "" is the main one.
         judged: the value that the verdict is based on, where that is not the one shown.
         own_name: what a person calls it; empty where nobody has said.
@@ -118,11 +113,7 @@ def catalogue_title(name: str) -> str:
 
 
 def formula(signal: Signal, of: str) -> str:
-    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that.
-
-    Args:
-        signal: with its scale and shift.
-    """
+    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that."""
     text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
     if signal.shift:
         return f"{signal.shift:g} {'−' if signal.scale < 0 else '+'} {text}"
@@ -190,7 +181,6 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
 
 
 def _quoted_baseline(verdicts: Sequence[Verdict], signal: Signal) -> float | None:
-    """What the worst of the standing alerts on a signal calls its baseline."""
     for verdict in verdicts:
         is_own = verdict.key == signal.key or (not verdict.key and verdict.metric == signal.metric.name)
         if is_own and verdict.is_active and not verdict.stream and verdict.quoted_baseline is not None:
@@ -303,7 +293,6 @@ def read_signal(
 
 
 def _is_floor(threshold: float | None, judged: Point | None) -> bool:
-    """Does what was judged lie below its threshold?"""
     return threshold is not None and judged is not None and judged.value < threshold
 
 
@@ -342,13 +331,7 @@ def _first_logged(stream: Stream, key: str, at: int | None = None) -> int | None
 
 
 def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence: int) -> SparkData:
-    """The line that was left out of a reading of `snapshot`.
-
-    Args:
-        reading: made without its line.
-        columns: of the line, two to a cell.
-        cadence: steps from one record to the next.
-    """
+    """The line that was left out of a reading of `snapshot`."""
     is_threshold = reading.threshold is not None
     reference = reading.threshold if is_threshold else reading.baseline
     return read_spark(
@@ -390,7 +373,6 @@ def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
 
 
 def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
-    """Is the point newer than the very first value of its segment?"""
     at = _head_step(snapshot)
     if at is None:
         first = snapshot.part.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
@@ -413,11 +395,7 @@ def read_spark(
     """The line of a signal over the whole run, up to the cursor if there is one.
 
     Args:
-        columns: points of the line; 0: none.
         reference: a value to draw as a level, in the unit of the metric.
-        is_threshold: that value is a threshold, not a baseline.
-        is_floor: what is past the threshold lies below it.
-        since: the step from which on the threshold counts.
         cadence: steps between two values; None: that of the rows.
     """
     stream, at = snapshot.stream, snapshot.at_step

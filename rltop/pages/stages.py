@@ -39,17 +39,10 @@ class Stage(NamedTuple):
     """One span of the step, compared with what is usual.
 
     Attributes:
-        name: as the trainer names it.
         key: the trainer's key; empty for what no stage explains.
         depth: 0 for a stage, 1 and more for what is inside one.
-        kind: sequential, overlapping or other.
         lane: 0 is the sequential lane.
-        start_s: from the start of the step.
-        duration_s: how long it took.
-        share: of the step's time.
         median_s: of the same span over the last steps, or None.
-        ms_per_token: where the trainer logs it.
-        is_outside: happens between steps.
         color: number of the stage among the stages of the run.
         parts: where positions are measured: each stretch, (start, end) from the start of the step.
     """
@@ -113,17 +106,11 @@ class TimingView(NamedTuple):
     """The timing of one step.
 
     Attributes:
-        step: the trainer's step.
-        total_s: what it took.
         median_s: of the last steps, or None while there are too few.
-        stages: every span, parents before children, in execution order.
         is_assumed: positions follow from the order, they are not logged.
-        is_measured: starts and ends were logged, all of them.
         stream: whose step it is, where another stream of the run measures; empty for the run's own.
         is_overlapping: stages run beside each other; shares do not add up.
-        is_async: these are the trainer's; generation runs beside them.
         strip: the last steps, oldest first; the last one is this step.
-        colors: stage name → number, stable over the strip.
         is_older: the newest step has no timing; this is an earlier one.
     """
 
@@ -180,7 +167,6 @@ def build_timing(
     Args:
         row: the row of that step, where memory has downsampled it and the caller has
             read it again.
-        count: how many steps to compare with.
         inner: of the durations that no stage claims, only so many of the longest are
             there: a trainer may log hundreds, and a page may show a few; None is all.
 
@@ -263,7 +249,6 @@ def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
 
 
 def _column(each: Sequence[Mapping[str, float]], name: str) -> list[float]:
-    """One span's durations on the steps that have it."""
     try:
         return list(map(itemgetter(name), each))
     except KeyError:
@@ -289,9 +274,7 @@ class _Known(NamedTuple):
 
     Attributes:
         timing: the tree; held, so that its `id` stays its own.
-        durations: of each span, by `_span_id`.
         names: of the stages of the step, in the order of execution.
-        strip: its column in the strip.
     """
 
     timing: StepTiming
@@ -316,7 +299,6 @@ def _known(timing: StepTiming) -> _Known:
 
 
 def _colors(history: Sequence[_Known]) -> dict[str, int]:
-    """A number for each stage: in the order of execution, rare ones last."""
     times: dict[str, int] = {}
     order: dict[str, float] = {}
     # Steps run the same stages, mostly: those that do are counted together.

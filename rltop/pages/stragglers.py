@@ -50,19 +50,13 @@ class StragglerView(NamedTuple):
     """What there is to say about stragglers at a step.
 
     Attributes:
-        reading: the measure and its details.
-        step: the step it was logged on.
         is_older: that step is not the one on the screen.
         start: the same measure at the run's own start, or None.
         group_size: completions per prompt, or None where unknown.
-        level: the worst that a rule says of it.
-        since_step: since when, where a rule fires.
         truncated: share of completions that were truncated, or None.
-        key: the trainer's key behind the measure.
         spark: its line over the whole run; None for a quotient of two keys.
         is_from_rollouts: worked out from the completions, because the trainer logs no group ratio.
         unit: what the lengths behind the ratio are, where they are not tokens.
-        has_rollouts: there are completions to open.
     """
 
     reading: StragglerReading
@@ -134,7 +128,6 @@ def _from_rollouts(
 
 
 def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
-    """The best measure that the trainer logs."""
     identity = snapshot.identity
     if identity is None:
         return None
@@ -187,13 +180,11 @@ def _view(
 
 
 def _worst(verdicts: Sequence[Verdict], metric: str) -> Verdict | None:
-    """The worst that fires of a metric."""
     firing = [verdict for verdict in verdicts if verdict.is_active and verdict.metric == metric]
     return max(firing, key=lambda verdict: verdict.level, default=None)
 
 
 def _start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
-    """The measure at the start of the newest segment, like every other baseline."""
     what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), snapshot.part.group_size)
     return snapshot.part.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
 
@@ -210,7 +201,6 @@ def _measured_start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, 
 
 
 def _usual_text(view: StragglerView) -> str:
-    """What the measure is held against; says so where the group size is not known."""
     parts = []
     if view.reading.kind is StragglerKind.GROUP:
         usual = view.reading.usual
@@ -227,12 +217,10 @@ def _usual_text(view: StragglerView) -> str:
 
 
 def _short(number: str) -> str:
-    """Two digits are enough for a ratio near one."""
     return number[:-1] if len(number) == 4 and number[1] == "." else number
 
 
 def _details(view: StragglerView) -> list[str]:
-    """What is behind the measure, most telling first."""
     reading = view.reading
     parts = []
     if reading.worst is not None and reading.typical is not None:
@@ -254,11 +242,7 @@ def _details(view: StragglerView) -> list[str]:
 
 
 def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """One row with the measure, and with more height one with its details.
-
-    Args:
-        view: from `build_stragglers`.
-    """
+    """One row with the measure, and with more height one with its details."""
     if height <= 0:
         return []
     rollouts = Target(TargetKind.STRAGGLERS)
@@ -280,7 +264,6 @@ def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyph
 
 
 def _paint_measure(view: StragglerView, width: int, glyphs: Glyphs) -> RowBuilder:
-    """The measure, since when it fires, and what it is held against."""
     role = LEVEL_ROLES[view.level]
     gap = "   " if width >= 100 else "  "
     builder = RowBuilder(width, glyphs).add(" STRAGGLERS", "title").add(gap)
@@ -300,7 +283,6 @@ def _paint_measure(view: StragglerView, width: int, glyphs: Glyphs) -> RowBuilde
 
 
 def _add_parts(builder: RowBuilder, parts: Sequence[str], gap: str) -> None:
-    """Parts one after the other, as long as they fit whole."""
     for i, part in enumerate(parts):
         if i and builder.room < cell_width(part) + len(gap):
             return
@@ -314,12 +296,8 @@ class RanksView(NamedTuple):
     """Everything the page of the ranks shows.
 
     Attributes:
-        stages: furthest behind first.
         step: the newest step in them, or None.
-        steps: how many steps they cover.
         verdict: what the rule says now, or None.
-        keys: (rank, stage) → the trainer's key.
-        is_measured: from spans with start and end.
     """
 
     stages: tuple[StageSummary, ...]
@@ -350,11 +328,7 @@ def build_ranks(snapshot: Snapshot) -> RanksView:
 
 
 def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
-    """The furthest rank in one row.
-
-    Args:
-        stage: the one in which a rank is furthest behind.
-    """
+    """The furthest rank in one row."""
     builder = RowBuilder(width, glyphs).add(" RANKS", "title").add("  ")
     ranks = units.count(len(stage.ranks))
     rank, name = Label.of(stage.slowest).display, Label.of(stage.stage).display
@@ -407,11 +381,7 @@ def paint_ranks(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | 
 
 
 def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
-    """The columns of the stages: who is slowest, by how much, how often.
-
-    Args:
-        width: cells of the screen; a wide one says of which group of ranks a stage is.
-    """
+    """The columns of the stages: who is slowest, by how much, how often."""
 
     def name(stage: StageSummary) -> tuple[str, str]:
         label = stage.stage if not stage.group or width < 100 else f"{stage.group} · {stage.stage}"
@@ -456,13 +426,11 @@ def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting 
 
 
 def _target(view: RanksView, rank: str, stage: str) -> Target | None:
-    """The metric of a stage in the stream of its rank."""
     key = view.keys.get((rank, stage), "")
     return Target(TargetKind.METRIC, key, stream=rank) if key else None
 
 
 def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
-    """Every rank of a stage as a bar, slowest first."""
     title = RowBuilder(width, glyphs).add(" ").add(Label.of(stage.stage).display, "title")
     title.add(f"  by rank, median {_seconds(stage.usual_s)}", "dim")
     longest = max(stage.ranks.values(), default=0.0)

@@ -63,7 +63,6 @@ def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | N
 
 
 def _facts(snapshot: Snapshot, chain: str) -> Iterator[str]:
-    """What of the run itself belongs to the symptom."""
     stream, at = snapshot.stream, snapshot.at_step
     for link in chains()[chain].links:
         if link.fact is Fact.RESTART:
@@ -144,7 +143,6 @@ class SymptomPage(Page):
         """The page of a chain of diagnosis.
 
         Args:
-            chain: its name in `rules/chains.toml`.
             stream: of the run; "" is the main one.
         """
         super().__init__(stream)

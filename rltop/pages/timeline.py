@@ -64,11 +64,8 @@ class Firing(NamedTuple):
     """A stretch over which a rule fired.
 
     Attributes:
-        rule: its id.
-        level: the worst that it reached.
         first: where it began to fire.
         last: where it recovered; None while it fires.
-        is_old: a later restart went back behind its beginning.
     """
 
     rule: str
@@ -97,7 +94,6 @@ class Timeline(NamedTuple):
     """The events that pass a filter; made once per log and filter.
 
     Attributes:
-        wanted: the filter.
         sorting: the order of the list; None: newest first.
         seen: how many events the log had when this was made.
         at: the step of the time cursor when this was made.
@@ -105,11 +101,9 @@ class Timeline(NamedTuple):
         lanes: by family, the one that began first on top.
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
-        newest: the newest step when this was made.
         old: numbers of the events on steps that a later restart went back behind.
         steps: of events in another stream, by their number: the step of the run at
             that time, or None where nobody says when that was.
-        stream: of the run that this is about.
     """
 
     wanted: EventFilter
@@ -183,7 +177,6 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
 
 
 def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:
-    """A recovery that the filter keeps out of the list still ends its bar."""
     return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
 
 
@@ -331,7 +324,6 @@ def _role_of(firing: Firing) -> str:
 def _paint_list(
     snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """The events of these numbers under their heads; each leads to its step."""
     at, muted = snapshot.at_step, snapshot.source.muted
     listed = [
         event_row(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted)

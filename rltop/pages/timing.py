@@ -39,14 +39,10 @@ class StageStatistic:
     """One stage over the last steps.
 
     Attributes:
-        name: of the stage; "step" for the whole.
-        role: the role of its bar.
         last_s: on the step on the screen; NaN where it did not run.
         median_s, p95_s: over the steps on which it ran.
-        share: of all the time that these steps took.
         trend: median of the newest quarter over that of the oldest, minus 1; None while unknown.
         history: its seconds on the newest steps, oldest first; NaN where it did not run.
-        runs: on how many steps it ran.
     """
 
     name: Label
@@ -67,10 +63,8 @@ class TimingPageView:
     Attributes:
         timing: the step on the screen, or None where nothing is logged.
         table: the whole step first, then its stages, largest first.
-        steps: on how many steps the table rests.
         explanation: which stage explains a slow-down, or that there is none.
         note: why there is nothing to see, where there is nothing.
-        has_rollouts: the run has completions to open.
         beside: the other streams of the run that log where their time goes, by their own steps.
     """
 
@@ -84,11 +78,7 @@ class TimingPageView:
 
 
 def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = None) -> TimingPageView:
-    """Read the timing of a step and of the steps before it; `row` as in `build_timing`.
-
-    Args:
-        row: as in `build_timing`.
-    """
+    """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
     timing, measured = build_timing(snapshot, row), snapshot.measured.role
     others = [part for part in snapshot.streams if part.role != measured and not part.source.is_rank]
     beside = tuple(view for part in others if (view := build_timing(part)) is not None)
@@ -151,7 +141,6 @@ def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s:
 
 
 def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
-    """Which stage grew most, in this step and over the steps before it."""
     parts = []
     longer, grown = timing.longer, timing.most_grown
     if longer is not None:
@@ -202,7 +191,6 @@ def paint_timing(
     """Waterfall, strip, sentence and table, from the top.
 
     Args:
-        height: rows; what does not fit is cut off below.
         sorting: the order of the stages in the table; None is that of the step.
     """
     timing = view.timing
@@ -225,7 +213,6 @@ def paint_timing(
 
 
 def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Where the step of each other stream went."""
     rows = []
     for timing in view.beside:
         rows += [rule_row(width, glyphs), *paint_stages(timing, width, 1 + len(timing.stages), glyphs)]
@@ -233,11 +220,7 @@ def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]
 
 
 def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[Column[StageStatistic]]:
-    """The columns of the stages of a step.
-
-    Args:
-        width: cells of the screen; names of stages grow with it.
-    """
+    """The columns of the stages of a step."""
     name = 18 if width >= 70 else 13 if width >= 44 else 10
     steps = f"{view.steps} steps"
     return (

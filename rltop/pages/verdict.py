@@ -35,14 +35,10 @@ class VerdictView:
 
     Attributes:
         verdict: the verdict, or None if the rule does not stand at this step.
-        rule: its id.
-        title: of the rule.
         records: for how many records it has lasted, or None.
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
-        is_muted: its verdicts are left out for this run.
-        is_acknowledged: it is quiet until it gets worse.
     """
 
     verdict: Verdict | None
@@ -215,7 +211,6 @@ class VerdictPage(Page):
         """The page of `rule`, at the step of the time cursor or else at `step`.
 
         Args:
-            rule: its id, or that of one of its parts.
             step: None is that of the time cursor.
             stream: of which it speaks; empty is the main one.
         """

@@ -58,7 +58,6 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
 
 
 def _bars(steps: Sequence[StripStep]) -> Iterator[RowLink]:
-    """Where a click goes to the step of a bar."""
     for x, step in enumerate(steps, STRIP_LABEL + 1):
         yield RowLink(x, x + 1, Target(TargetKind.BAR, "", step.step))
 
@@ -74,7 +73,6 @@ def strip_height(view: TimingView, width: int, height: int) -> int:
 
 
 def _bars_beside(room: int, note: str) -> int:
-    """How many steps have a bar when `note` stands on their right."""
     return room - (cell_width(note) + 4 if note else 0)
 
 
@@ -103,7 +101,6 @@ def _heights(steps: Sequence[StripStep], glyphs: Glyphs) -> list[Piece]:
 
 
 def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: Glyphs) -> list[list[Piece]]:
-    """Columns of stacked stages, as rows from the top."""
     top = _top(steps)
     if not top > 0 or not math.isfinite(top):
         return [_heights(steps, glyphs)]
@@ -197,11 +194,7 @@ def least_full_height(view: TimingView, width: int) -> int:
 
 
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
-    """The step, its time, how that compares, and the names of the columns on the right.
-
-    Args:
-        columns: cell and name of each.
-    """
+    """The step, its time, how that compares, and the names of the columns on the right."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:
@@ -224,7 +217,6 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
 
 
 def _comparisons(view: TimingView) -> list[str]:
-    """How the step compares with the last ones, the long form first."""
     older = "newest step with timing" if view.is_older else ""
     if view.median_s is None:
         return [older]
@@ -264,12 +256,10 @@ def _rarest_cost(view: TimingView) -> Stage | None:
 
 
 def _assumption(view: TimingView, room: int) -> str:
-    """What the positions rest on, as long as there is room for."""
     return next((text for text in _assumptions(view) if len(text) <= room), "")
 
 
 def _assumptions(view: TimingView) -> list[str]:
-    """What is to be said of the positions, the long form first."""
     if view.longer is not None:
         texts = [LONGER, LONGER_SHORT]
     elif view.is_measured:
@@ -455,7 +445,6 @@ def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
 
 
 def _name(stage: Stage) -> str:
-    """What a stage is called in the strip."""
     return OTHER if stage.kind is SpanKind.OTHER else stage.name.raw
 
 

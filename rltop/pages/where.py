@@ -39,11 +39,9 @@ class OpenStep(NamedTuple):
 
     Attributes:
         step: its number; None before the first.
-        elapsed_s: how long it has been open, coarse.
         usual_s: what a step usually takes, or None.
         phase: the open phase in words; empty where none is seen.
         outstanding: what is missing of how much; may be empty.
-        is_stuck: no progress for far longer than usual.
         is_unusual: it takes three times as long as usual already.
     """
 
@@ -108,8 +106,6 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
 
     Args:
         axis_s: what the bars around it stand for; a longer step has its own.
-        bar_at: the cell at which they begin.
-        width: cells.
     """
     role = LEVEL_ROLES[view.level] if view.level > Level.OK else "value"
     sign = glyphs.level(view.level) if view.level > Level.OK else " "
@@ -139,12 +135,8 @@ class WhereView(NamedTuple):
     """What the page shows.
 
     Attributes:
-        where: the judgement.
-        now_s: the time of it.
         groups: processes by what they are in, worst first.
         engines, devices, jobs, logs: what is told of each, worst first.
-        silences: sources that tell nothing.
-        is_followed: somebody follows the job.
     """
 
     where: Where
@@ -182,12 +174,7 @@ def _or_zero(value: float) -> float:
 
 
 def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The judgement, who is waited for, then what each source tells, with its age.
-
-    Args:
-        width: cells.
-        height: rows on the screen; more are scrolled.
-    """
+    """The judgement, who is waited for, then what each source tells, with its age."""
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
@@ -296,7 +283,6 @@ def _source(facts: Sequence[Process]) -> str:
 
 
 def _brief(source: str) -> str:
-    """A source as a table names it: of a file its name."""
     return Label.of(PurePath(source).name if source.startswith(("/", ".", "~")) else source).display
 
 

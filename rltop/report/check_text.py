@@ -45,7 +45,6 @@ def check_text(
     """The alerts at the end of a run and its events, as lines of text without a last newline.
 
     Args:
-        snapshot: the run, read to its end.
         since: leave out events before this step; active alerts are always printed.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
@@ -106,11 +105,7 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
-    """Alert transitions from a step on, without INFO facts.
-
-    Args:
-        events: in file order.
-    """
+    """Alert transitions from a step on, without INFO facts."""
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
@@ -162,7 +157,6 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
 
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
-    """An alert's sentence, its evidence, and the metrics to check next."""
     rows = [
         RowBuilder(width, glyphs).to(indent).add(piece).row()
         for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
@@ -192,7 +186,6 @@ def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) ->
 
 
 def _logged(snapshot: Snapshot, verdict: Verdict) -> list[str]:
-    """The related metrics that this run logs, under the trainer's keys."""
     lines = []
     for step in next_steps(verdict):
         signal = None if snapshot.identity is None else snapshot.identity.primary(step.metric)

@@ -118,11 +118,7 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
 
 
 def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
-    """The other streams and the ranks, if a run has any.
-
-    Args:
-        describe: what to say of a stream.
-    """
+    """The other streams and the ranks, if a run has any."""
     _, *others = snapshot.streams
     if not others:
         return {}

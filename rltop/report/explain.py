@@ -114,11 +114,7 @@ def applies_to(spec: RuleSpec) -> str:
 def rule_rows(
     spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs, profiles: Sequence[str] = ()
 ) -> list[Row]:
-    """Everything about a rule apart from a run; thresholds under `profiles`.
-
-    Args:
-        profiles: names of the profiles whose thresholds hold.
-    """
+    """Everything about a rule apart from a run; thresholds under `profiles`."""
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
     if spec.part_of:
@@ -153,7 +149,6 @@ def rule_rows(
 
 
 def _former(spec: RuleSpec) -> list[str]:
-    """Ids that the rule has taken over."""
     return [each for each, heir in registry.FORMER.items() if heir == spec.id]
 
 
@@ -203,7 +198,6 @@ def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> 
 
 
 def _seen(snapshot: Snapshot, signal: Signal) -> str:
-    """One signal over the whole run: count, range, last value."""
     stream, unit = snapshot.stream, signal.metric.unit
     start, last = stream.first_step, stream.last_step
     head = f"{signal.metric.name} ({signal.key})"

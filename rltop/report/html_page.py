@@ -234,7 +234,6 @@ def _timing(report: RunReport) -> Iterator[str]:
 
 
 def _table(grid: Grid, what: str = "row") -> str:
-    """A table; cells with much text may be broken, others may not."""
     if not grid.rows:
         return ""
     heads = "".join(

@@ -124,7 +124,6 @@ def _run(report: RunReport) -> Iterator[str]:
 
 
 def _curves(figures: Sequence[Figure]) -> Iterator[str]:
-    """A line of characters for each metric."""
     lines = [(figure.title, figure.spark, figure.value) for figure in figures if figure.spark.strip()]
     if lines:
         width = max(len(title) for title, _, _ in lines)

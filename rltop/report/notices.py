@@ -38,14 +38,9 @@ class Notice:
 
     Attributes:
         kind: raised, escalated, eased, settled, recovered, or a fact; the first two are alarms.
-        rule, title, family, level: as in the verdict.
-        step: the newest step when it was noticed.
-        since_step: the step at which it began.
         metric, key: canonical name and the trainer's key, or "".
-        headline: the sentence with the numbers, raw.
         episode: number of the alert within this run, the same until it recovers; 0 for facts.
         stream: the stream of the run whose steps are meant; "" for the main one.
-        is_past: it was already active when watching started.
         incident: number of the incident that an alarm belongs to; 0 for none.
         first_rule: the rule of that incident that moved first, or "".
         advice: what to do, or "".
@@ -138,7 +133,6 @@ class Announcer:
         return notices
 
     def _new_events(self) -> list[Event]:
-        """Events since the last call, of all streams."""
         # Provisional events of the newest row are announced by its verdicts.
         events = [event for event in self.run.events if not event.is_provisional]
         if len(events) == self._told.total():
@@ -170,7 +164,6 @@ class Announcer:
             yield from self._calmed(event, message)
 
     def _calmed(self, event: Event, message: str) -> Iterator[Notice]:
-        """An alert has eased or settled."""
         episode = self._episodes.get((event.stream, event.rule))
         if episode is None:
             return
@@ -233,7 +226,6 @@ class Announcer:
 
 
 def _verdict_of(event: Event) -> Verdict:
-    """A recovered alert, rebuilt from its event."""
     return Verdict(
         event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "",
         event.step if event.since_step is None else event.since_step, event.record, event.message, stream=event.stream,

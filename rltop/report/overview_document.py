@@ -134,7 +134,6 @@ def _nonfinite(snapshot: Snapshot, key: str) -> Document | None:
 
 
 def _timing(snapshot: Snapshot) -> Document | None:
-    """The newest timing tree, as the trainer logged it."""
     history = snapshot.timing.history(1)
     if not history:
         return None
@@ -188,7 +187,6 @@ def _stragglers(view: StragglerView | None) -> Document | None:
 
 
 def _counts(snapshot: Snapshot) -> Document:
-    """Every counter, zeros included, and the place of the first bad line."""
     counts = snapshot.source.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
     document["first_unreadable"] = counts.first_unreadable or None

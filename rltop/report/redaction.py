@@ -47,11 +47,7 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 class Redactor:
-    """Blanks secrets in texts.
-
-    Attributes:
-        counts: what was blanked, and how often.
-    """
+    """Blanks secrets in texts."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

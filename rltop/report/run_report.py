@@ -74,8 +74,6 @@ class Made(NamedTuple):
     """How a report was made.
 
     Attributes:
-        command: the command line.
-        version: of rltop.
         when: the time, in UTC.
     """
 
@@ -85,24 +83,13 @@ class Made(NamedTuple):
 
     @classmethod
     def at(cls, command: str, wall_s: float) -> Made:
-        """Made by this rltop.
-
-        Args:
-            wall_s: the time, in seconds since the epoch.
-        """
+        """Made by this rltop."""
         return cls(command, __version__, datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of a page, read cell by cell.
-
-    Attributes:
-        heads: what stands above the columns.
-        is_right: which columns hold numbers.
-        rows: the cells of each row.
-        left_out: how many further rows there are.
-    """
+    """A table of a page, read cell by cell."""
 
     heads: tuple[str, ...] = ()
     is_right: tuple[bool, ...] = ()
@@ -115,18 +102,10 @@ class Figure:
     """A metric with its chart.
 
     Attributes:
-        title: as its row calls it.
-        key: the trainer's.
         value: the newest value with its unit, as on the screen.
         change: against the baseline; empty where there is none.
-        level: the worst that a rule says of it.
-        unit: of the values.
         metric: name in the catalogue; empty where it has none.
         stream: the stream of the run that it is in; "" is the main one.
-        plot: what the chart is drawn from.
-        markers: what happened on its steps.
-        spark: a short line of characters.
-        axis: what runs are aligned by in one chart.
         places: where its steps are there; None where the run does not log it.
     """
 
@@ -150,10 +129,7 @@ class AlertReport:
     """An active alert.
 
     Attributes:
-        verdict: the alert.
-        facts: level, rule, since when, for how long.
         advice, evidence, why, began, conclusion: in words; empty where there is nothing to say.
-        causes: likely ones.
         chain: the related metrics, in the order to check, and how each moved.
         missing: titles of related metrics that the run does not log.
         figures: charts of the evidence: of its metric, and of what moved first.
@@ -177,24 +153,10 @@ class RunReport:
     """Everything that a report says of one run.
 
     Attributes:
-        path: where it is read from.
-        entry: what the list of runs says of it.
-        level: the worst active level.
-        facts: trainer, algorithm, step, records, pace, state.
-        records: how many there are, and of which steps.
-        sentence, sentence_level: the headline of the overview.
         alerts: active ones, worst first.
-        alerts_left_out: how many more there are.
-        over: alerts that are over, in words.
-        rows: the key metrics as the overview shows them.
-        metrics: these and further ones as a table.
-        figures: charts of the key metrics.
         timing: the newest step and the steps before it; None where none is logged.
         timing_words: what explains the step time, or why there is none.
-        stages: the table of stages.
         events: the newest transitions and the facts that explain them, newest last.
-        notes: what was not understood, what is muted.
-        is_empty: there is not a single row.
         pipeline: who waits for whom, of a run that generates beside the training.
         document: the JSON document of `--once --json`, if it was asked for.
         divergence: where it diverged from the baseline run, in words; empty without one.
@@ -250,7 +212,6 @@ def build_report(
 
     Args:
         has_charts: read the charts too, which are most of the work.
-        has_document: have the JSON document of the overview too.
         window: the steps, both inside, of the curves of the key metrics; None is all.
         axis: what this run and others are aligned by in one chart.
         baseline: the run with which this one is compared, metric by metric.
@@ -296,11 +257,7 @@ def build_report(
 
 
 def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
-    """A table cell by cell; columns that say nothing, and those that draw lines, are left out.
-
-    Args:
-        cells: room for what is drawn.
-    """
+    """A table cell by cell; columns that say nothing, and those that draw lines, are left out."""
     items, columns = table.items, [one for one in table.columns if isinstance(one.head, str)]
     found = [[_stripped(_cell(column, item, cells)) for item in items] for column in columns]
     kept = [number for number, column in enumerate(found) if any(column)]
@@ -321,7 +278,6 @@ def _cell(column: Column[T], item: T, cells: int) -> Line:
 
 
 def _stripped(line: Line) -> Line:
-    """A cell without what pads it to the width of its column."""
     pieces = [piece for piece in line if piece.text]
     while pieces and not pieces[0].text.strip():
         del pieces[0]
@@ -405,11 +361,7 @@ def parts_grid(flow: Flow) -> Grid:
 
 
 def pipelines(reports: Sequence[RunReport]) -> Grid:
-    """The pipelines of several runs beside each other; no row where none has one.
-
-    Args:
-        reports: of the runs, in order.
-    """
+    """The pipelines of several runs beside each other; no row where none has one."""
     rows = []
     for name, report in zip(run_names(reports), reports, strict=True):
         flow = report.pipeline
@@ -521,7 +473,6 @@ def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
 
 
 def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:
-    """The metric of an alert, and the one that moved first."""
     chain = view.chain
     links = [] if chain is None else [chain.subject, *([] if chain.first is None else [chain.links[chain.first]])]
     verdict = view.verdict
@@ -554,9 +505,7 @@ def figure_of(
     """A metric with its chart.
 
     Args:
-        part: the stream of the run that logs it.
         title: what it is called; by default as the catalogue calls it.
-        spark: a short line of characters.
         window: the steps of the chart, both inside; None is all.
     """
     view = build_metric(part, key, columns=COLUMNS, zoom=None if window is None else Zoom(*window))
@@ -578,7 +527,6 @@ def figure_of(
 
 
 def _over(snapshot: Snapshot) -> Iterator[str]:
-    """Alerts that no longer stand, the worst first."""
     standing = {(one.rule, one.stream) for one in snapshot.verdicts.firing}
     alerts = [one for one in snapshot.verdicts.history.alerts if not one.is_muted]
     over = [

@@ -102,7 +102,6 @@ def _run(found: _Sheet, name: str, report: RunReport) -> None:
 
 
 def _evidence_first(report: RunReport) -> list[Figure]:
-    """Every metric once: those of alerts, then the key metrics."""
     figures = [*(figure for alert in report.alerts for figure in alert.figures), *report.figures]
     found: dict[tuple[str, str], Figure] = {}
     for figure in figures:
@@ -116,5 +115,4 @@ def _chart(figure: Figure) -> tuple[str, str, str, int]:
 
 
 def _height(chart: str) -> int:
-    """The height of a picture, from its view box."""
     return int(chart.partition('viewBox="')[2].partition('"')[0].split(" ")[3])

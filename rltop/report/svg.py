@@ -127,7 +127,6 @@ def overlay_svg(figures: Sequence[Figure | None]) -> str:
 
 
 def _placed(figure: Figure) -> Curve:
-    """The curve of a run where its steps are on the axis."""
     curve = figure.plot.smooth if figure.plot.smooth.steps else figure.plot.raw
     found = figure.places
     return curve if found is None else Curve(tuple(found.at(step) for step in curve.steps), curve.values)
@@ -164,11 +163,7 @@ def _bar(stage: Stage, top: int, start_s: float, stop_s: float, end_s: float, ro
 
 
 def strip_svg(timing: TimingView) -> str:
-    """The newest steps as stacked bars, oldest on the left.
-
-    Args:
-        timing: of the newest step, with those before it.
-    """
+    """The newest steps as stacked bars, oldest on the left."""
     steps = timing.strip[-STRIP_STEPS:]
     longest = max((step.total_s for step in steps if math.isfinite(step.total_s)), default=0.0)
     if longest <= 0:
@@ -278,7 +273,6 @@ class _Frame:
 
 
 def _band(frame: _Frame, axes: Axes) -> Iterator[str]:
-    """What lies between the edges; a single edge is a line."""
     edges = [
         [(frame.x(step), frame.y(value)) for step, value in zip(edge.steps, edge.values, strict=True)]
         for edge in axes.band
@@ -292,7 +286,6 @@ def _band(frame: _Frame, axes: Axes) -> Iterator[str]:
 
 
 def _rail(markers: Sequence[Marker], frame: _Frame) -> Iterator[str]:
-    """The signs of what happened, under their steps as on the screen."""
     first, last = frame.x(0), frame.x(1)
     left, cell = _LEFT, (WIDTH - _LEFT - _RIGHT) / (_RAIL_CELLS - 1)
 
@@ -326,7 +319,6 @@ def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> str:
 
 
 def _n(value: float) -> str:
-    """A coordinate, to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -476,7 +468,6 @@ def style_sheet(*, has_page: bool) -> str:
 
 
 def _series(number: int) -> str:
-    """The colour and the dashes of a run in a chart of several."""
     dashes = "none" if number < SERIES // 2 else "6 3"
     line = f"polyline.run-{number} {{ stroke: var(--stage-{number}); stroke-dasharray: {dashes}; }}"
     return f"{line}\n.run-{number} {{ color: var(--stage-{number}); }}"

@@ -30,7 +30,6 @@ def once_text(
     """The overview of a run as lines of text, each ended by a newline.
 
     Args:
-        width: cells of a line; at least 40.
         height: number of lines; None: as many as needed.
     """
     from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` writes rows without it
@@ -60,7 +59,6 @@ def _plain(row: Row) -> str:
 
 
 def _coloured(row: Row, palette: Palette) -> str:
-    """One line; it begins and ends in the terminal's own style."""
     out = []
     is_styled = False
     for text, role in row.line:

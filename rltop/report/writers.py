@@ -55,12 +55,7 @@ def format_of(path: str) -> str:
 
 
 def file_name(name: str, step: int | None, suffix: str = ".html") -> str:
-    """What a report of a run is called, whatever the run is called.
-
-    Args:
-        step: that it is about.
-        suffix: of `FORMATS`.
-    """
+    """What a report of a run is called, whatever the run is called."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:_LONGEST_NAME].strip(".-") or "run"
     return f"rltop-{plain}{'' if step is None else f'-{step}'}{suffix}"
 
@@ -69,7 +64,6 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
     """A report in one of the formats.
 
     Args:
-        suffix: of `FORMATS`.
         has_curves: in CSV, the points of the charts instead of the table of metrics.
     """
     match suffix:
@@ -93,11 +87,7 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
 
 
 def series_csv(part: Snapshot, key: str, window: tuple[int, int] | None) -> bytes:
-    """Every value of a key that is held, as in `--curves`.
-
-    Args:
-        part: the stream that logs it.
-    """
+    """Every value of a key that is held, as in `--curves`."""
     series, metric = part.stream.series(key), signal_of(part, key).metric
     head = (
         part.run.name.raw,
@@ -133,7 +123,6 @@ def _cell(value: object) -> object:
 
 
 def _metrics(reports: Sequence[RunReport]) -> Iterator[Sequence[object]]:
-    """Every logged key: the numbers of the JSON document."""
     for report in reports:
         document = report.document or {}
         for part in (document, *document.get("streams", ())):

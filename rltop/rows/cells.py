@@ -27,9 +27,6 @@ def clip(text: str, width: int) -> str:
     """`text` in at most `width` cells; an ellipsis says that something is missing.
 
     No number is cut: one that would stand at the cut, whole or not, is left out.
-
-    Args:
-        text: without control characters.
     """
     text = plain(text)
     if cell_width(text) <= width:
@@ -44,7 +41,6 @@ def clip(text: str, width: int) -> str:
 
 
 def _beginning(text: str, width: int) -> str:
-    """As many characters as fit into `width` cells."""
     cells = 0
     for at, char in enumerate(text):
         cells += char_width(char)
@@ -54,11 +50,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def clip_middle(text: str, width: int) -> str:
-    """`text` in at most `width` cells, its end kept: the end of a key tells most.
-
-    Args:
-        text: without control characters.
-    """
+    """`text` in at most `width` cells, its end kept: the end of a key tells most."""
     text = plain(text)
     if cell_width(text) <= width or width < 8:
         return clip(text, width)
@@ -73,11 +65,7 @@ def clip_middle(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, lines: int) -> list[str]:
-    """`text` broken at blanks into at most `lines` lines of `width` cells.
-
-    Args:
-        text: without control characters.
-    """
+    """`text` broken at blanks into at most `lines` lines of `width` cells."""
     out: list[str] = []
     rest = plain(text).strip()
     while rest and len(out) < lines:
@@ -104,11 +92,7 @@ def _parts_unit(text: str, blank: int) -> bool:
 
 
 class RowBuilder:
-    """Puts one row together from left to right; what does not fit is cut off.
-
-    Args:
-        glyphs: in ASCII the finished row is ASCII alone.
-    """
+    """Puts one row together from left to right; what does not fit is cut off."""
 
     __slots__ = ("_cells", "_glyphs", "_links", "_pieces", "width")
 
@@ -130,11 +114,7 @@ class RowBuilder:
         return self.width - self._cells
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` at the next free column; with a target it can be selected.
-
-        Args:
-            text: what does not fit is cut off.
-        """
+        """Write `text` at the next free column; with a target it can be selected."""
         start = self._cells
         cells = len(text)
         if cells > self.width - start or not text.isascii():
@@ -153,11 +133,7 @@ class RowBuilder:
         return self
 
     def place(self, column: int, text: str, role: str, cells: int) -> Self:
-        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free.
-
-        Args:
-            text: without control characters.
-        """
+        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free."""
         pieces = self._pieces
         missing = column - self._cells
         if missing > 0:
@@ -184,20 +160,12 @@ class RowBuilder:
         return self.add(" " * missing) if missing > 0 else self
 
     def left(self, text: str, width: int, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` into a field of `width` cells, at its left edge.
-
-        Args:
-            text: what does not fit is cut off.
-        """
+        """Write `text` into a field of `width` cells, at its left edge."""
         stop = self._cells + width
         return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
-        """Write `text` into a field of `width` cells, at its right edge.
-
-        Args:
-            text: what does not fit is cut off.
-        """
+        """Write `text` into a field of `width` cells, at its right edge."""
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
         return self.to(self._cells + width - cell_width(text)).add(text, role)
@@ -218,11 +186,7 @@ def rule_row(width: int, glyphs: Glyphs) -> Row:
 
 
 def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
-    """One line of one role, one blank in front.
-
-    Args:
-        text: what does not fit is cut off.
-    """
+    """One line of one role, one blank in front."""
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
 
 
@@ -231,8 +195,6 @@ def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list
 
     Args:
         left: no row of it is `column` cells wide or more.
-        right: what stands beside it.
-        column: where the right block begins.
     """
     rows = []
     for one, other in zip_longest(left, right, fillvalue=Row(())):
@@ -243,22 +205,14 @@ def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list
 
 
 def fill(rows: list[Row], height: int | None) -> list[Row]:
-    """Exactly `height` rows: cut off or filled with empty ones; None leaves them.
-
-    Args:
-        height: how many there shall be.
-    """
+    """Exactly `height` rows: cut off or filled with empty ones; None leaves them."""
     if height is None:
         return rows
     return rows[:height] + [Row(())] * (height - len(rows))
 
 
 def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -> list[Row]:
-    """What is painted where nothing can be shown truthfully.
-
-    Args:
-        least: cells and rows that it takes.
-    """
+    """What is painted where nothing can be shown truthfully."""
     wanted = f"{least[0]}x{least[1]}"
     told = f"window too small: {wanted} needed"
     texts = (f"{told}, {width}x{height} here", told, f"{wanted} needed", wanted, "")
@@ -273,9 +227,6 @@ def clip_distinct(names: Sequence[str], width: int, cut: Callable[[str, int], st
     what `cut` leaves; where it would look like another name, the part in which the two differ is kept
     instead. Two names look the same only where `width` is too small for the
     difference itself.
-
-    Args:
-        cut: shortens a name that looks like no other one.
 
     Returns:
         The names as they are shown, in the same order.
@@ -306,12 +257,10 @@ def _clip_distinct(names: tuple[str, ...], width: int, cut: Callable[[str, int],
 
 
 def _shared(names: Sequence[str]) -> int:
-    """How many characters all of the names begin with alike."""
     return _common(min(names), max(names))
 
 
 def _common(first: str, second: str) -> int:
-    """How many characters the two begin with alike."""
     for number, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return number
@@ -336,7 +285,6 @@ def _kept(name: str, start: int, stop: int, width: int) -> str:
 
 
 def _begin(text: str, cells: int) -> str:
-    """As many characters from the beginning as `cells` hold."""
     taken = 0
     for number, char in enumerate(text):
         taken += char_width(char)
@@ -346,7 +294,6 @@ def _begin(text: str, cells: int) -> str:
 
 
 def _end(text: str, cells: int) -> str:
-    """As many characters from the end as `cells` hold."""
     taken = 0
     for number in range(len(text) - 1, -1, -1):
         taken += char_width(text[number])

@@ -18,26 +18,12 @@ class Glyphs(Struct):
     """One set of signs.
 
     Attributes:
-        name: unicode or ascii.
-        levels: a sign per level.
-        states: a sign per state of a run.
         nonfinite: a value that was not finite.
-        restart: the run restarted here.
-        recovered: what fired has ended here.
-        threshold: in front of a threshold's value.
-        baseline: in front of a baseline's value.
-        rule: a line across the screen.
-        heavy: a line that stands out from it.
-        upright: a step marked in a line.
-        bar: a full cell of a bar.
         bar_ends: the last cell of a bar by eighths, thinnest first.
         bar_rest: a cell of a bar that is not filled yet.
         fills: full cells that can be told apart without colour, for stacked bars.
         columns: heights of a block bar from an eighth up.
         rise, fall: a value that is well above or below what is usual.
-        selected, folded, unfolded: in lists and trees.
-        branch, last_branch, trunk: lines of a tree of spans.
-        arrow: from one thing to the next.
         is_ascii: draw without blocks and braille, and to_ascii ASCII only.
     """
 

@@ -40,12 +40,7 @@ class Key(NamedTuple):
     """One row of the table.
 
     Attributes:
-        id: what a keymap and a page call it.
-        keys: comma separated, in Textual's spelling.
-        footer: what the footer says.
-        tooltip: what it does, in full.
         action: what is done, as Textual spells it with arguments; empty where it is the id.
-        is_shown: it stands in the footer.
         shown_as: how the footer spells the key, where not as it is called.
         group: what the footer says behind neighbours of one purpose.
         comes_first: the key is looked at before the list and the filter get it.
@@ -417,11 +412,7 @@ class KeyNames(Struct):
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
     def none_matches(self, what: str) -> str:
-        """What a list says in which nothing matches the filter.
-
-        Args:
-            what: "no metric".
-        """
+        """What a list says in which nothing matches the filter."""
         return f"{what} matches the filter{self.clause('back', '; {} clears it')}"
 
     def tell(self, text: str) -> str:

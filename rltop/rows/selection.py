@@ -78,12 +78,7 @@ class Selection:
         return False
 
     def at(self, x: int, y: int) -> bool:
-        """Go to the spot at a cell; False if there is none.
-
-        Args:
-            x: column, from 0.
-            y: row, from 0.
-        """
+        """Go to the spot at a cell; False if there is none."""
         for i, spot in enumerate(self._spots):
             if spot.y == y and spot.link.start <= x < spot.link.stop:
                 self._at, self._aim = i, None
@@ -188,11 +183,7 @@ def target_text(target: Target | None) -> str:
 
 
 def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
-    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text.
-
-    Args:
-        link: from which cell to which one.
-    """
+    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text."""
     x = 0
     for text, role in line:
         for part, is_lit in _cut(text, link.start - x, link.stop - x):
@@ -219,7 +210,6 @@ def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """What is searched for: whatever its case, and however its words are spaced."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 
@@ -243,11 +233,7 @@ def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str])
 
 
 def with_matches(rows: Sequence[Row], text: str, at: int | None) -> Sequence[Row]:
-    """The rows with every match made visible, and those in row `at` more than the others.
-
-    Args:
-        at: the row that was gone to last.
-    """
+    """The rows with every match made visible, and those in row `at` more than the others."""
     pattern = _pattern(text)
     return [Row(_marked(row.line, pattern, "cursor" if y == at else "strong"), row.links) for y, row in enumerate(rows)]
 

@@ -59,9 +59,6 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
     lies between them, so that a long line fills two thirds of its place or more)
     and the start a multiple of the stride: both stay where they are while records come
     in, and downsampled history divides evenly.
-
-    Args:
-        cadence: steps between two records.
     """
     cadence, columns = max(1, cadence), max(2, columns)
     for factor in _strides():
@@ -88,14 +85,10 @@ class SparkData(NamedTuple):
     Attributes:
         lows, highs: what is drawn of each column, usually its mean twice; NaN where
             it has no value.
-        window: which steps the columns are.
         nonfinite: columns that hold a value that was not finite.
-        restarts: columns in which the run restarted.
         reference: a threshold or baseline to be drawn behind the line, or None.
-        is_threshold: what the reference is.
         newest: column of the newest step; the reference ends there.
         scale: the least that the line's height stands for, where a range was declared.
-        is_floor: what is past the threshold lies below it.
         onset: column of the step from which on the threshold counts.
     """
 
@@ -134,10 +127,7 @@ def spark_data(
         marks: steps on which the value was not finite.
         restarts: first steps of later segments.
         reference: in the metric's own unit.
-        is_threshold: the reference is a threshold, not a baseline.
-        last: the newest step of the run.
         scale: the declared range of the values, in the metric's own unit.
-        is_floor: what is past the threshold lies below it.
         since: the step from which on the threshold counts; None is the first.
     """
     nan = math.nan
@@ -197,10 +187,6 @@ def fitted(data: SparkData, columns: int) -> SparkData:
 
     Columns are merged and anchored to steps as in `anchored_window`; a short line is
     drawn out instead, up to four columns to a record.
-
-    Args:
-        data: a line.
-        columns: how many, two to a cell.
     """
     return _stretched(_merged(data, columns))
 
@@ -271,7 +257,6 @@ def _stretched(data: SparkData) -> SparkData:
 
 @lru_cache(maxsize=64)
 def _apart(count: int, up: int, down: int) -> Sequence[int]:
-    """Where `count` columns stand when they are drawn apart."""
     return [i * up // down for i in range(count)]
 
 
@@ -280,7 +265,6 @@ def _last_if_gap(value: float) -> float:
 
 
 def _cut(data: SparkData, columns: int) -> SparkData:
-    """Exactly `columns` columns, the unused ones at the end cut off or added."""
     gaps = [math.nan] * max(0, columns - len(data.lows))
     window = data.window._replace(columns=columns)
     return data._replace(lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
@@ -353,7 +337,6 @@ def _heights(data: SparkData, top: int) -> _Heights:
 
 
 def _rescaled(data: SparkData, size: float) -> SparkData:
-    """The same shape in numbers whose differences neither overflow nor vanish."""
     return data._replace(
         lows=[value / size for value in data.lows],
         highs=[value / size for value in data.highs],
@@ -384,9 +367,6 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
     """Draw one row of len(columns) / 2 cells: in eighth blocks, in ASCII in signs of four heights.
 
     A baseline is drawn by the colour of what lies below it, a threshold by that of what is past it since the alert.
-
-    Args:
-        data: a line.
 
     Returns:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
@@ -449,9 +429,6 @@ def _levels(codes: Sequence[int]) -> Iterator[int | None]:
 def tall_sparkline(data: SparkData, glyphs: Glyphs) -> tuple[Line, Line]:
     """Draw two rows of len(columns) / 2 cells: in braille, the reference dotted where the line leaves cells free.
 
-    Args:
-        data: a line.
-
     Returns:
         The upper and the lower row, in the roles and of the width of `sparkline`.
     """
@@ -492,7 +469,6 @@ def _drawn_tall(
 
 
 def _tall_cell(left: int, right: int, lowest: int, *, is_ascii: bool) -> str:
-    """The part of two columns that lies in the row whose lowest dot is `lowest`."""
     dots = highest = 0
     for code, bits in ((left, _LEFT_BITS), (right, _RIGHT_BITS)):
         if code == _EMPTY:

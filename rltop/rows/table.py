@@ -40,13 +40,11 @@ class Column(NamedTuple, Generic[T]):
     Attributes:
         head: what stands above it; of a drawn column perhaps what draws it for its cells.
         cell: what stands in a row; of a `DRAWN` column it is given the cells too.
-        kind: what may be cut.
         least: cells without which it leaves. A number has at least as many, so that a longer one moves nothing.
         most: cells that it takes at the most, 0 for no limit.
         priority: the column with the highest one leaves first; 0 never leaves and is narrowed instead.
         is_right: cells stand at the right edge; None is what the kind says.
         sort: by what the table can be sorted in this column; None where it cannot.
-        gap: blanks in front of it.
         wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
         shorten: names in so many cells, where that is not `clip_distinct` of what the cells say.
         is_steady: it has `least` cells even where no name or text of it is that long.
@@ -160,7 +158,6 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
 
     Args:
         wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
-        width: cells for all of them, without a gap in front of the first.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
     needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
@@ -236,13 +233,11 @@ class Table(NamedTuple, Generic[T]):
     """Rows under heads.
 
     Attributes:
-        columns: from left to right.
         items: the rows, in order; columns are as wide as all of them need, whichever are painted.
         target: what a row leads to; None where it leads nowhere.
         sorting: the order that the heads show; the rows are in it already.
         is_sortable: heads that can be sorted by lead to the table sorted by them.
         sign: what stands in front of a row, with its role.
-        sign_head: what stands above the signs.
     """
 
     columns: Sequence[Column[T]]
@@ -258,11 +253,6 @@ class _Shown(NamedTuple, Generic[T]):
     """A column where it stands.
 
     Attributes:
-        column: the column.
-        head: what stands above it.
-        start, cells: where.
-        texts, widths: of its cells; none of a drawn column.
-        is_right: they stand at the right edge.
         names: its names where they are cut, by the cells that something behind them takes.
     """
 
@@ -328,11 +318,7 @@ class TablePainter(Generic[T]):
     """A table laid out for a width; heads and rows are painted one at a time, so that others may stand between."""
 
     def __init__(self, table: Table[T], width: int, glyphs: Glyphs) -> None:
-        """Lay out a table.
-
-        Args:
-            width: cells; no row is wider.
-        """
+        """Lay out a table."""
         self._table, self._width, self._glyphs = table, width, glyphs
         self.items = table.items
         front = max(3, cell_width(table.sign_head) + 2) if table.sign is not None else 1
@@ -400,7 +386,6 @@ class TablePainter(Generic[T]):
         return rows + [RowBuilder(self._width, self._glyphs).to(indent).add(each, line[-1].role).row() for each in rest]
 
     def _begun(self, number: int, before: _Shown[T] | None = None) -> RowBuilder:
-        """A row from its sign on, to its end or to where a column begins."""
         table = self._table
         item = table.items[number]
         builder = RowBuilder(self._width, self._glyphs)
@@ -442,9 +427,6 @@ class TablePainter(Generic[T]):
 def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool = True) -> list[Row]:
     """The head and the rows of each item.
 
-    Args:
-        width: cells; no row is wider.
-
     Returns:
         One row, then those of each item: one, or as many as its wrapped column takes.
     """
@@ -481,12 +463,10 @@ def _cells(cell: Cell) -> int:
 
 
 def _behind(cell: Cell) -> int:
-    """Cells of what stands behind the name of a cell."""
     return 0 if len(cell) < 2 or isinstance(cell[0], str) else _cells(_line(cell)[1:])
 
 
 def _within(line: Line, cells: int) -> Line:
-    """As much of a line as fits; what is cut ends in an ellipsis."""
     if _cells(line) <= cells:
         return line
     kept = []

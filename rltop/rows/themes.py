@@ -61,11 +61,6 @@ class Palette(Struct):
 
     Attributes:
         name: what a person types; the stem of the file.
-        summary: one line for the list of themes.
-        is_dark: light text on a dark ground.
-        colours: every one of `SCREEN_KEYS`.
-        roles: every one of `ROLES`.
-        selection: laid over the selected cells.
         has_colour: False under NO_COLOR.
     """
 

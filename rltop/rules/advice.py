@@ -38,7 +38,6 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
     """The verdict with advice, if it stands at WARN or CRIT.
 
     Args:
-        verdict: any.
         checkpoint: step of the last known checkpoint before its onset, or None.
     """
     if verdict.level < Level.WARN or not verdict.is_active:

@@ -128,16 +128,11 @@ class AlertState:
     inside half of the way from the level before the onset; where it stays flat elsewhere, the alert settles.
 
     Attributes:
-        spec: what the rule is.
-        detector: what looks at the records.
         is_firing: the alert is active: it fires or has settled.
         is_idle: no bad record is counted, so that a QUIET finding changes nothing.
         level: OK, or the level of the alert, also after it recovered.
-        worst: the worst level that it had.
         incident: number of the incident that it belongs to; 0 for none.
         standing: where its metric stands, relative to what it was before.
-        finding: the finding that the alert is based on.
-        since_step, since_record: where it began.
         recovered_step, recovered_record: where it ended; the step is None while it is active.
     """
 
@@ -149,10 +144,6 @@ class AlertState:
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
         """Start with no records.
-
-        Args:
-            spec: what the rule is.
-            thresholds: by name, as they hold in this run.
 
         Raises:
             ValueError: the rule has no detector: something else than records decides it.
@@ -193,7 +184,6 @@ class AlertState:
         """Move the alert on by one finding.
 
         Args:
-            context: the record that was looked at.
             finding: what the detector says of it; QUIET may be left out while `is_idle`.
 
         Returns:
@@ -231,7 +221,6 @@ class AlertState:
         return self._raise(context, EventState.FIRING, finding, established)
 
     def _raise(self, context: RuleContext, state: EventState, finding: Finding, level: Level) -> Event:
-        """Take a level that the alert has not had, with the finding behind it."""
         was_alarm = self.worst >= WARN
         self.level = self.worst = level
         self._note(context, finding)
@@ -313,12 +302,7 @@ class AlertState:
         return self._event(context, EventState.EASED, INFO, standing.settled_words + excuse)
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
-        """End the alert at this record.
-
-        Args:
-            context: the record.
-            how: what to add to the message.
-        """
+        """End the alert at this record."""
         self.detector.holds = OK
         self.is_firing = self.is_idle = False
         self.standing = NOWHERE
@@ -340,12 +324,7 @@ class AlertState:
         )
 
     def begin_anew(self, thresholds: Mapping[str, float], *, keeps_level: bool = False) -> None:
-        """Drop baselines and pending counts; an active alert stays until records clear it.
-
-        Args:
-            thresholds: by name.
-            keeps_level: the level before its onset still means something.
-        """
+        """Drop baselines and pending counts; an active alert stays until records clear it."""
         assert self.spec.detector is not None
         holds = self.detector.holds
         self.detector = self.spec.detector(thresholds)
@@ -416,7 +395,6 @@ def said(state: AlertState, finding: Finding) -> str:
     """The rule's headline for a finding, without a baseline that is as bad as what it is compared with.
 
     Args:
-        state: of the rule's alert.
         finding: the one to word; its value need not be the newest.
     """
     shown = quoted(state.detector, finding, state.standing.usual)
@@ -429,12 +407,7 @@ def said(state: AlertState, finding: Finding) -> str:
 
 
 def sentence(state: AlertState, context: RuleContext) -> str:
-    """What an alert says at a record, with the value there where its finding is of an earlier one.
-
-    Args:
-        state: the alert.
-        context: the newest record.
-    """
+    """What an alert says at a record, with the value there where its finding is of an earlier one."""
     if state.is_settled:
         return state.standing.settled_words
     text = said(state, state.finding)
@@ -457,10 +430,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
     """An alert in words; only meaningful while `is_shown`.
 
     Args:
-        state: the alert.
-        metric: canonical name of the metric it is about.
         key: the trainer's key of that metric, or "".
-        context: the newest record.
     """
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING

@@ -32,152 +32,77 @@ def nats_of(context: RuleContext) -> str:
 
 
 def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:
-    """The policy generates its own training data.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` counts.
-    """
+    """The policy generates its own training data."""
     return algorithm not in _NO_ROLLOUTS and not traits.is_preference
 
 
 def has_reward(algorithm: Algorithm, traits: Traits) -> bool:
-    """A reward is maximised (distillation may log a constant 0).
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` counts.
-    """
+    """A reward is maximised (distillation may log a constant 0)."""
     return algorithm not in _NO_REWARD and not traits.is_preference
 
 
 def has_trust_region(algorithm: Algorithm, traits: Traits) -> bool:
-    """Updates are clipped against an older policy, and there is more than one of them per rollout.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` and `is_single_update` count.
-    """
+    """Updates are clipped against an older policy, and there is more than one of them per rollout."""
     return has_rollouts(algorithm, traits) and traits.is_single_update is not True and algorithm not in _UNCLIPPED
 
 
 def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
-    """Generation and training are disaggregated, so that one can wait for the other.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_async` and `is_preference` count.
-    """
+    """Generation and training are disaggregated, so that one can wait for the other."""
     return traits.is_async and has_rollouts(algorithm, traits)
 
 
 def waits_for_all(algorithm: Algorithm, traits: Traits) -> bool:
-    """A step contains its generation, and waits for the slowest rollout.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_async` and `is_preference` count.
-    """
+    """A step contains its generation, and waits for the slowest rollout."""
     return has_rollouts(algorithm, traits) and not traits.is_async
 
 
 def is_embodied(algorithm: Algorithm, traits: Traits) -> bool:
-    """Robot policies: classic PPO settings, another scale of clipping and KL.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; none of them counts.
-    """
+    """Robot policies: classic PPO settings, another scale of clipping and KL."""
     return algorithm is Algorithm.EMBODIED
 
 
 def has_token_clip(algorithm: Algorithm, traits: Traits) -> bool:
-    """Clipping is counted per token of a language model.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` and `is_single_update` count.
-    """
+    """Clipping is counted per token of a language model."""
     return has_trust_region(algorithm, traits) and algorithm is not Algorithm.EMBODIED
 
 
 def has_reference_kl(algorithm: Algorithm, traits: Traits) -> bool:
-    """A KL to a reference policy is logged and means drift (KTO's is a batch estimate).
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` counts.
-    """
+    """A KL to a reference policy is logged and means drift (KTO's is a batch estimate)."""
     return has_rollouts(algorithm, traits)
 
 
 def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
-    """A value function is trained.
-
-    Args:
-        algorithm: of the run; unknown, it may have one.
-        traits: of the run; `has_critic` counts.
-    """
+    """A value function is trained."""
     return traits.has_critic or algorithm is Algorithm.UNKNOWN
 
 
 def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
-    """Advantages come from the other completions of the same prompt.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` counts.
-    """
+    """Advantages come from the other completions of the same prompt."""
     return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO and algorithm not in _UNCLIPPED
 
 
 def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
-    """DPO and its variants.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; none of them counts.
-    """
+    """DPO and its variants."""
     return algorithm is Algorithm.DPO
 
 
 def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
-    """Chosen against rejected: DPO and KTO.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; none of them counts.
-    """
+    """Chosen against rejected: DPO and KTO."""
     return algorithm in {Algorithm.DPO, Algorithm.KTO}
 
 
 def is_kto(algorithm: Algorithm, traits: Traits) -> bool:
-    """Single completions, labelled good or bad.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; none of them counts.
-    """
+    """Single completions, labelled good or bad."""
     return algorithm is Algorithm.KTO
 
 
 def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:
-    """A reward model is trained.
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; none of them counts.
-    """
+    """A reward model is trained."""
     return algorithm is Algorithm.REWARD
 
 
 def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
-    """The loss is an objective that should fall (a policy-gradient surrogate is not).
-
-    Args:
-        algorithm: of the run.
-        traits: of the run; `is_preference` counts.
-    """
+    """The loss is an objective that should fall (a policy-gradient surrogate is not)."""
     return algorithm in _NO_ROLLOUTS or traits.is_preference
 
 

@@ -29,7 +29,6 @@ class Judged(NamedTuple):
     """Which number of a record an alert is about.
 
     Attributes:
-        metric: canonical name.
         instance: which of its keys, where a run logs it under several; "" for the first.
         sign: -1 where the size of a negative number is judged.
     """
@@ -51,7 +50,6 @@ class Judged(NamedTuple):
 
         Args:
             recent: the records so far, oldest first.
-            record: number of the record that parts them.
         """
         before: list[float] = []
         since: list[float] = []
@@ -87,9 +85,6 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
     it. What is neither (a slope, a share, a count) has no level to come back to.
 
     Args:
-        spec: the rule.
-        detector: its detector.
-        finding: what it has found in the newest record.
         recent: the records so far, oldest first.
     """
     if spec.measures:
@@ -115,15 +110,7 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
 def freeze(
     detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> Before | None:
-    """The level before an alert; None where the rule compares with an absolute line, or nothing is known before.
-
-    Args:
-        detector: of the rule.
-        judged: the number that the alert is about.
-        finding: the one that the alert is based on.
-        recent: the records so far.
-        since: the record at which the alert began.
-    """
+    """The level before an alert; None where the rule compares with an absolute line, or nothing is known before."""
     base = finding.baseline
     if judged is None or base is None or is_absolute(detector, finding):
         return None
@@ -147,27 +134,14 @@ def freeze(
 
 
 def is_absolute(detector: Detector, finding: Finding) -> bool:
-    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before.
-
-    Args:
-        detector: of the rule.
-        finding: one of its findings.
-    """
+    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before."""
     return finding.threshold is not None and finding.threshold in detector.thresholds.values()
 
 
 def healthy(
     detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> float | None:
-    """The baseline that an alert may quote; None where the run was as bad before, or is too young to tell.
-
-    Args:
-        detector: of the rule.
-        judged: the number that the alert is about.
-        finding: the one that raises the alert.
-        recent: the records so far.
-        since: the record at which the alert began.
-    """
+    """The baseline that an alert may quote; None where the run was as bad before, or is too young to tell."""
     base, line = finding.baseline, finding.threshold
     if base is None or line is None or not is_absolute(detector, finding):
         return base
@@ -186,8 +160,6 @@ class Home(NamedTuple):
     """A level that an alert has frozen, as other rules of the same metric see it.
 
     Attributes:
-        before: the level.
-        trigger: the value that raised the alert.
         record: the newest record of the segment at which the alert was active.
     """
 
@@ -199,7 +171,6 @@ class Home(NamedTuple):
         """Whether a value lies between where the metric went and what it was before, or about there.
 
         Args:
-            value: what a rule has found.
             base: what the rule compares it with: only a move towards the level before is a way back.
         """
         level = self.before.value
@@ -215,7 +186,6 @@ def loads_before(recent: Sequence[Observation], since: int) -> tuple[tuple[str, 
 
     Args:
         recent: the records so far, oldest first.
-        since: the record at which the alert began.
     """
     found = []
     for name in LOADS:

@@ -31,8 +31,6 @@ class Link(NamedTuple):
 
     Attributes:
         metrics: canonical names, the best first; the first that the run logs is shown.
-        question: what it tells.
-        fact: checked instead of a metric.
     """
 
     metrics: tuple[str, ...]
@@ -41,13 +39,7 @@ class Link(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What to check for one symptom.
-
-    Attributes:
-        name: stable.
-        symptom: in words, for the head of the strip.
-        links: in order.
-    """
+    """What to check for one symptom."""
 
     name: str
     symptom: str
@@ -60,7 +52,6 @@ def _tables() -> Mapping[str, Any]:
 
 
 def _link(text: str) -> Link:
-    """`metric metric: question`, or a fact in place of the metrics."""
     checked, _, question = text.partition(": ")
     facts = {each.value: each for each in Fact}
     return Link((), question, facts[checked]) if checked in facts else Link(tuple(checked.split()), question)
@@ -78,12 +69,7 @@ def chains() -> Mapping[str, Chain]:
 
 
 def chain_of(rule: str, family: str) -> Chain | None:
-    """The chain of a rule's symptom; None for a family without one.
-
-    Args:
-        rule: the rule's id; some have their own chain.
-        family: its family, whose chain is used otherwise.
-    """
+    """The chain of a rule's symptom; None for a family without one."""
     tables = _tables()
     name = tables["rule"].get(rule) or tables["family"].get(family)
     return None if name is None else chains()[name]

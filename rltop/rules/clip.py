@@ -28,7 +28,6 @@ _FAMILIES = frozenset({"kl", "reward", "entropy"})
 
 
 def _is_sequence_level(value: float, values: Mapping[str, float]) -> bool:
-    """Much is clipped although the policy has hardly moved: sequence-level clipping (GSPO)."""
     step_kl = values.get("kl_old")
     return value > _SEQUENCE_CLIP and step_kl is not None and abs(step_kl) < _SEQUENCE_KL
 

@@ -51,10 +51,7 @@ class RewardTrack:
         zero_share: share of zero-variance groups, or None
             where it was never logged; 1.0 where the standard deviation is 0.
         usual: median of the last ten rewards; `before` that of the ten before this record.
-        best, worst: extremes of `usual`.
         start: `usual` when it first covered five records.
-        top, bottom: extremes of single records.
-        count: records with a reward.
         has_few_groups: a batch is one prompt group or two: all of it scores the same every so often, by chance.
         is_reward: a reward was logged, so that a success rate does not stand in for it.
         is_sudden: from one record to the next every completion scores the same, at another level than
@@ -245,8 +242,6 @@ class Onset(NamedTuple):
     """Where an active family of symptoms began.
 
     Attributes:
-        record: number in the segment.
-        step: the trainer's step.
         rule, metric: which rule, or part of one, saw it, in which canonical metric.
     """
 
@@ -260,22 +255,17 @@ class RuleContext:
     """One record and what has gone before it in its segment.
 
     Attributes:
-        observation, values: the record.
         record: its number in the segment, from 1.
-        reward: how the reward has moved, this record included.
         lr: learning rate of this record or the latest known, or None.
         is_lr_rising: the learning rate still warms up (or rose on this record).
-        top_lr: highest learning rate so far.
         phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
-        recent: the newest records, this one included.
         standing: rules, and parts of rules, whose alert is active at WARN or above.
         raised: rule and level → how many alarms the run has been told of, restarts included.
         homes: number → the level before that an alert has frozen.
         baselines: metric → what it was early in the segment, by the same records as the baseline that pages show.
         left: the reward before the restart that began this segment; None where none is known.
-        algorithm, traits, group_size: what kind of run it is.
         staleness_bound: so many versions old a sample may be, by the settings; None where they do not say.
     """
 
@@ -310,8 +300,6 @@ class RuleContext:
         """Start a segment of a run.
 
         Args:
-            algorithm: what the run is trained with.
-            traits: what else is known of its kind.
             group_size: completions per prompt, or None where it is not known.
         """
         self.algorithm = algorithm
@@ -408,9 +396,7 @@ class RuleContext:
         """Remember which families are active and since when, from WARN on, for composite rules.
 
         Args:
-            event: a transition on this record.
             since_record: the number in the run, not in the segment, of the record where the alert began.
-            since_step: its step.
             is_told: False where another part of its rule stands as bad.
         """
         if event.state is EventState.FACT:

@@ -38,7 +38,6 @@ class Returns(State):
         """Take a record in.
 
         Args:
-            values: canonical name → value of the record.
             reward: the rewards of the segment so far; its newest stands in where returns are not logged.
         """
         loss = values.get("value_loss")
@@ -50,12 +49,7 @@ class Returns(State):
             self._lately.push(returned)
 
     def has_none(self, values: Mapping[str, float], reward: RewardTrack) -> bool:
-        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was.
-
-        Args:
-            values: canonical name → value of the record.
-            reward: the rewards of the segment so far.
-        """
+        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
         loss = values.get("value_loss")
         if loss is not None and (loss < _TINY or (self.start is not None and loss < _TRIFLE * self.start)):
             return True
@@ -63,10 +57,6 @@ class Returns(State):
 
     def largest(self, values: Mapping[str, float], reward: RewardTrack) -> float:
         """An upper bound of the variance, from the range of rewards and returns so far, and their deviation.
-
-        Args:
-            values: canonical name → value of the record.
-            reward: the rewards of the segment so far.
 
         Returns:
             The square of the widest of them, comparable with a value loss that is a mean squared error.

@@ -41,12 +41,7 @@ class Departure:
     counts.
 
     Attributes:
-        judged: which number.
-        before: its level before the onset.
-        edge: half of the way.
         is_back: the newest value is inside it.
-        value: the newest value.
-        trigger: the one that raised the alert.
     """
 
     __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "trigger", "value")
@@ -55,8 +50,6 @@ class Departure:
         """Begin at the finding that raised the alert.
 
         Args:
-            judged: which number.
-            before: its level before the onset.
             finding: the one that raised the alert: its value, and the line that it crossed, if any.
         """
         self.judged = judged

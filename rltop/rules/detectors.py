@@ -32,8 +32,6 @@ class Line(Detector):
 
         Args:
             thresholds: `info`, `warn`, `crit`, at least one of them.
-            metric: canonical name of what is compared.
-            text: the headline, with {value} and {threshold} in it.
             is_below: what is below a line is bad, not what is above it.
         """
         super().__init__(thresholds)
@@ -84,7 +82,6 @@ class Creep(Detector):
         """Whether something else grew as well, so that a rise by `factor` is expected.
 
         Args:
-            context: the newest record.
             factor: the level over that of the start; infinite where that was none.
         """
         return False

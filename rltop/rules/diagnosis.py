@@ -34,10 +34,6 @@ def reasons() -> Mapping[str, Any]:
 def reason(family: str, metric: str) -> str:
     """Why to check `metric` for a symptom of `family`; empty when nothing is known.
 
-    Args:
-        family: the family of the symptom.
-        metric: canonical name of what to check.
-
     Returns:
         The reason in a few words, or "".
     """

@@ -35,20 +35,10 @@ _TWO_WRITERS = "two writers in one file: steps go back and forth every few rows;
 
 
 class Selection:
-    """Which rules apply to a run, and with which thresholds.
-
-    Attributes:
-        identity: what the stream turned out to be.
-        profiles: whose thresholds hold, and why.
-    """
+    """Which rules apply to a run, and with which thresholds."""
 
     def __init__(self, identity: Identity, options: EngineOptions) -> None:
-        """Choose the profiles.
-
-        Args:
-            identity: what the stream turned out to be.
-            options: what the user says about rules.
-        """
+        """Choose the profiles."""
         self.identity, self._options = identity, options
         self.profiles = profiles.active(identity, options.profiles)
         self._names = [profile.name for profile in self.profiles]
@@ -63,7 +53,6 @@ class Selection:
         """The level of an alert as it is shown: INFO at most where the rule is a note in this field.
 
         Args:
-            rule: its id.
             level: as the rule has it, which composites and incidents see.
         """
         return min(level, Level.INFO) if rule in self._notes else level
@@ -90,12 +79,7 @@ class Selection:
         return signals[0].key if signals else ""
 
     def keeps(self, spec: RuleSpec, before: Selection) -> bool:
-        """Whether a rule goes on with its state: it applies, with the same thresholds and the same keys.
-
-        Args:
-            spec: the rule.
-            before: the selection under which it ran so far.
-        """
+        """Whether a rule goes on with its state: it applies, with the same thresholds and the same keys."""
         if not self.applies(spec) or not self.logs(spec):
             return False
         # Where another key has taken a metric over, what was learned is about other numbers.
@@ -116,12 +100,7 @@ class _Announcer:
         return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
 
     def tell(self, observation: Observation, rules: Selection) -> list[Event]:
-        """The facts that have not been told.
-
-        Args:
-            observation: the row at which they are told.
-            rules: which of them apply.
-        """
+        """The facts that have not been told."""
         told: list[Event] = []
         refused = rules.identity.refused
         if not self.has_told and rules.is_enabled(profiles.RULE):
@@ -169,7 +148,6 @@ class Engine:
     """The rules at work on one run.
 
     Attributes:
-        rules: which of them apply, and with which thresholds.
         events: every transition so far, in the order of the file.
     """
 
@@ -177,7 +155,6 @@ class Engine:
         """Start the rules that apply.
 
         Args:
-            identity: what the stream turned out to be.
             options: what the user says about rules; None for nothing.
         """
         self._options = options or EngineOptions()
@@ -200,7 +177,6 @@ class Engine:
         return state
 
     def _asked(self) -> list[RuleSpec]:
-        """The rules that apply and whose metrics the stream logs; only these have a state."""
         return [spec for spec in self.active if self.rules.logs(spec)]
 
     def observe(self, observation: Observation) -> list[Event]:
@@ -233,7 +209,6 @@ class Engine:
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
-        """Pass a row to the rules that take late ones; no other rule sees it."""
         happened = self._told(observation)
         context = self._context.late(observation)
         for state in self._states:
@@ -296,7 +271,6 @@ class Engine:
         return incident.number
 
     def _beside(self, state: AlertState) -> list[AlertState]:
-        """The other parts of a rule that stand, without those that are muted for themselves."""
         return [
             one
             for one in self._states
@@ -472,7 +446,6 @@ def _subject(state: AlertState, identity: Identity) -> tuple[str, str]:
 
 
 def _fact(observation: Observation, rule: str, message: str) -> Event:
-    """A fact that the engine itself states, at `observation`."""
     spec = registry.NAMED[rule]
     return Event(
         observation.record, observation.step, spec.rule, spec.family, Level.INFO, EventState.FACT, message,
@@ -481,7 +454,6 @@ def _fact(observation: Observation, rule: str, message: str) -> Event:
 
 
 def _restart_message(context: RuleContext, observation: Observation) -> str:
-    """Where the run continues, and where it was."""
     if context.record == 0:
         return f"restarted at step {observation.step:,}"
     last = context.observation.step

@@ -86,7 +86,6 @@ class EntropyCrash(Detector):
 
 
 def _log_noise(values: Sequence[float]) -> float:
-    """Robust deviation of ln entropy."""
     return MAD_TO_SIGMA * mad_of([math.log(one) for one in values if one > 0.0])
 
 
@@ -130,7 +129,6 @@ class EntropyLost(Detector):
         return Finding(WARN, value, base, thresholds["warn"] * base, words=words) if is_real else QUIET
 
     def _is_lost_early(self, context: RuleContext) -> bool:
-        """Fast; or the reward has not improved, and the reward variance within groups is falling."""
         reward, spread = context.reward, context.values.get("reward_std")
         if reward.is_solved:
             return False

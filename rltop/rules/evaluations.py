@@ -107,7 +107,6 @@ class History:
 
     Attributes:
         held: the last evaluations, oldest first.
-        seen: how many there have been.
         first, top: the first, and the best single one.
         level: median of the newest three.
     """

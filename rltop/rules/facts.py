@@ -137,13 +137,7 @@ class NewMetric(Detector):
 
 
 def not_that(key: str, metric: str, value: float) -> str:
-    """That a key was not what its name suggested.
-
-    Args:
-        key: the trainer's.
-        metric: canonical name of what it was taken for.
-        value: that is impossible for it.
-    """
+    """That a key was not what its name suggested."""
     return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"
 
 

@@ -52,11 +52,7 @@ class _Recent(State):
 
 
 class Waiting(Detector):
-    """P9, P10, P19: a side of the run that waits.
-
-    Attributes:
-        names: metrics of its wait.
-    """
+    """P9, P10, P19: a side of the run that waits."""
 
     names: Sequence[str] = waiting.GENERATION
     start = _START
@@ -99,7 +95,6 @@ class Waiting(Detector):
         raise NotImplementedError
 
     def _is_known(self, waits: waiting.Waits) -> bool:
-        """Is it logged what the side waits for?"""
         return True
 
     def _level(self, share: float, waits: waiting.Waits, has_risen: bool) -> Level:
@@ -109,7 +104,6 @@ class Waiting(Detector):
         return WARN if self._is_known(waits) and share >= self.thresholds["warn"] else INFO
 
     def _note(self, context: RuleContext) -> None:
-        """Since when the side has waited, and the queue been what it is."""
         values, (share, *seconds) = context.values, self.names
         record, step = context.observation.record, context.observation.step
         now, step_s = values.get(share), values.get("time_step")

@@ -43,7 +43,6 @@ class GuessedShape(Detector):
         return gone if found is QUIET else found
 
     def _fallen(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
-        """The reward out of its learned range, or the entropy off a cliff."""
         for name, judge, inner, what in (
             ("reward_mean", self.reward, self.reward_context, _CRASH),
             ("entropy", self.entropy, self.entropy_context, _CLIFF),
@@ -59,7 +58,6 @@ class GuessedShape(Detector):
         return QUIET
 
     def _gone(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
-        """What was on every record, and is missing on the newest while others are logged."""
         present, accompanied, missing = self.present, self.accompanied, self.missing
         has_others = len(guessed) > 1 or bool(context.values)
         for name in guessed:

@@ -41,13 +41,6 @@ class Incidents:
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
         """Put an alarm into the incident that it belongs to, or into a new one.
 
-        Args:
-            rule: its id.
-            group: its group.
-            record: the record of its onset.
-            step: the step of its onset.
-            is_dated: its sentence names the onset of the incident.
-
         Returns:
             The incident, and the record of its onset.
         """

@@ -27,9 +27,7 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
     INFO where more than `info` of the rows could be read only in part: a console that wraps or cuts them.
 
     Args:
-        counts: what has been read of the file.
         steps: the trainer's steps that are held, oldest first; there may be none.
-        thresholds: those of L7 by name.
 
     Returns:
         The verdict, or None.
@@ -47,7 +45,6 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
 
 
 def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
-    """INFO while most rows come from lines of which a part is missing."""
     partial, rows = counts.partial_lines, counts.rows
     if rows < _FEWEST or partial <= thresholds["info"] * rows:
         return None
@@ -62,9 +59,6 @@ def two_writers(
     """INFO once the file has gone back `info` times to a run id that it had left, or most steps are written anew.
 
     Args:
-        counts: what has been read of the file.
-        thresholds: those of L12 by name.
-        steps: steps that are held, training ones.
         overwritten: rows with which such a step was given other values.
 
     Returns:
@@ -95,10 +89,6 @@ def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
     """INFO once a file has been without a record for long.
-
-    Args:
-        waited_s: how long, in seconds.
-        thresholds: those of L5 by name: `first_s` seconds.
 
     Returns:
         The verdict, or None.

@@ -212,12 +212,10 @@ def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
 
 
 def _named(words: str) -> str:
-    """The name in `<name> is <kind>`; a key may have spaces in it."""
     return words.rpartition(" is ")[0]
 
 
 def _subject(name: str) -> Subject:
-    """A metric of the catalogue, or a key that is none."""
     return Subject(name) if name in CATALOG else Subject("", key=name)
 
 
@@ -309,13 +307,11 @@ class NotUpdating(Detector):
         return Finding(CRIT, norm, None, self.gradient) if self._has_contrast(context) else None
 
     def _has_contrast(self, context: RuleContext) -> bool:
-        """Without contrast in the groups there is no gradient, and no evidence: that is G1's."""
         if (context.reward.zero_share or 0.0) >= self.thresholds["zero_share"] or self._is_flat(context.values):
             return False
         return context.values.get("reward_std", 1.0) > self.thresholds["reward_std"]
 
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
-        """Where zero-variance groups are not logged."""
         before, self.before = self.before, value
         if norm >= self.gradient or is_paused(context):
             self.alive, self.is_dead = (0 if self.is_dead else self.alive) + 1, False
@@ -332,7 +328,6 @@ class NotUpdating(Detector):
         return Finding(WARN if is_compared and not is_new else CRIT, norm, None, self.gradient)
 
     def _against_loss(self, norm: float, context: RuleContext) -> Finding | None:
-        """Without a reward: a loss to minimise that is above 0 has a gradient."""
         if not applicability.has_loss_to_minimise(context.algorithm, context.traits):
             return None
         if norm >= self.gradient:
@@ -342,7 +337,6 @@ class NotUpdating(Detector):
         return QUIET if is_idle else Finding(CRIT, norm, None, self.gradient, (loss,))
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
-        """Completions of the batch, or their advantages, do not differ."""
         reach = self.thresholds["reward_std"]
         for high, low in (("reward_max", "reward_min"), ("adv_max", "adv_min")):
             if high in values and low in values and values[high] - values[low] <= reach:
@@ -365,10 +359,7 @@ class _Cadence(State):
     """How one metric has been logged so far.
 
     Attributes:
-        found: how often it was there.
         accompanied: how often with something else of training, on its record or since the one before.
-        missing: records of training without it since.
-        longest: the most of those so far.
         since: (record, step) of the first of those that are missing.
     """
 

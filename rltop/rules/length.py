@@ -99,7 +99,6 @@ class LengthExplosion(Detector):
         return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual, words=(BEFORE,))
 
     def _against_baseline(self, value: float, context: RuleContext) -> Finding:
-        """Slow growth is learning as long as the reward grows with it."""
         base = context.baseline("response_len_mean")
         if base is None or base <= 0.0 or value <= self.thresholds["grown"] * base:
             return QUIET
@@ -148,7 +147,6 @@ class NothingEnds(Detector):
         return self.since
 
     def _should_end(self, values: Mapping[str, float]) -> bool:
-        """What is truncated should have ended, and so should what has several lengths."""
         low, high = values.get("response_len_min"), values.get("response_len_max")
         if low is not None and high is not None and high > low:
             return True

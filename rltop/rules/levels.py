@@ -29,12 +29,7 @@ def is_of_text(identity: Identity) -> bool:
 
 
 def field_of(identity: Identity, profiles: Collection[str]) -> str:
-    """Whose evidence counts for a run: that of language models, or of classic RL, loops of one's own without text too.
-
-    Args:
-        identity: what the stream turned out to be.
-        profiles: names of those that apply.
-    """
+    """Whose evidence counts for a run: that of language models, or of classic RL, loops without text among it."""
     if CLASSIC in profiles or (identity.traits.is_generic and not is_of_text(identity)):
         return CLASSIC
     return LANGUAGE

@@ -36,11 +36,7 @@ class Silence(Struct):
 
 
 class _Pauses(State):
-    """Recurring gaps far above the median: checkpoints and validations, with their own key or without.
-
-    Attributes:
-        records: gaps seen.
-    """
+    """Recurring gaps far above the median: checkpoints and validations, with their own key or without."""
 
     records = 0
     _usual = Window(_USUAL_GAPS)
@@ -74,10 +70,8 @@ class Liveness(State):
     """Gaps between records, and a verdict on the current one when asked.
 
     Attributes:
-        gaps: records whose gap is known.
         has_saved: a checkpoint interval has been seen; before that a silence may
             be the first one, so it never counts as CRIT.
-        is_finished: the trainer has said that it is done.
     """
 
     has_saved = is_finished = False
@@ -105,10 +99,6 @@ class Liveness(State):
         """Take a record in.
 
         Args:
-            observation: the record.
-            arrived_s: when it was seen to arrive, seconds of the clock that
-                `verdict` is asked with; None for rows read as history, whose gap
-                comes from the wall time in the row, else from the step time.
             is_finished: the row says that the run is over (a final summary, the
                 last step of a known total, or progress of 1).
         """
@@ -162,7 +152,6 @@ class Liveness(State):
         """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.
 
         Args:
-            age_s: seconds since the newest row.
             lag_s: seconds by which what is written shows late (a network mount).
 
         Returns:
@@ -181,9 +170,7 @@ class Liveness(State):
         """The verdict on a silence of `age_s` seconds, or None while it is ordinary.
 
         Args:
-            age_s: seconds since the newest row.
             lag_s: seconds by which what is written shows late (a network mount).
-            key: the trainer's key that the verdict is about.
 
         Returns:
             The verdict of L4, or None.
@@ -220,5 +207,4 @@ class Liveness(State):
 
 
 def _between(now_s: float | None, before_s: float | None) -> float | None:
-    """A gap by one clock; the trainer's and the watcher's may be hours apart."""
     return now_s - before_s if now_s is not None and before_s is not None else None

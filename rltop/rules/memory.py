@@ -64,7 +64,6 @@ class DeviceMemory(Detector):
 
 
 def _largest_steps(medians: Sequence[float]) -> float:
-    """The two largest rises from one block to the next, together."""
     return sum(sorted(after - before for before, after in pairwise(medians))[-2:])
 
 

@@ -42,7 +42,6 @@ class EngineOptions(Struct):
         """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles.
 
         Args:
-            rule: its id.
             profiles: names of the profiles that hold; of two that set the same, the later wins.
 
         Returns:
@@ -61,10 +60,6 @@ class EngineOptions(Struct):
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
         """Thresholds of a rule by name as they hold under `profiles`.
-
-        Args:
-            rule: its id.
-            profiles: names of the profiles that hold.
 
         Returns:
             Every threshold of the rule, by name.
@@ -88,10 +83,6 @@ class EngineOptions(Struct):
     def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
         """Whether the rule is judged at all under `profiles`.
 
-        Args:
-            rule: its id.
-            profiles: names of the profiles that hold.
-
         Returns:
             False where the user or a profile has switched it off, or the user the rule that it is a part of.
         """
@@ -111,10 +102,6 @@ class EngineOptions(Struct):
 def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
     """Refuse profiles that do not exist, and settings for them that no rule knows.
 
-    Args:
-        names: profiles that are to hold.
-        settings: profile → rule id → setting → value.
-
     Raises:
         ConfigError: names the profile and the nearest one that exists.
     """
@@ -131,7 +118,6 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     """Refuse settings that no rule knows; `table` is where they stand in the file.
 
     Args:
-        rules: rule id → setting → value.
         table: the table of the settings file that they stand in, for the message.
 
     Raises:

@@ -137,7 +137,6 @@ class SlowNowAndThen(Detector):
         return self.is_outside
 
     def _compare(self, seconds: float, tokens: float | None) -> Finding:
-        """One more record, once the baseline is known."""
         if self.start.value is None:
             return QUIET
         self._take(seconds, tokens)
@@ -259,7 +258,6 @@ class PeriodicCost(Detector):
         self.between_inside += inside
 
     def _learn(self, record: int, step: int, seconds: float, gen: float, inside: float) -> None:
-        """The typical step; the records that it needs are judged once it is known."""
         self.start.push(seconds)
         base = self.start.value
         if base is None:

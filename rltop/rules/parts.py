@@ -29,12 +29,6 @@ class Told:
     ) -> tuple[Event, AlertState] | None:
         """What the rule has to tell of a transition of one of its parts.
 
-        Args:
-            event: the transition.
-            state: the part, after it.
-            others: the other parts that stand.
-            context: the record.
-
         Returns:
             An event, and the part that it speaks of; None where the rule stands as before.
         """

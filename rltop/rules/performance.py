@@ -86,11 +86,7 @@ class _Kind(State):
 
 
 class _Beginning(State):
-    """When training itself begins: a replay buffer is filled first, and those steps are short.
-
-    Attributes:
-        is_now: on this record, after some without training.
-    """
+    """When training itself begins: a replay buffer is filled first, and those steps are short."""
 
     has_begun = is_now = False
     idle = 0
@@ -169,19 +165,16 @@ class StepSlower(Detector):
         return found if found is QUIET else self._early(found, context.record)
 
     def _begin_training(self) -> None:
-        """Steps before the first update are no baseline for those after it."""
         self.left_to_tell = _TOLD
         self.kinds = [_Kind(), _Kind()]
 
     def _early(self, found: Finding, record: int) -> Finding:
-        """No more than WARN for one jump in the first records to a steady level."""
         self.jumped_at = self.jumped_at or record
         self.shortest, self.longest = min(self.shortest, found.value), max(self.longest, found.value)
         is_steady = self.jumped_at <= _EARLY and self.longest <= _STEADY * self.shortest
         return found._replace(level=WARN) if found.level is CRIT and is_steady else found
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Finding:
-        """Below the threshold: is it slightly but persistently slower?"""
         factor, usual = seconds / base, kind.per_token.value
         if tokens and usual:
             factor = min(factor, seconds / tokens / usual)

@@ -54,7 +54,6 @@ class PhaseTrack:
 
     Attributes:
         moves: what moved, on the record that settles it; empty otherwise.
-        count: phases recognised so far.
     """
 
     __slots__ = ("_curriculum", "_high", "_low", "_outside", "_rows", "count", "moves")
@@ -95,7 +94,6 @@ class PhaseTrack:
             self._settle()
 
     def _measure(self, length: float) -> None:
-        """Update the usual length; the record counts as outside only if it still is."""
         before = _level(list(self._rows)[:-1][-_BEFORE:], "response_len_mean")
         if len(before) < _MIN_BEFORE:
             self._outside = 0

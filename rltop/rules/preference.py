@@ -301,7 +301,6 @@ class Memorised(Detector):
     evaluated, several passes over the same pairs are sign enough.
 
     Attributes:
-        metric: canonical name of the training accuracy.
         not_better: evaluations since the best one, at least; 0 asks for none.
     """
 

@@ -25,13 +25,9 @@ class Profile(Struct):
     """A named set of thresholds.
 
     Attributes:
-        name: as in the configuration.
         about: what kind of run it is for, in one sentence.
-        rules: rule id → threshold or `enabled` → value.
-        metrics: canonical metrics that only such a run logs.
         words: parts of a key that only such a run logs.
         unless: canonical metrics that such a run never logs.
-        algorithms: algorithms of this kind.
     """
 
     name: str
@@ -58,7 +54,6 @@ def _settings(text: str) -> Mapping[str, float | bool]:
 
 
 def _profile(head: str, *lines: str) -> Profile:
-    """A section of `profiles.txt`."""
     name, _, about = head.partition("] ")
     said = dict(line.split(" ", 1) for line in lines if ": " not in line)
     rules = (line.partition(": ") for line in lines if ": " in line)
@@ -85,7 +80,6 @@ def active(identity: Identity, configured: Sequence[str] | None) -> tuple[Active
     """The profiles that hold for a run.
 
     Args:
-        identity: what the stream turned out to be.
         configured: names that the user gave; None: detect by the run's keys.
 
     Returns:

@@ -159,7 +159,6 @@ class Saturated(Detector):
         return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent, float(self.since)))
 
     def _first(self) -> int:
-        """Step of the first record of those without contrast that are still held."""
         return self.lately.places[len(self.lately.places) - 1 - self.lately.oldest][1]
 
     def headline(self, finding: Finding) -> str:

@@ -95,13 +95,11 @@ def _limits(text: str) -> Mapping[str, float]:
 
 
 def _made(home: str, name: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
-    """A detector out of a family's file."""
     detector: Detector = getattr(import_module(f"rltop.rules.{home}"), name)(thresholds, **given)
     return detector
 
 
 def _spec(home: str, common: list[str], columns: list[str]) -> RuleSpec:
-    """A row of the table."""
     rule, title, *rest = ["" if column == "-" else column for column in columns]
     logged, detector, limits, lasts, more = rest
     said, metrics = _items([*common, *more.split("; ")]), tuple(logged.split())

@@ -154,7 +154,6 @@ class RewardCrash(Detector):
         return self.wrong >= max(_WRONG, _LONGER * self.longest)
 
     def _begin_anew(self, level: float) -> None:
-        """Another phase: what the reward was says nothing about what it should be."""
         evaluation, is_success = self.evaluation, self.is_success
         self.__init__(self.thresholds)  # type: ignore[misc]
         evaluation.is_after = evaluation.is_fine = False
@@ -162,14 +161,12 @@ class RewardCrash(Detector):
         self.initial = level
 
     def _is_out(self, finding: Finding) -> bool:
-        """The reward is far below its start: all that was learned is lost, and more."""
         assert finding.baseline is not None
         learned = max(self.best - self.initial, self.thresholds["share"] * abs(self.best))
         lost = finding.baseline - finding.value
         return lost > max(self.thresholds["out"] * learned, self._noise("sigmas")[1])
 
     def _judge(self, context: RuleContext) -> Finding | None:
-        """Best level so far against the last three records."""
         reward = context.reward
         value = reward.value
         if value is None:
@@ -266,7 +263,6 @@ class RewardCrash(Detector):
             self.floor = min(held)
 
     def _judge_below(self) -> Finding:
-        """The streak below all records before, where it also matters against range, level and spread."""
         below, thresholds = self.below, self.thresholds
         if len(below) < thresholds["streak"] or len(self.held) < _FEW:
             return QUIET

@@ -258,12 +258,10 @@ class SpentOnHack(Detector):
         return ""
 
     def _is_flat(self) -> bool:
-        """The last three evaluations are no better than the first."""
         scores = self.scores
         return len(scores) >= int(self.thresholds["evaluations"]) and max(scores[-3:]) <= scores[0] + HARDLY_BETTER
 
     def _dead_part(self, context: RuleContext) -> str:
-        """A component that was next to nothing, and is, while the reward rose."""
         line = self.thresholds["part"] * abs(context.reward.usual)
         for name, now in context.observation.instances.get("reward_component", {}).items():
             if name in self.parts and 0.0 <= self.parts[name] < line and 0.0 <= now < line:
@@ -279,7 +277,6 @@ class SpentOnHack(Detector):
 
 
 def _length_spread(values: Mapping[str, float]) -> float | None:
-    """Standard deviation of completion lengths, else their range."""
     high, low = values.get("response_len_max"), values.get("response_len_min")
     return values.get("response_len_std", None if high is None or low is None else high - low)
 

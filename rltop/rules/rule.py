@@ -55,7 +55,6 @@ class Finding(NamedTuple):
 
     Attributes:
         level: how bad this record is on its own; OK is not bad.
-        value: the number it is based on.
         baseline: what it was compared with, or None.
         threshold: what was crossed, in the unit of `value`, or None.
         extra: further numbers, in an order that the detector knows.
@@ -75,7 +74,6 @@ class EvidenceNames(NamedTuple):
 
     Attributes:
         value, baseline, threshold: the names; a number that a finding has not got is left out too.
-        unit: of all three.
     """
 
     value: str = "value"
@@ -99,7 +97,6 @@ class Subject(NamedTuple):
     Attributes:
         metric: canonical name; empty where it is about a key that is none of the catalogue.
         instance: which of its keys, where a run logs it under several.
-        key: the trainer's key that has no canonical name.
     """
 
     metric: str
@@ -194,7 +191,6 @@ class Detector(State, ABC):
         text: the headline, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it; {start} is
             " (0.5 at start)", {was} " (baseline 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
         further: what the `extra` numbers of its findings are called in the evidence, and their units.
-        thresholds: by name.
         holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
         nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
@@ -247,10 +243,6 @@ class Detector(State, ABC):
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The numbers behind the headline.
 
-        Args:
-            finding: what the verdict is based on.
-            names: what the rule calls value, baseline and threshold.
-
         Returns:
             These three, as far as there are any, and what is `further`.
         """
@@ -283,11 +275,8 @@ class RuleSpec(Struct):
     is one rule, theirs.
 
     Attributes:
-        id: as in docs/rules.md, for example O1.
         part_of: id of the rule that this is a part of; "" for a rule.
         title: the symptom in two or three words, for a badge.
-        family: what kind of symptom (gradient, entropy, straggler, …).
-        group: learning or system.
         metrics: canonical names it looks at; the first is what a verdict is about.
         measures: what is compared with the thresholds, where it is not the first metric itself.
         detector: makes what looks at the records, from the thresholds; None
@@ -303,7 +292,6 @@ class RuleSpec(Struct):
         needs_ranks: applies only to runs whose ranks each log their own durations.
         accepts_late: also judges rows that belong to an earlier step (evaluations).
         resets_on_phase: has a baseline that a new phase of the run invalidates; resets with it.
-        evidence: what the numbers of its findings are called.
     """
 
     id: str

@@ -59,7 +59,6 @@ class LearningRateChange(Detector):
         return finding
 
     def _look_for_consequences(self, context: RuleContext) -> None:
-        """A rate raised by less than a fault, just before the optimiser became unstable."""
         near = self.thresholds["near"]
         assert self.raised is not None
         if any(abs(context.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):

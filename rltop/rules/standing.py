@@ -42,7 +42,6 @@ class Standing:
         judged: the number that the alert is about; None where it is none that is logged.
         usual: the baseline that may be quoted beside an absolute line.
         side: 1 where an absolute line was crossed upward, -1 downward, 0 where there is none.
-        settled: the levels, while the alert is settled.
     """
 
     __slots__ = ("_departure", "_leaving", "_left", "_loads", "judged", "settled", "side", "usual")
@@ -59,8 +58,6 @@ class Standing:
 
         Args:
             leaving: how long a metric must have left the level at which it had settled.
-            judged: the number that the alert is about.
-            departure: from the level before, where one is known.
             loads: what a step had to do before, by canonical name.
             usual: the baseline that may be quoted beside an absolute line.
         """
@@ -179,12 +176,7 @@ class Standing:
         return median_of(found) if found else None
 
     def worded(self, value: float, told: float) -> str:
-        """A value of the metric with its unit.
-
-        Args:
-            value: what to word.
-            told: another one in the same sentence.
-        """
+        """A value of the metric with its unit."""
         return measure_like(value, Unit.NONE if self.judged is None else _unit(self.judged), told)
 
     def clone(self) -> Standing:
@@ -201,15 +193,7 @@ NOWHERE = Standing(NOfMCounter(1, 1))
 
 
 def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext, since: int) -> Standing:
-    """Keep what was before the record `since`, at which an alert begins.
-
-    Args:
-        spec: the rule.
-        detector: its detector.
-        finding: the finding that raises the alert.
-        context: the record of that.
-        since: the record of the onset.
-    """
+    """Keep what was before the record `since`, at which an alert begins."""
     recent = context.recent
     judged = judged_in(spec, detector, finding, recent)
     usual = healthy(detector, judged, finding, recent, since)
@@ -224,14 +208,7 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
 
 
 def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleContext) -> bool:
-    """Whether a finding compares a metric with an illness, and the metric is on its way back from that.
-
-    Args:
-        spec: the rule.
-        detector: its detector.
-        finding: what it has found.
-        context: the record of that.
-    """
+    """Whether a finding compares a metric with an illness, and the metric is on its way back from that."""
     if finding.baseline is None or not context.homes or is_absolute(detector, finding):
         return False
     judged = judged_in(spec, detector, finding, context.recent)
@@ -242,13 +219,7 @@ def comes_home(spec: RuleSpec, detector: Detector, finding: Finding, context: Ru
 
 
 def quoted(detector: Detector, finding: Finding, usual: float | None) -> Finding:
-    """The finding as it is worded: beside an absolute line only the baseline from before the alert.
-
-    Args:
-        detector: of the rule.
-        finding: the newest of the alert.
-        usual: the baseline that may be quoted.
-    """
+    """The finding as it is worded: beside an absolute line only the baseline from before the alert."""
     if finding.baseline is None or not is_absolute(detector, finding):
         return finding
     return finding._replace(baseline=usual)

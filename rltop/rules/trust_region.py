@@ -47,7 +47,6 @@ class StepKl(Detector):
         return finding._replace(level=INFO)
 
     def _judge(self, context: RuleContext) -> Finding | None:
-        """Thresholds by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
         value = context.values.get("kl_old")
         if value is None:
             return None
@@ -111,7 +110,6 @@ class ImportanceRatio(Detector):
         return Finding(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))
 
     def _is_far(self, value: float) -> bool:
-        """By more than a factor of `crit` from run start, if that is known."""
         base, crit = self.start.value or 0.0, self.thresholds["crit"]
         return base > 0.0 and not 1.0 / crit <= value / base <= crit
 

@@ -33,8 +33,6 @@ class _Source(State):
     """One data set as one rule sees it: the best median of three evaluations, and how bad the last two were.
 
     Attributes:
-        all: its evaluations.
-        best: the best median.
         reward_at_best: training reward when the best median was reached.
         low: the finding on the last evaluation if it was low, else None.
         since: (record, step) of the first of those in a row that were low.
@@ -153,7 +151,6 @@ class ValidationFalls(Detector):
         return lasting if before_last is not None and held[-OF_LEVEL] < usual - reach else None
 
     def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
-        """How bad an evaluation below the threshold is."""
         thresholds, noise = self.thresholds, source.all.noise
         reach = max(thresholds["floor"], thresholds["sigmas"] * noise)
         if source.best > thresholds["worth"] * reach and value <= thresholds["crit"] * source.best:

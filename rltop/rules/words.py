@@ -23,10 +23,8 @@ class Words(NamedTuple):
 
     Attributes:
         condition: what raises it, with the names of its thresholds.
-        why: why it matters.
         causes: likely causes, likeliest first.
         next: canonical names of related metrics, in the order to check.
-        sources: where formula and thresholds come from.
     """
 
     condition: str = ""
@@ -72,5 +70,4 @@ def public_logs() -> Mapping[str, str]:
 
 
 def _worded(value: str | list[str]) -> Any:
-    """A text, its line breaks being spaces, or a tuple."""
     return " ".join(value.split()) if isinstance(value, str) else tuple(value)

@@ -23,7 +23,6 @@ class Acknowledged(NamedTuple):
     """An alert as it was when somebody acknowledged it.
 
     Attributes:
-        level: how bad it was.
         since_step: where it began; one that begins elsewhere is another.
         reach: how far its metric was from its baseline; None where it has none.
     """
@@ -76,12 +75,7 @@ def _read(said: object) -> Acknowledged | None:
 
 
 def of_path(path: str, told: Mapping[str, Acknowledgements]) -> Acknowledgements:
-    """Those of the run at `path`.
-
-    Args:
-        path: of the run.
-        told: those of all runs.
-    """
+    """Those of the run at `path`."""
     return told.get(str(Path(path).absolute()), {}) if told else {}
 
 
@@ -89,8 +83,6 @@ def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T
     """What is kept by run, with what is said of one in place of what it had; the runs said longest ago go.
 
     Args:
-        told: of all runs.
-        path: of the run.
         said: of it; nothing is kept of what is empty.
     """
     own = str(Path(path).absolute())
@@ -100,10 +92,6 @@ def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T
 
 def save(told: Mapping[str, Acknowledgements], environment: Mapping[str, str] | None = None) -> Path:
     """Write all of them, in place of what the file held.
-
-    Args:
-        told: those of all runs.
-        environment: instead of the process's own.
 
     Raises:
         OSError: it cannot be written.

@@ -54,8 +54,6 @@ class Ending(NamedTuple):
     """What the console log beside a run says of its end.
 
     Attributes:
-        path: the log.
-        text: the line that tells of the failure.
         rows: how many rows the run had when the log was looked at; when more have come, it went on.
     """
 
@@ -70,7 +68,6 @@ class Silent(NamedTuple):
     Attributes:
         path: its file, or the folder that is followed as one.
         log: the console log that a person named; empty looks beside the run.
-        rows: how many it has.
         last_step: the newest one, or None.
         newest_s: when the newest row came, seconds since the epoch, or None.
     """
@@ -174,12 +171,6 @@ class EndReader:
 
     Args:
         log: the console log that a person named; empty looks beside each run.
-        notify: called when there is something new to show.
-        clock: says when to look again.
-
-    Attributes:
-        count: how often something new was found.
-        worker: looks at them.
     """
 
     def __init__(self, log: str, notify: Callable[[], None], clock: Clock | None = None) -> None:
@@ -191,11 +182,7 @@ class EndReader:
         self._again_s = -math.inf
 
     def ask(self, runs: Iterable[Run]) -> None:
-        """Have the logs looked at of all runs that are silent, and have been for some time longer since the last look.
-
-        Args:
-            runs: those that are shown.
-        """
+        """Have the logs of all silent runs looked at whose last look is long ago."""
         if self.worker.is_busy or self._clock.monotonic() < self._again_s:
             return
         self._again_s = self._clock.monotonic() + AGAIN_S

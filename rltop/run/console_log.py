@@ -68,9 +68,6 @@ class LogLine(NamedTuple):
     Attributes:
         text: at most `LINE_CHARS` characters.
         step: that it names; None where it names none.
-        is_error: it tells of a failure.
-        is_trace: it begins a traceback.
-        left_out: characters that were cut off, about.
     """
 
     text: str
@@ -81,12 +78,7 @@ class LogLine(NamedTuple):
 
 
 def read_line(raw: bytes, left_out: int = 0) -> LogLine:
-    """A line of the file: what stood last on it where a bar was drawn over and over.
-
-    Args:
-        raw: without its newline.
-        left_out: bytes of it that were not kept.
-    """
+    """A line of the file: what stood last on it where a bar was drawn over and over."""
     if b"\r" in raw:
         raw = next((part for part in reversed(raw.split(b"\r")) if part.strip()), b"")
     text = raw.decode("utf-8", "replace")
@@ -116,10 +108,7 @@ class LogState(NamedTuple):
 
     Attributes:
         paths: files that may be it, the one that is shown among them; empty where there is none.
-        path: the one that is shown.
-        size: bytes of it.
         begins_at: byte at which what was read begins; 0 is the whole file.
-        is_looking: nothing is known yet.
         note: why nothing, or nothing more, can be read; empty where all is well.
     """
 
@@ -140,13 +129,9 @@ class ConsoleLog:
         path: the run's file, or the folder that is followed as one.
         given: the file that a person named; empty looks beside the run.
         on_news: called from the thread whenever there is something new.
-        fs: where it is.
-        clock: for the time between two looks.
         likely: the one to begin with, where the file that was found first need not be it.
 
     Attributes:
-        state: what is known of it.
-        version: moves with everything that a page may show.
         first: number of the oldest line that is held.
     """
 
@@ -234,7 +219,6 @@ class ConsoleLog:
                 self._tail.close()
 
     def _look(self) -> bool:
-        """Look once; whether there is more to be read at once."""
         if self._tail is None or self._wanted != self.state.path:
             paths = [self._given] if self._given else logs_beside(self._path)
             wanted = self._wanted if self._wanted in paths else next(iter(paths), "")

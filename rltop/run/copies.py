@@ -74,12 +74,7 @@ class Numbers(NamedTuple):
 
 
 def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
-    """Read the beginning and the end of a run; what cannot be read has no rows.
-
-    Args:
-        found: the run.
-        known: what an earlier look has read.
-    """
+    """Read the beginning and the end of a run; what cannot be read has no rows."""
     if found.kind is None or not found.kind.has_metrics:
         return Numbers(found.size)
     try:
@@ -168,7 +163,6 @@ def _agree(some: Sequence[Row], others: Sequence[Row]) -> float | None:
 
 
 def _is_odd(value: float) -> bool:
-    """Is it no round number, which many runs have?"""
     return value != round(value, 2)
 
 

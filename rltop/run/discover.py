@@ -48,10 +48,8 @@ class Judged(NamedTuple):
     """What a look into a file has shown.
 
     Attributes:
-        size: of the file at that time.
         kind: what its first bytes say it is.
         reason: why it is no metric stream; empty if it is one.
-        title: what it calls its run.
         is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
         numbers: its first and last rows, where they have been asked for.
     """
@@ -101,12 +99,7 @@ class Discovery(Struct, frozen=False):
         return known.numbers
 
     def leave_out(self, path: str, reason: str) -> None:
-        """Note what cannot be read, and why.
-
-        Args:
-            path: that was looked at.
-            reason: for a person, without the path.
-        """
+        """Note what cannot be read, and why."""
         self.passed_over.append((path, reason))
         self.left_out.append((path, reason))
 
@@ -118,7 +111,6 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
     and is all there is, is an error.
 
     Args:
-        paths: files, directories and globs, as typed.
         seen: what earlier looks have judged; filled by this one. A file that was no metric
             stream is judged again when it has grown.
         into: where to put it; another thread may watch its counters.
@@ -168,7 +160,6 @@ def _look_for(path: str, result: Discovery) -> None:
 
 
 def _declared(found: Found, result: Discovery) -> Ranges:
-    """Ranges that files beside the run declare; they can do without."""
     result.opened += 1
     try:
         return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
@@ -376,7 +367,6 @@ def _search(folder: str, result: Discovery) -> list[Found]:
 
 
 def _listed_members(path: str, info: os.stat_result, result: Discovery) -> list[Found]:
-    """The runs of a tracker; what cannot be read is left out."""
     try:
         return _members(path, info)
     except _UNREADABLE as error:
@@ -422,7 +412,6 @@ def named(path: str, kind: Kind | None) -> Label:
     """What the run of a file is called: what it calls itself where it does, else by its path.
 
     Args:
-        path: of the file.
         kind: of the file, None where it is not known; files of W&B and SwanLab may hold a name.
     """
     return titled(_title(path, kind), path)
@@ -513,7 +502,6 @@ def _listed(folder: str, result: Discovery) -> list[os.DirEntry[str]]:
 
 
 def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False) -> None:
-    """Leave a path out that cannot be looked at, unless it has just gone."""
     if not isinstance(error, FileNotFoundError):
         result.leave_out(path, reason_of(error))
     elif is_link:
@@ -540,7 +528,6 @@ def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
 
     Args:
         paths: as typed; empty for the current directory.
-        discovery: what the look at them has shown.
     """
     path = next(iter(paths), ".")
     return Found(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
@@ -550,8 +537,6 @@ def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0
     """What stands for the runs of `paths` while the first look at them has not come to its end.
 
     Args:
-        paths: as typed.
-        so_far: what the look has counted.
         silent_s: for how long the file system has owed it an answer.
     """
     path = next(iter(paths), ".")
@@ -563,7 +548,6 @@ def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.
 
     Args:
         paths: as typed; empty for the current directory.
-        so_far: what the look has counted.
         silent_s: for how long the file system has owed it an answer.
     """
     where = " and ".join(paths) or "."
@@ -624,7 +608,6 @@ def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
 
 
 def _sidecar(text: str) -> dict[str, Range]:
-    """`{"key or pattern": [low, high], …}`, and `environments` as in Telescope's settings."""
     declared = json.loads(text)
     if not isinstance(declared, dict):
         raise ValueError('expected {"key": [low, high], …}')
@@ -638,7 +621,6 @@ def _sidecar(text: str) -> dict[str, Range]:
 
 
 def _summary(text: str) -> dict[str, Range]:
-    """What environments declare, as text within the summary."""
     summary = json.loads(text)
     details = summary.get("env_details") if isinstance(summary, Mapping) else None
     return of_environments(_as_list(json.loads(details) if isinstance(details, str) else details))

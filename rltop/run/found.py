@@ -17,7 +17,6 @@ class Found(NamedTuple):
     """One metric stream.
 
     Attributes:
-        path: where it is; it may not exist yet.
         name: as shown: the file's name, with its folder where the name is a common one.
         size: bytes when looked at, 0 if it did not exist.
         modified_s: when it was last written, or None.
@@ -26,7 +25,6 @@ class Found(NamedTuple):
         role: which stream of its run it is (trainer, explorer, actor rank 3); empty where
             the run has only one.
         is_rank: it is what one of many ranks wrote, to be compared with the others.
-        ranges: what values its metrics were declared to have.
         beside: the other streams of the same run, each with a step axis of its own.
         awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.
         copies: other records of the same run, which are not followed.

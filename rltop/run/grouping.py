@@ -51,7 +51,6 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None, died:
     """Make runs of the metric files below one directory.
 
     Args:
-        files: one entry per file.
         titles: path → what the run calls itself in the file, where it does.
         died: console logs without a row, each a run where its folder has no metrics.
     """
@@ -148,7 +147,6 @@ def _is_metrics(found: Found) -> bool:
 
 
 def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
-    """Put a trace beside the newest run of its folder."""
     if trace is None:
         return
     paths = {each.path for each, _ in streams}
@@ -161,7 +159,6 @@ def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[F
 
 
 def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
-    """One run of several streams, named by its folder."""
     name = whole_path(home).name
     return main._replace(name=Label.of(name) if name else main.name, beside=tuple(beside[: MAX_STREAMS - 1]))
 
@@ -185,7 +182,6 @@ def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Fou
 
 
 def _newest_s(found: Found) -> float:
-    """When the run was last written to, by any of its streams."""
     return max(each.modified_s or 0.0 for each in (found, *found.beside))
 
 
@@ -207,7 +203,6 @@ def _rank(found: Found) -> int:
 
 
 def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]:
-    """Join the files of one stream; the newest one comes last and is followed."""
     parts: dict[tuple[Path, str], list[Found]] = {}
     archives: dict[Path, list[Found]] = {}
     for each in files:
@@ -270,7 +265,6 @@ class Spot(NamedTuple):
     Attributes:
         home: the run's own folder, above those that a trainer makes in it.
         role: the part that wrote it; empty for the whole trainer.
-        is_rank: the part is one of many ranks.
     """
 
     home: Path
@@ -282,7 +276,6 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, S
     """Every file with its place; a part is believed only where another part of the same run stands beside it.
 
     Args:
-        files: the streams below one directory.
         titles: path → what the run calls itself in the file, where it does.
     """
     files = list(files)
@@ -310,7 +303,6 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, S
 
 
 def _rank_spot(path: str) -> Spot | None:
-    """One of many ranks: `worker_logs/<group>/rank_3/…`, `rank3/…`, `metrics_rank3.jsonl`."""
     where = Path(path)
     stem = _RANK_STEM.fullmatch(Path(bare_name(where.name)).stem)
     if stem is not None and "tfevents" not in where.name:
@@ -329,7 +321,6 @@ def _rank_spot(path: str) -> Spot | None:
 
 
 def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Spot | None:
-    """Event files begun below other event files while those were written: what `add_scalars` makes."""
     folder = Path(found.path).parent
     if found.kind is not TENSORBOARD:
         return None
@@ -361,7 +352,6 @@ def titled_part(title: str) -> str:
 
 
 def _role_spot(path: str, titles: dict[str, str]) -> Spot | None:
-    """A part by the name of its file, its folder, or its W&B run."""
     where = Path(path)
     title = titles.get(path, "")
     if part := titled_part(title):

@@ -46,10 +46,6 @@ def project_of(path: str) -> str:
 def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
     """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest.
 
-    Args:
-        path: of the run.
-        meanings: of all projects.
-
     Returns:
         Key → canonical name, `NO_METRIC` for a key that is none.
     """
@@ -64,10 +60,6 @@ def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
 
 def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> Meanings:
     """What the config file says and what was said on the screen, which comes before it.
-
-    Args:
-        configured: the tables of the config file.
-        environment: instead of the process's own.
 
     Returns:
         Both; of a state file that cannot be read nothing, of one that names no metric what does.
@@ -117,9 +109,6 @@ def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> 
     """The same with one key more.
 
     Args:
-        meanings: what was said so far.
-        project: as `project_of` gives it.
-        key: the trainer's.
         metric: canonical name, `NO_METRIC`, or None to forget what was said.
 
     Returns:
@@ -135,10 +124,6 @@ def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> 
 def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Path:
     """Write everything that was said, in place of what the file held.
 
-    Args:
-        meanings: all of it.
-        environment: instead of the process's own.
-
     Returns:
         The file.
 
@@ -149,12 +134,7 @@ def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Pa
 
 
 def text(meanings: Meanings, prefix: str = "") -> str:
-    """The tables as TOML: a table of each project, a line of each key.
-
-    Args:
-        meanings: what to write.
-        prefix: stands before the name of each table.
-    """
+    """The tables as TOML: a table of each project, a line of each key."""
     lines = []
     for project, keys in sorted(meanings.items()):
         lines.append(f"[{prefix}{quoted(project)}]")
@@ -193,12 +173,7 @@ def arrangement_of(table: object) -> Arrangement | None:
 
 
 def rows_of_path(path: str, rows: Arrangements) -> Arrangement:
-    """Which rows a run gets: what was said of the nearest project above it.
-
-    Args:
-        path: of the run.
-        rows: of all projects.
-    """
+    """Which rows a run gets: what was said of the nearest project above it."""
     if not rows:
         return AS_FOUND
     above = (str(folder) for folder in Path(path).absolute().parents)
@@ -209,10 +184,6 @@ def load_rows(
     configured: Mapping[str, Mapping[str, object]], environment: Mapping[str, str] | None = None
 ) -> Arrangements:
     """What the config file says and what was arranged on the screen, which comes before it, project by project.
-
-    Args:
-        configured: the tables of the config file.
-        environment: instead of the process's own.
 
     Raises:
         ConfigError: a table of the config file is none of rows.
@@ -233,10 +204,6 @@ def load_rows(
 def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) -> Path:
     """Write every arrangement, in place of what the file held.
 
-    Args:
-        rows: of all projects.
-        environment: instead of the process's own.
-
     Returns:
         The file.
 
@@ -247,12 +214,7 @@ def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) 
 
 
 def rows_text(rows: Arrangements, prefix: str = "") -> str:
-    """The arrangements as TOML.
-
-    Args:
-        rows: of all projects.
-        prefix: stands before the name of each table.
-    """
+    """The arrangements as TOML."""
     lines = []
     for project, one in sorted(rows.items()):
         lines.append(f"[{prefix}{quoted(project)}]")

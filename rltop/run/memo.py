@@ -25,11 +25,7 @@ _Read = TypeVar("_Read")
 
 
 class Memo:
-    """What has been worked out of one stream.
-
-    Attributes:
-        stream: whose rows.
-    """
+    """What has been worked out of one stream."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -42,7 +38,6 @@ class Memo:
         self._signals: tuple[Identity | None, dict[str, Signal]] = (None, {})
 
     def _check(self) -> None:
-        """Forget what was known of the past if it has changed."""
         stream = self.stream
         number = stream.segments[-1].number if stream.segments else -1
         state = (len(stream.segments), number, stream.counts.late_rows, stream.first_step, stream.raw_from())
@@ -56,10 +51,7 @@ class Memo:
         Columns before the one with the newest step are read once.
 
         Args:
-            key: the trainer's.
-            stride: steps of one bucket.
             start: first step of the first bucket.
-            stop: the step behind the last one.
 
         Returns:
             Bucket i covers the steps from `start + i * stride` on; values as logged.
@@ -81,7 +73,6 @@ class Memo:
         """The timing trees of steps, without what no stage claims.
 
         Args:
-            plan: how the trainer's durations nest.
             steps: those wanted, ascending; all of them still held raw.
 
         Returns:
@@ -104,10 +95,6 @@ class Memo:
     def of_start(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
         """Something that follows from the first rows of the newest segment; worked out once when those are settled.
 
-        Args:
-            what: names it; the same name is the same thing.
-            read: works it out.
-
         Returns:
             What `read` returns, or has returned.
         """
@@ -126,7 +113,6 @@ class Memo:
 
         Args:
             what: names it; the same name is the same thing. There are to be few.
-            read: works it out.
 
         Returns:
             What `read` returns, or has returned.
@@ -147,10 +133,6 @@ class Memo:
 
     def signal(self, identity: Identity, key: str) -> Signal | None:
         """The signal of the catalogue that a key belongs to.
-
-        Args:
-            identity: whose keys these are.
-            key: the trainer's.
 
         Returns:
             None where it belongs to none.

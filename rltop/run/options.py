@@ -30,18 +30,14 @@ class IngestOptions(NamedTuple):
     """How runs are read and judged.
 
     Attributes:
-        decoder, store, rules: options of formats, store and rules.
         total_steps: how many steps the run wants to make, where the user knows.
-        gpus: that generate and train, where the user knows.
         has_preview: show the last rows of a large file while history is read.
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
         log: console log of the runs; empty looks beside each run.
         meanings: project → key → canonical name, as a person has said.
-        rows: project → which rows its runs get.
         acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
         follows_jobs: tell where the job of a run is; off where rows are played back.
         probes: what else tells that, by the path of a run: what the user has named.
-        goals: path → what somebody wants of the run; likewise.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -64,9 +60,6 @@ class Notifier:
     """Told by a reading thread when there is something to take; the screen listens.
 
     The feeds exist before the screen does, so the two meet here.
-
-    Attributes:
-        count: how often it was told.
     """
 
     def __init__(self) -> None:

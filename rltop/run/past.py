@@ -44,7 +44,6 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
 
     Args:
         events: the log, in the order of the file; events of other streams are passed over.
-        step: the trainer's.
         muted: ids of rules, and of parts of rules, that are left out.
         identity: names the metric of a rule whose event does not.
     """
@@ -73,14 +72,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
 
 
 class _Past(NamedTuple):
-    """An alert as of its last transition.
-
-    Attributes:
-        event: the transition.
-        worst: the worst level so far.
-        is_settled: its metric stays at another level.
-        incident: number of its incident, or 0.
-    """
+    """An alert as of its last transition."""
 
     event: Event
     worst: Level
@@ -125,10 +117,6 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
 def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
     """Verdicts of another stream of the run, saying whose they are.
 
-    Args:
-        verdicts: as the stream has them.
-        role: the name of the stream within the run.
-
     Returns:
         The same, with the stream in a field of its own and before the headline.
     """
@@ -145,11 +133,6 @@ def step_at_same_time(stream: Stream, step: int, other: Stream) -> int | None:
 
     Steps of two streams mean different things; what they share is time.
 
-    Args:
-        stream: whose step is known.
-        step: in its own steps.
-        other: whose step is asked for.
-
     Returns:
         The newest step of `other` that had been written by then, its first where none had; None, the newest
         there is, where one of them does not say when its rows were written.
@@ -163,7 +146,6 @@ def step_at_same_time(stream: Stream, step: int, other: Stream) -> int | None:
 
 
 def _time_of(stream: Stream, step: int) -> float | None:
-    """When a step was written, or the one before it that says so."""
     steps, times = stream.times()
     for i in range(bisect_right(steps, step) - 1, -1, -1):
         if not math.isnan(times[i]):
@@ -175,7 +157,6 @@ class Calendar:
     """Where events of other streams stand on the steps of the run: what they share is time.
 
     Args:
-        own: the stream whose steps are the run's.
         part: the stream of a name; `own` where there is none of that name.
     """
 
@@ -217,15 +198,10 @@ class Alert(Struct):
     """One alert from the event log, standing or over.
 
     Attributes:
-        rule, family: as in its events.
-        level: the worst that it reached.
-        since_step: where it began.
-        step: where it reached that level.
         recovered_step: where it ended; None while it stands.
         settled_step: where its metric settled at another level; None where it has not.
         stream: the stream of the run that it is about; "" is the main one.
         is_earlier: a restart went back to before it began: it belongs to an attempt that was left behind.
-        is_muted: its rule is muted: it counts for nothing.
         part: id of the part of the rule that reached that level; "" where it is the rule itself.
     """
 
@@ -263,12 +239,7 @@ class History(Struct):
     alerts: tuple[Alert, ...] = ()
 
     def of_group(self, group_of: Callable[[Alert], str], name: str) -> History:
-        """Those of one group of rules.
-
-        Args:
-            group_of: alert → group of its rule.
-            name: of the group.
-        """
+        """Those of one group of rules."""
         return History(tuple(one for one in self.alerts if group_of(one) == name))
 
     @property
@@ -288,12 +259,7 @@ class History(Struct):
 
 
 def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
-    """Fold the event log into alerts.
-
-    Args:
-        events: in the order of the file.
-        muted: ids of rules that count for nothing.
-    """
+    """Fold the event log into alerts."""
     found: list[Alert] = []
     standing: dict[tuple[str, str], int] = {}
     for event in events:

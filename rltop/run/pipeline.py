@@ -57,13 +57,7 @@ class Sink(Protocol):
     """Takes closed rows: the rules, or what compares the ranks."""
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None) -> None:
-        """Work off `stream.closed`.
-
-        Args:
-            stream: whose queue of closed rows is worked off.
-            identity: who wrote it, and which metrics its keys are.
-            arrived_s: when the rows were seen to arrive, seconds since the epoch; None for history.
-        """
+        """Work off `stream.closed`."""
 
     sees_open_row: bool
     """Does whoever asks it look at the open row too?"""
@@ -77,22 +71,14 @@ class Pipeline:
     """Decoder, stream and identity of one file.
 
     Args:
-        decoder: bytes → rows.
-        stream: where the rows go.
         sink: takes the closed rows; None where they are only to be shown.
-        group_size: completions per prompt, where the user knows.
-        meant: key → canonical name, as a person has said.
         beside: adds what is known of the run beside its rows; asked once, of one that generates beside the training.
 
     Attributes:
-        decoder, stream: as given.
-        identity: dialect, algorithm and signals, once settled.
         sink: as given, or set before the first bytes.
-        offset, generation: up to where the file has been decoded.
         spans: true spans of the newest steps, where the file holds any.
         span_sink: what compares the ranks by their spans, where there are any.
         last_spans: those that it had still to be given when it was ended, see `at_end`.
-        arrived_s: when the bytes being decoded were seen to arrive; None for history.
     """
 
     def __init__(
@@ -132,8 +118,6 @@ class Pipeline:
         A decoder that keeps some of what it was given is asked to go on before it is given anything else.
 
         Args:
-            feed: brings the bytes; always the same one.
-            clock: times the slices.
             budget: when to stop; at least one slice is decoded.
         """
         has_moved = False
@@ -201,8 +185,6 @@ class Pipeline:
         """Decode and store a piece of the file.
 
         Args:
-            data: the bytes.
-            offset: where they begin in the file.
             generation: which life of the file they belong to; it moves when the file begins anew.
         """
         for record in self.decoder.feed(data, offset, generation):
@@ -275,7 +257,6 @@ class Pipeline:
             self._work_off()
 
     def _work_off(self, *, is_end: bool = False) -> None:
-        """Settle who wrote this, then hand on what is closed."""
         stream = self.stream
         if self.identity is None:
             if not is_end and stream.rows <= SETTLE_ROWS and len(stream.closed) < _SETTLE_CLOSED:
@@ -299,7 +280,6 @@ class Pipeline:
         return found if size is None else found._replace(group_size=size)
 
     def _informed(self, found: Identity) -> Identity:
-        """With what the settings beside the run say, once it is known to need that."""
         if self._beside is None or not found.traits.is_async:
             return found
         beside, self._beside = self._beside, None
@@ -356,12 +336,7 @@ _SCHEMAS_KEPT = 1024
 
 
 def margin_key(chosen: str, rejected: str) -> str:
-    """What the difference of two keys is called: `rewards/chosen − rejected`.
-
-    Args:
-        chosen: key of the chosen completions' reward.
-        rejected: key of the others'.
-    """
+    """What the difference of two keys is called: `rewards/chosen − rejected`."""
     return f"{chosen} − {rejected.rpartition('/')[2]}"
 
 

@@ -36,15 +36,8 @@ _Waiting = tuple[int, int, float | None, Mapping[str, float]]
 class RankTap:
     """Takes the closed rows of one rank.
 
-    Args:
-        watch: of all ranks of the run.
-        rank: its name.
-
     Attributes:
-        rank: its name.
-        waiting: its rows that wait for the other ranks.
         has_caught_up: whether all that its file holds has been read.
-        is_gone: the others have gone on without it.
     """
 
     sees_open_row = False
@@ -59,13 +52,7 @@ class RankTap:
         self._columns: list[tuple[int, str, float]] = []
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
-        """Put the stages of every closed row behind those that wait.
-
-        Args:
-            stream: whose queue of closed rows is worked off.
-            identity: who wrote it, and which metrics its keys are.
-            arrived_s: when the rows were seen to arrive; not used here.
-        """
+        """Put the stages of every closed row behind those that wait."""
         if self._known is None or self._known[0] != len(stream.keys) or self._known[1] is not identity:
             self._known = (len(stream.keys), identity)
             self._look_up(stream, identity)
@@ -101,12 +88,7 @@ class RankTap:
 
 
 def rank_stages(keys: Iterable[str], identity: Identity) -> list[tuple[str, str, float]]:
-    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none.
-
-    Args:
-        keys: of the rank's stream.
-        identity: who wrote it, and which metrics its keys are.
-    """
+    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none."""
     keys = list(keys)
     plan = identity.dialect.timing
     found = {key: (stage, key, scale) for stage, key, scale in (stage_keys(plan, keys) if plan is not None else ())}
@@ -122,18 +104,11 @@ def rank_stages(keys: Iterable[str], identity: Identity) -> list[tuple[str, str,
 
 
 def _bare(key: str) -> str:
-    """A key without the namespace of durations."""
     return next((key[len(space) :] for space in _NAMESPACES if key.startswith(space)), key)
 
 
 class RankWatch:
-    """All ranks of one run.
-
-    Attributes:
-        history: the newest steps of all ranks.
-        events, event_times: as of a `RuleRunner`.
-        records: steps judged so far.
-    """
+    """All ranks of one run."""
 
     def __init__(self, options: EngineOptions) -> None:
         self.history = RankHistory()
@@ -162,12 +137,7 @@ class RankWatch:
         return tap
 
     def at_end(self, taps: Sequence[RankTap], spans: Sequence[TimedSpan]) -> RankWatch:
-        """A copy as it would be if nothing more came.
-
-        Args:
-            taps: twins of those of all ranks.
-            spans: the last ones.
-        """
+        """A copy as it would be if nothing more came."""
         twin = copy(self)
         twin._taps, twin.history = list(taps), deepcopy(self.history)
         twin.events, twin.event_times = self.events.copy(), self.event_times.copy()

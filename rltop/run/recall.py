@@ -26,8 +26,6 @@ class Recaller:
     """Reads single rows of one file; at most one request at a time, the newest wish wins.
 
     Args:
-        path: of the file.
-        options: how it is decoded.
         on_done: called in the thread that reads, after every row that was looked for.
     """
 
@@ -45,7 +43,6 @@ class Recaller:
         """Read the row of `step`, unless it is known to be gone.
 
         Args:
-            step: of the row.
             position: of the row, or of one up to a few hundred rows before it.
         """
         with self._lock:
@@ -92,10 +89,7 @@ def read_row(path: str, step: int, position: FilePosition, options: DecoderOptio
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
 
     Args:
-        path: of the file, of JSON lines.
-        step: whose rows are wanted.
         position: where to read from; 32 MiB are read at most.
-        options: how the file is decoded.
 
     Returns:
         Key → value; None too where the file cannot be read.

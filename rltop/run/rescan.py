@@ -20,18 +20,12 @@ class Look:
     """One look at what paths mean, in a thread that nobody has to wait for.
 
     Attributes:
-        paths: as they were typed.
         so_far: what the look has counted; only its result is to be read.
         silent_s: for how long, as `wait` has seen it, nothing has been counted.
     """
 
     def __init__(self, paths: Sequence[str], clock: Clock) -> None:
-        """Begins to look.
-
-        Args:
-            paths: as they were typed.
-            clock: says for how long nothing has been counted.
-        """
+        """Begins to look."""
         self.paths = list(paths)
         self.so_far = Discovery()
         self._clock = clock
@@ -100,9 +94,7 @@ class Rescanner:
         """Starts nothing yet.
 
         Args:
-            paths: as they were typed.
             found: what the first look at them found.
-            clock: times the looks.
             on_news: called from the thread when there is something to take; must not block.
             interval_s: between two looks, at least.
             first: the first look, where it has not come to its end: how far it is, and what it finds, is news.
@@ -201,5 +193,4 @@ class Rescanner:
 
 
 def _shape(found: Sequence[Found]) -> frozenset[frozenset[tuple[str, ...]]]:
-    """Which files there are, by run and stream, whatever their sizes and order."""
     return frozenset(frozenset((each.role, *each.paths, each.awaits) for each in (run, *run.beside)) for run in found)

@@ -135,7 +135,6 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _is_of_same_time(dump: Path, metrics: Path) -> bool:
-    """Were both written to at about the same time?"""
     try:
         return abs(dump.stat().st_mtime - metrics.stat().st_mtime) < _SAME_TRAINING_S
     except OSError:
@@ -177,13 +176,10 @@ class ShelfState(NamedTuple):
     """What is known of the rollouts of a run.
 
     Attributes:
-        places: the files and folders that they come from.
         steps: steps that have been found so far, ascending.
         stream: the stream of the run whose steps these are; "" is the main one.
         is_looking: it is not known yet whether there are any.
         progress: which part of them has been looked through; None where all has.
-        notes: what cannot be read, in sentences.
-        is_given: a person named the place.
         has_failed: nothing more will be read; the first of the notes says why.
     """
 
@@ -214,8 +210,6 @@ class RolloutShelf:
     """The rollouts of one run. Whatever a view asks is answered at once, with what is known.
 
     Attributes:
-        state: what is known of the dumps.
-        version: moves with everything that a view may show.
         summaries: of steps written to their end, ascending, for whoever judges them.
         newest: of the newest step, which may still be written; None before it has been still for a while.
         is_judged: whether anybody does; asked by the thread.

@@ -38,11 +38,8 @@ class Peek(NamedTuple):
     """What a look at the open row shows.
 
     Attributes:
-        verdicts: as if it were closed.
         events: what closing it now would add to the events, marked as provisional.
-        event_times: of these, as those of a `RuleRunner`.
         muted: verdicts that are left out because their rule is muted.
-        profiles: names of those whose thresholds hold.
         warm_up: (records seen, records wanted) while rules warm up; None when they have.
     """
 
@@ -58,9 +55,6 @@ class RuleRunner:
     """The rules at work on one stream: takes its closed rows, in the order of the file.
 
     Attributes:
-        options: thresholds, and which rules are off.
-        records: training rows judged so far.
-        liveness: the gaps between rows.
         collapses: how often a collapse began, got worse or ended.
         event_times: when the row behind each event was written, seconds since the epoch,
             or None where it does not say.
@@ -83,13 +77,7 @@ class RuleRunner:
         self._last_time_s: float | None = None
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
-        """Judge every closed row, in the order of the file.
-
-        Args:
-            stream: whose queue of closed rows is worked off.
-            identity: who wrote it, and which metrics its keys are.
-            arrived_s: when the rows were seen to arrive, seconds since the epoch; None for history.
-        """
+        """Judge every closed row, in the order of the file."""
         if self._engine is None or self._observer is None:
             self._engine = self._new_engine(identity)
             self._observer = Observer(stream, identity)
@@ -130,7 +118,6 @@ class RuleRunner:
         return engine
 
     def _date_events(self, time_s: float | None) -> None:
-        """Note when the row was written that the newest events come from."""
         assert self._engine is not None
         new = len(self._engine.events) - len(self.event_times)
         if new:
@@ -199,13 +186,7 @@ class RuleRunner:
         return self.liveness.silence(lag_s)
 
     def silence_verdict(self, age_s: float, lag_s: float, identity: Identity | None) -> Verdict | None:
-        """The verdict on a stream whose newest row is `age_s` seconds old; None while that is no silence.
-
-        Args:
-            age_s: seconds since the newest row.
-            lag_s: how late a row may be seen, seconds.
-            identity: names the key of the step time.
-        """
+        """The verdict on a stream whose newest row is `age_s` seconds old; None while that is no silence."""
         if self.is_silent(LIVENESS_RULE):
             return None
         step_time = None if identity is None else identity.primary("time_step")
@@ -218,7 +199,6 @@ class RuleRunner:
         """The verdict on lines that cannot be read, or on a file that has no record yet.
 
         Args:
-            counts: what was read.
             steps: the steps that are held, oldest first.
             waited_s: seconds that the first record has been waited for; None where there is one.
             overwritten: rows that gave a step other values than it had.
@@ -237,12 +217,7 @@ class RuleRunner:
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Peek:
-        """Verdicts as if the open row were closed, and the events that this would make; nothing is changed by looking.
-
-        Args:
-            stream: whose newest row is looked at.
-            identity: whose keys these are.
-        """
+        """Verdicts as if the open row were closed, and the events that this would make; changes nothing."""
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()
@@ -254,7 +229,6 @@ class RuleRunner:
         return _seen(after, after.events, [observation.time_s] * len(after.events))
 
     def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
-        """Judge the few rows that there are with rules that are thrown away."""
         engine, observer, records = self._new_engine(identity), Observer(stream, identity), 0
         times: list[float | None] = []
         open_row = stream.open_row()
@@ -412,12 +386,7 @@ _OF_THE_UPDATE = frozenset({"kl_ref", "entropy", "loss"})
 
 
 class Observer:
-    """Reads closed rows of one stream under one identity.
-
-    Args:
-        stream: that the rows are in.
-        identity: who wrote it, and which metrics its keys are.
-    """
+    """Reads closed rows of one stream under one identity."""
 
     def __init__(self, stream: Stream, identity: Identity) -> None:
         self._stream = stream
@@ -475,7 +444,6 @@ class Observer:
 
         Args:
             row: which one; where some of its columns came late, only these are seen.
-            raw: what it holds.
             record: its number in the run, from 1: of training rows; any other has that of the one before it.
         """
         cells = raw.cells

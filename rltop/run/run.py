@@ -52,18 +52,12 @@ class Run:
     """A run that is being followed, or one that was read to its end.
 
     Args:
-        name: as shown.
-        path: where it is read from.
-        main: the stream whose steps are the run's.
-        others: further streams, those of ranks last.
         rank_watch: compares the ranks; None where there are none, or only measured spans of one stream.
 
     Attributes:
-        name, path, main: as given.
         beside: the others, each with a step axis of its own.
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
         ending: how the console log beside it ends, where that is a failure; None before it was looked at, and else.
-        settings: what it was started with; likewise.
         whereabouts: where its job is; None where nobody follows that.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
@@ -107,14 +101,12 @@ class Run:
 
     @property
     def _watches(self) -> list[RankWatch | RolloutWatch]:
-        """What judges the run besides its streams."""
         if self.rollout_watch is not None and self.rollouts is not None:
             self.rollout_watch.take(self.rollouts.summaries, self.rollouts.newest)
         return [one for one in (self._known_ranks, self.rollout_watch) if one is not None]
 
     @property
     def _known_ranks(self) -> RankWatch | None:
-        """What compares the ranks; while all of them rest, as if nothing more came."""
         watch = self._rank_watch
         ended = [each for each in self.streams if each.is_at_rest]
         if watch is None or not ended or any(each.is_rank and each not in ended for each in self.beside):
@@ -341,7 +333,6 @@ class Run:
         """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.
 
         Args:
-            rule: its id.
             is_muted: False puts them back.
 
         Raises:
@@ -360,7 +351,6 @@ def is_judged(run: Run) -> bool:
 
 
 def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
-    """The verdicts with advice that fits a run that may be over."""
     if state not in _OVER or not any(one.advice for one in found):
         return found
     from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert

@@ -42,8 +42,6 @@ class SettingsFile(NamedTuple):
     """A file that was read.
 
     Attributes:
-        path: where it is.
-        taken: how many settings are from it.
         trouble: why it could not be read; empty otherwise.
     """
 
@@ -56,7 +54,6 @@ class RunSettings(NamedTuple):
     """What a run was started with.
 
     Attributes:
-        values: dotted name → value.
         files: those that were found, in the order in which they were read.
     """
 
@@ -133,16 +130,7 @@ def _written(path: str) -> Sequence[tuple[str, int, int]]:
 
 
 class SettingsReader:
-    """Reads the settings of runs one after another, in a thread that nobody waits for.
-
-    Args:
-        notify: called when there is something new to show.
-        clock: says when to look again.
-
-    Attributes:
-        count: how often something new was found.
-        worker: reads them.
-    """
+    """Reads the settings of runs one after another, in a thread that nobody waits for."""
 
     def __init__(self, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0

@@ -45,7 +45,6 @@ def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -
     """How long reading will still take, at the pace so far; None where that is not known, or not worth a word.
 
     Args:
-        spent_s: how long it has taken so far.
         share: how much of the whole has been done; None when all has.
         from_share: how much had been done at the beginning of that time.
     """
@@ -56,12 +55,7 @@ def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -
 
 
 def last_rows(kind: Kind, rows: int) -> LastRows | None:
-    """The last rows of a file of this kind, to be shown before its history; None where they need all before them.
-
-    Args:
-        kind: of the file.
-        rows: how many.
-    """
+    """The last rows of a file of this kind, to be shown before its history; None where they need all before them."""
     if not kind.is_line_based and kind.row_starts is None:
         return None
     return LastRows(rows, kind.row_starts, kind.head_bytes)
@@ -71,8 +65,6 @@ class ReadPath(NamedTuple):
     """One way of reading a file: the whole of it, or its last rows first.
 
     Attributes:
-        feed: brings the bytes.
-        pipeline: makes rows of them.
         rules: judge the rows; None where they are only to be shown.
     """
 
@@ -113,27 +105,16 @@ class RunStream:
     """A stream that is being followed, or one that was read to its end, a slice at a time.
 
     Args:
-        path: where it is read from.
-        whole: feed, pipeline and rules of the whole file.
-        clock: arrival times and ages.
         previews: of the last rows of a large file, the fewest rows first.
         role: which stream of a run of several it is; empty for the only or the main one.
         is_rank: it is one of many ranks, which are compared with each other only.
         modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
-        recaller: reads rows again that memory has downsampled.
-        ranges: what values its metrics were declared to have.
 
     Attributes:
-        path, role, is_rank, ranges: as given.
-        name: what it is called within its run.
         whole, previews: as given; previews go when history shows all that they do.
         known: the whole file as far as it is known: while it rests, as if nothing more came.
-        rests: how often it has come to rest.
-        arrived_s: when the newest row was seen to arrive, seconds since the epoch; None while none was.
         moved_s: when bytes, rows or not, were last seen to arrive.
         has_caught_up: all has been read that was there when the file was opened.
-        is_finished: nothing more will come.
-        judging: what the rules say of it.
         failure_log: empty: a stream speaks for itself, the log beside it is the run's.
     """
 
@@ -264,7 +245,6 @@ class RunStream:
 
     @property
     def _still_s(self) -> float:
-        """How long nothing has been written."""
         moved_s = self._modified_s if self.moved_s is None else self.moved_s
         return 0.0 if moved_s is None else max(0.0, self._clock.now() - moved_s)
 
@@ -500,7 +480,6 @@ class RunStream:
         return [one for one in (self._silence(), self._input_verdict()) if one is not None]
 
     def _silence(self) -> Verdict | None:
-        """The verdict on a run that wrote while it was watched and has stopped."""
         shown, age_s = self.shown, self.age_s
         if shown.rules is None or age_s is None or self.arrived_s is None or shown.pipeline.is_finished:
             return None
@@ -646,11 +625,7 @@ def _reach(path: ReadPath) -> tuple[int, int]:
 
 
 def broken_off(failure: Label) -> RunState:
-    """How a run ended that says of what: by itself, or by the hand of whoever started it.
-
-    Args:
-        failure: what it says.
-    """
+    """How a run ended that says of what: by itself, or by the hand of whoever started it."""
     from rltop.formats.console.failures import is_interruption  # noqa: PLC0415 - only for a run that failed
 
     return RunState.INTERRUPTED if is_interruption(failure.raw) else RunState.DIED
@@ -664,7 +639,6 @@ class Judged(NamedTuple):
     """What the rules say, the open row included.
 
     Attributes:
-        verdicts: as if the open row were closed.
         events: every transition, those of the open row as provisional.
         event_times: when the row behind each event was written, as far as it says.
         muted: verdicts that are left out because their rule is muted.
@@ -682,9 +656,6 @@ class Judged(NamedTuple):
 
 class Judging:
     """What the rules say of one stream.
-
-    Args:
-        stream: whose rows they judge.
 
     Attributes:
         changes: moves when a rule is muted or told something that is in no row.
@@ -759,7 +730,6 @@ class Judging:
         """Leave a rule's verdicts out, or put them back; its events go on being logged.
 
         Args:
-            rule: its id.
             is_muted: True leaves them out, False puts them back.
 
         Raises:
@@ -798,12 +768,7 @@ class Judging:
 
 
 class CheckpointFinder:
-    """Looks for checkpoints when a collapse begins; in a thread where the file server may not answer.
-
-    Args:
-        path: of the metric file; nothing lies beside standard input.
-        is_network: it lies on a network file system.
-    """
+    """Looks for checkpoints when a collapse begins; in a thread where the file server may not answer."""
 
     def __init__(self, path: str, *, is_network: bool) -> None:
         self._path = path

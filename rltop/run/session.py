@@ -52,12 +52,6 @@ def _has_caught_up(stream: RunStream) -> bool:
 class RunBuilder:
     """Makes the runs of one invocation.
 
-    Args:
-        open_feed: makes the feed of a path; see `feeds`.
-        clock: arrival times and slices.
-        options: how runs are read and judged.
-        notifier: told when feeds have something.
-
     Attributes:
         options: the same; runs that are built later follow what they are then.
         share: of the memory for raw rows, what one stream may use.
@@ -114,7 +108,6 @@ class RunBuilder:
         return rank
 
     def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
-        """One stream of a run, followed; the main one has no role of its own."""
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews = []
@@ -214,10 +207,6 @@ class Session:
     """All runs of one invocation.
 
     Args:
-        found: the streams to follow.
-        open_feed: makes the feed of a path; see `feeds`.
-        clock: arrival times and slices.
-        options: how runs are read and judged.
         notifier: told when feeds have something; feeds of one-shot use never tell it.
     """
 
@@ -302,8 +291,6 @@ class Session:
         """Keep what a person says that a key means, and read the runs of its project anew.
 
         Args:
-            run: in whose file the key stands.
-            key: the trainer's.
             metric: canonical name; "" is no metric, None forgets what was said.
 
         Raises:
@@ -321,10 +308,6 @@ class Session:
     def arrange(self, run: Run, arrangement: Arrangement) -> None:
         """Keep which rows a person wants to see of the runs of a project.
 
-        Args:
-            run: one of them.
-            arrangement: which rows.
-
         Raises:
             OSError: it cannot be kept; nothing has changed then.
         """
@@ -339,10 +322,6 @@ class Session:
 
     def acknowledge(self, run: Run, rule: str) -> bool | None:
         """Quiet the alert of a rule until it gets worse, or take that back; kept for the run.
-
-        Args:
-            run: whose alert it is.
-            rule: its id.
 
         Returns:
             Whether it is acknowledged now; None where the rule has no alert.
@@ -436,7 +415,6 @@ class Session:
 
         Args:
             on_slice: told now and then of the run that is being read, to say how far that has come.
-            clock: times the slices; the session's own may stand still.
         """
         for run in self.runs:
             while run.advance(_NoBudget() if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
@@ -542,12 +520,10 @@ def _judges(run: Run) -> bool:
 
 
 def _logs_group_ratio(run: Run) -> bool:
-    """Does the trainer log the group ratio itself?"""
     return run.identity is not None and run.identity.primary("group_len_ratio") is not None
 
 
 def _extend(known: Found, now: Found, run: Run) -> bool:
-    """Whether the run goes on with its present streams, and perhaps further files of them."""
     before = {each.role: each for each in (known, *known.beside)}
     after = {each.role: each for each in (now, *now.beside)}
     followed = {known.role: run.main, **{part.role: part for part in run.beside}}

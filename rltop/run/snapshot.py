@@ -31,13 +31,10 @@ class Snapshot:
     a preview; events and spans are always those of the whole file.
 
     Args:
-        run: what is shown.
         at_step: a step of its own steps; None follows the newest one, the open row included.
-        source: another stream than the main one, for itself.
         main: whose step is asked for at the same time, instead of `at_step`.
 
     Attributes:
-        run: as given.
         source: who speaks of events, verdicts and its state now: the run, or another stream of it for itself.
         part: whose rows these are, and how old they are now: the main stream of the run, or that other stream.
         name, path: what the run, or the stream, is called, and where it is read from.
@@ -237,7 +234,6 @@ class Timing:
 
         Args:
             row: the row, where memory has downsampled it and the caller has read it again.
-            unclaimed: as of `history`.
         """
         plan, at = self.plan, self._snapshot.at_step
         if plan is None or at is None:

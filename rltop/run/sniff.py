@@ -91,7 +91,6 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     samples. Compressed files are judged by what is in them.
 
     Args:
-        path: of a file, or of a directory of tables.
         is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`): a JSON
             document is taken as it is.
 
@@ -156,7 +155,6 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
     """Why nothing can be read of a file of binary records; empty where something can, or may be later.
 
     Args:
-        path: of the file.
         kind: what its first bytes say it is; only TensorBoard, W&B and SwanLab files are looked into.
 
     Raises:
@@ -233,7 +231,6 @@ def _why_not_document(text: bytes, options: DecoderOptions) -> str:
 
 
 def _has_meaning(records: Sequence[Record]) -> bool:
-    """Is a key of the rows one that trainers log?"""
     from rltop.trainers.identify import identify  # noqa: PLC0415 - rare, and it brings every trainer along
 
     found = identify(list(dict.fromkeys(key for record in records for key in record.schema.keys)), {})
@@ -281,7 +278,6 @@ def _why_no_rows(lines: Sequence[bytes], options: DecoderOptions) -> str:
 
 
 def _why_no_series(records: Sequence[Record]) -> str:
-    """Why rows with numbers are not what happened step by step."""
     seen: set[str] = set()
     if len(records) > 1 and not any(_repeats(record, seen) for record in records):
         return "rows share no numeric key"
@@ -299,7 +295,6 @@ def _lack_of(decoder: Decoder) -> str:
 
 
 def _are_completions(lines: Sequence[bytes]) -> bool:
-    """Do most lines have the keys of a completion?"""
     found = sum(any(all(key in line for key in keys) for keys in _SAMPLE_KEYS) for line in lines)
     return 2 * found > len(lines)
 
@@ -317,7 +312,6 @@ def _steps_begun(records: Sequence[Record]) -> int:
 
 
 def _repeats(record: Record, seen: set[str]) -> bool:
-    """Has a key of this row been in an earlier one?"""
     keys = set(record.schema.keys)
     if keys & seen:
         return True
@@ -329,10 +323,7 @@ class _Refused(NamedTuple):
     """A kind of file that no decoder reads.
 
     Attributes:
-        what: what it is, for a person.
-        signature: its first bytes.
         suffixes: of its names, where the bytes are not looked at.
-        remedy: what to do instead.
     """
 
     what: str

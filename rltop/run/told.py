@@ -19,8 +19,6 @@ def told_beside(identity: Identity, *, path: str, gpus: int | None) -> Identity:
     """The identity with what the settings beside a run say, as far as its trainer is known to write it.
 
     Args:
-        identity: what the stream turned out to be.
-        path: of the metric file.
         gpus: as the user says; None: look.
     """
     dialect = identity.dialect

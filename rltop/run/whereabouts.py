@@ -24,13 +24,7 @@ _TRACED = (".jsonl", ".ndjson")
 
 
 def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
-    """Where a run is that was read to its end.
-
-    Args:
-        run: with its rows.
-        now_s: seconds since the epoch.
-        asked: what sources beside its files tell.
-    """
+    """Where a run is that was read to its end."""
     path = log_of(run.path.raw)[0]
     stream = run.stream
     logs = own_logs(_silent(run))
@@ -48,7 +42,6 @@ def _silent(run: Run) -> Silent:
 
 
 def _knowing(run: Run, found: Where) -> Where:
-    """Where it is, knowing how the run says that it has ended."""
     ended = STATES.get(run.state)
     if ended is None or found.state not in ("running", "stuck", "unknown"):
         return found
@@ -75,11 +68,8 @@ class Whereabouts:
     Everything is answered at once, with what has been told so far; files are read in threads.
 
     Args:
-        run: whose job it is.
         log: the console log that a person named; empty looks beside the run.
-        clock: says what the time is.
         notify: called from a thread when there is something new.
-        probes: other sources.
     """
 
     def __init__(

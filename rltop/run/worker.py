@@ -7,11 +7,7 @@ from collections.abc import Callable
 
 
 class Worker:
-    """A daemon thread for one piece of work at a time: a read that hangs is left behind.
-
-    Args:
-        name: of the thread.
-    """
+    """A daemon thread for one piece of work at a time: a read that hangs is left behind."""
 
     def __init__(self, name: str) -> None:
         self._name = name

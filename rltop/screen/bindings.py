@@ -24,7 +24,6 @@ def action_of(key: Key) -> str:
 
 
 def _binding(key: Key, where: Where, groups: Mapping[str, Binding.Group]) -> Binding:
-    """A row of the table."""
     return Binding(
         key.keys,
         action_of(key) if where in _OF_TEXTUAL else f"act({key.id!r})",
@@ -109,9 +108,7 @@ def key_names(keymap: Mapping[str, str], page: Iterable[Where] = (), *, is_typin
     typing, whose keys are letters.
 
     Args:
-        keymap: binding id → keys, comma separated.
         page: the groups of the table that the page has for itself.
-        is_typing: keys go into a text field.
     """
     settled = normal_keymap(keymap)
     board, everywhere = BINDINGS[Where.LIST], BINDINGS[Where.EVERYWHERE]
@@ -162,20 +159,13 @@ def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _goes_before(given: str, id: str, where: Where) -> bool:
-    """Whether a key that was given to one action is taken from another: wherever both would be reached by it.
-
-    Args:
-        given: the action that somebody gave a key to.
-        id: the other action.
-        where: the group of the other action.
-    """
+    """Whether a key that was given to one action is taken from another: wherever both would be reached by it."""
     if any(binding.id == given for where in (Where.EVERYWHERE, Where.LIST) for binding in BINDINGS[where]):
         return True
     return where is Where.LIST and id not in _YIELDING
 
 
 def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str, tuple[str, ...]]:
-    """Id → keys that come through to it where the bindings before have had their choice."""
     found: dict[str, list[str]] = {}
     maps: list[Mapping[str, Sequence[Binding]]] = []
     for bindings in chain:

@@ -58,11 +58,6 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     A line that is shorter than the other counts as blank beyond its end. A range
     never begins in the middle of a wide character; where nobody can be sure of the
     places (emoji sequences), it is the whole line.
-
-    Args:
-        old: what is on the screen.
-        new: what should be.
-        width: cells of the screen; nothing beyond them counts.
     """
     if old == new:
         return []
@@ -85,7 +80,6 @@ def _has_single_cells(line: Line) -> bool:
 
 
 def _differing_cells(old: Line, new: Line, width: int) -> Iterator[int]:
-    """The cells in which two lines differ, each of whose characters is one."""
     (before, its_roles), (after, roles) = _as_text(old, width), _as_text(new, width)
     if its_roles == roles:
         return compress(count(), map(ne, before, after))

@@ -74,11 +74,7 @@ class ScreenGuard(Protocol):
         ...
 
     def restore(self, *, keeps_keys: bool = False) -> None:
-        """Put the terminal back as it was, if that has not been done.
-
-        Args:
-            keeps_keys: what has been typed meanwhile stays in the queue.
-        """
+        """Put the terminal back as it was, if that has not been done."""
         ...
 
     def on_leave(self, leave: Callable[[], None] | None) -> None:
@@ -90,7 +86,6 @@ class ScreenGuard(Protocol):
 
         Args:
             stop: what to call; None takes the registration back.
-            resume: likewise.
         """
         ...
 
@@ -165,9 +160,6 @@ class KeyParser(XTermParser):
     after the other would both be lost.
 
     The reply to a question for the background is no keys either, however late it comes and in however many parts.
-
-    Args:
-        with_alt: characters that are bound together with Alt.
 
     Leans on: `tick` ends the wait for the rest of an escape sequence when `_timeout_time` is over,
     and `_sequence_to_key_events` names the key of a character.
@@ -380,11 +372,5 @@ class GuardedDriver(LinuxDriver):
 
 
 def driver_for(guard: ScreenGuard, ping: Ping, with_alt: Collection[str] = ()) -> type[Driver]:
-    """A driver over a guard.
-
-    Args:
-        guard: holds the terminal and shows the early frame.
-        ping: told when the terminal answers.
-        with_alt: characters that are bound together with Alt.
-    """
+    """A driver over a guard."""
     return type("DriverOfGuard", (GuardedDriver,), {"guard": guard, "ping": ping, "with_alt": with_alt})

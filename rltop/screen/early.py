@@ -63,11 +63,7 @@ def paint_early(
     taken over, the same thread answers `q`.
 
     Args:
-        guard: holds the terminal.
         build: makes rows for a width and a height in cells.
-        palette: how their roles look.
-        takes_keys: whether `q` means what it usually does.
-        deadline_s: how long to wait.
 
     Returns:
         True if the rows are on the screen.
@@ -115,9 +111,6 @@ class EarlyPicture:
 
         Args:
             rows: of the body; those that do not fit are left out.
-            width: cells.
-            height: rows.
-            palette: the theme.
             environment: says which colours the terminal has; None is that of the process.
         """
         self._rows = rows[: body_height(height)]

@@ -71,9 +71,7 @@ class Signals:
     """The signals of a program that holds a terminal.
 
     Args:
-        terminal: the descriptor of the terminal.
         end: called with a signal that asks the program to end.
-        stop: called when the job is asked to stop.
         go_on: called when it goes on in the foreground after a stop that nobody announced.
     """
 
@@ -190,7 +188,6 @@ class Warden:
 
         Args:
             put_right: runs in the other process, with standard streams that go nowhere.
-            keeps: descriptors that it needs; all others are closed there.
 
         Raises:
             OSError: there may be no more processes.
@@ -223,7 +220,6 @@ class Warden:
 
 
 def _stand_by(reading: int, put_right: Callable[[bytes], None], keeps: tuple[int, ...]) -> NoReturn:
-    """What a warden does, from the fork to its end."""
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_IGN)

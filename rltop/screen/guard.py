@@ -53,7 +53,6 @@ class TerminalGuard:
     same for a job that is to be stopped, or was.
 
     Attributes:
-        input_fd, output_fd: the terminal.
         is_lost: it went away: nothing can be written any more.
         signal: the signal that ended the program, if one did.
     """
@@ -116,10 +115,6 @@ class TerminalGuard:
 
         Both are called from a signal handler and must only schedule. Whatever
         handlers were set meanwhile are ours again. None takes the registration back.
-
-        Args:
-            stop: what to call.
-            resume: likewise.
         """
         self._stop, self._resume = stop, resume
         self._signals.listen_to_stops()
@@ -286,14 +281,12 @@ class TerminalGuard:
         self._ask_to_leave()
 
     def _die(self, number: int) -> None:
-        """Restore, then end by the same signal, so that the parent sees why."""
         self.restore()
         self._dismiss_warden()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     def _give_back_for(self, word: bytes) -> None:
-        """What the warden does when this process is no more."""
         give_back(self.input_fd, self._writing_fd, from_word(word), self._signals.job, WARDEN_PATIENCE_S)
 
     def _dismiss_warden(self) -> None:

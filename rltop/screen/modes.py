@@ -76,7 +76,6 @@ class Job(NamedTuple):
     """Whose terminal it may be.
 
     Attributes:
-        own: our process group.
         shells: those of the shell that began the job: our parent's, unless that is
             part of the job, and the leader's of the session.
     """
@@ -115,11 +114,7 @@ def give_back(
     unless it is one that never touches them. From any other job the hands are kept.
 
     Args:
-        input_fd: of the terminal.
-        output_fd: of the terminal.
         settings: from before the job drew; None: unknown.
-        job: whose terminal it was.
-        patience_s: seconds to wait for a terminal that takes nothing.
         keeps_keys: what has been typed is for this job still, which takes the terminal again at once.
     """
     whose = foreground(output_fd)
@@ -139,13 +134,11 @@ def give_back(
 
 
 def _are_taken(settings: Settings) -> bool:
-    """Are these as `take_keys_quietly` has left them, whatever Textual has changed since?"""
     return not settings[3] & (termios.ICANON | termios.ECHO) and settings[6][termios.VSUSP] == _NO_KEY
 
 
 @contextlib.contextmanager
 def _from_the_background() -> Iterator[None]:
-    """The terminal may be touched without being stopped for it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         yield
@@ -157,11 +150,6 @@ def write_last(output_fd: int, data: bytes, patience_s: float) -> None:
     """Send the restoring bytes, but do not wait long for a terminal that hangs.
 
     What it has not taken by then of the last pictures is thrown away: in its place these bytes wait for it.
-
-    Args:
-        output_fd: of the terminal.
-        data: escape codes.
-        patience_s: seconds to wait until it takes any.
     """
     view, is_emptied = memoryview(data), False
     with contextlib.suppress(OSError, ValueError, termios.error):

@@ -58,12 +58,7 @@ class LinkPing:
     """
 
     def __init__(self, clock: Clock, *, is_on: bool = True) -> None:
-        """Asks nothing before the terminal has answered once by itself.
-
-        Args:
-            clock: times the answers.
-            is_on: off behind a multiplexer, which answers for itself.
-        """
+        """Asks nothing before the terminal has answered once by itself."""
         self._clock = clock
         self._is_on = is_on
         self._is_able = False
@@ -118,10 +113,7 @@ class Pace:
         """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`.
 
         Args:
-            clock: times the pictures.
             hz: pictures a second at most.
-            ping: tells when a picture has arrived.
-            is_multiplexed: tmux or screen stands before the terminal.
         """
         self._clock = clock
         self._ping = ping

@@ -41,12 +41,7 @@ class Pen:
         self._written: list[str] = []
 
     def move_to(self, x: int, y: int) -> None:
-        """Go on at a cell, both counted from 0.
-
-        Args:
-            x: column.
-            y: row.
-        """
+        """Go on at a cell, both counted from 0."""
         self._written.append(f"\x1b[{y + 1};{x + 1}H")
 
     def write(self, segment: Segment) -> None:
@@ -84,7 +79,6 @@ class Pen:
 
 
 def _changes(old: _Look, look: _Look) -> list[str]:
-    """The codes that make `look` of `old`, where nothing has to be switched off."""
     codes = sorted(look.attributes - old.attributes)
     if look.foreground != old.foreground:
         codes.append(look.foreground or "39")

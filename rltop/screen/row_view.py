@@ -54,12 +54,7 @@ class Mouse:
         self._is_dragging = False
 
     def down(self, x: int, y: int) -> None:
-        """The button went down.
-
-        Args:
-            x: at this cell from the left.
-            y: in this row of the page.
-        """
+        """The button went down."""
         self._down, self._is_dragging = (x, y), False
 
     def moved(self, x: int) -> None:
@@ -74,13 +69,7 @@ class Mouse:
         self._down = None
 
     def point(self, x: int, y: int, turn: int) -> bool:
-        """A click, or a turn of the wheel; whether anybody took it. The click that ends a stretch is none.
-
-        Args:
-            x: at this cell from the left.
-            y: in this row of the page.
-            turn: of the wheel, 0 for a click.
-        """
+        """A click, or a turn of the wheel; whether anybody took it. The click that ends a stretch is none."""
         had, self._is_dragging = self._is_dragging, False
         return had or self._point(x, y, turn)
 
@@ -241,7 +230,6 @@ class RowView(Widget, can_focus=True):
         self.refresh(*regions)
 
     def _moved(self, old: Spot | None, new: Spot | None) -> list[Region]:
-        """The cells whose highlight changes when the selection goes from old to new."""
         if old is not None and new is not None and (old.y, old.link[:2]) == (new.y, new.link[:2]):
             return []
         return [
@@ -251,7 +239,6 @@ class RowView(Widget, can_focus=True):
         ]
 
     def _move(self, change: Callable[[], bool]) -> bool:
-        """Run one movement of the selection and draw what it changed."""
         old = self._selection.spot
         if not change():
             return False
@@ -261,7 +248,6 @@ class RowView(Widget, can_focus=True):
         return True
 
     def _follow(self) -> None:
-        """Scroll as far as it takes to see the selection."""
         spot = self._selection.spot
         if spot is None or not self.size.height:
             return
@@ -297,12 +283,7 @@ class RowView(Widget, can_focus=True):
         self._mouse.up(event.x)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """At the end of a row the sideways keys are the screen's: it may pan or fold.
-
-        Args:
-            action: its name, without `action_`.
-            parameters: its own.
-        """
+        """At the end of a row the sideways keys are the screen's: it may pan or fold."""
         return action not in {"left", "right"} or self._selection.can_move(-1 if action == "left" else 1)
 
     def action_up(self) -> None:
@@ -397,7 +378,6 @@ def _line(rows: Sequence[Row], y: int) -> Line:
 
 
 def _strip_of(line: Line, link: RowLink | None, styles: RoleStyles, width: int) -> Strip:
-    """A line as a strip of exactly `width` cells, what is selected in it highlighted."""
     if link is None:
         segments = [Segment(text, styles.of(role)) for text, role in line]
     else:

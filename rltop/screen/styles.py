@@ -36,12 +36,7 @@ class RoleStyles:
         return self._text
 
     def of(self, role: str, is_selected: bool = False) -> Style:
-        """The style of `role`.
-
-        Args:
-            role: one of `ROLES`; any other is drawn as text.
-            is_selected: it lies under the selection.
-        """
+        """The style of `role`."""
         if is_selected:
             return self._selected.get(role, self._selected_text)
         return self._plain.get(role, self._text)
@@ -53,12 +48,7 @@ def _colour(name: str) -> Color:
 
 
 def rich_style(style: RoleStyle, palette: Palette) -> Style:
-    """A role's style on the palette's ground.
-
-    Args:
-        style: what the theme sets.
-        palette: its colours stand for what is not set.
-    """
+    """A role's style on the palette's ground."""
     return Style(
         color=_colour(style.fg or palette.colours["foreground"]),
         bgcolor=_colour(style.bg or palette.colours["background"]),
@@ -71,7 +61,6 @@ def rich_style(style: RoleStyle, palette: Palette) -> Style:
 
 
 def _overlay(style: RoleStyle) -> Style:
-    """Only what a style sets, to be laid over another one."""
     return Style(
         color=_colour(style.fg) if style.fg else None,
         bgcolor=_colour(style.bg) if style.bg else None,
@@ -125,5 +114,4 @@ _TERMINAL_VARIABLES: Mapping[str, str] = {
 
 
 def _css(colour: str) -> str:
-    """A palette colour as Textual's style sheets spell it."""
     return colour if colour.startswith("#") else f"ansi_{colour.replace('-', '_')}"

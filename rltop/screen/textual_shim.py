@@ -48,10 +48,6 @@ _RIGHT_OF_WAY_S = 0.25
 def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
     """Give one screen keys of its own, before those of its class; call it before it is shown.
 
-    Args:
-        screen: not yet shown.
-        bindings: its own keys.
-
     Leans on: a node keeps its bindings in `_bindings`, of which one of a subclass takes a key for itself.
     """
     own = BindingsMap(bindings).key_to_bindings
@@ -215,7 +211,6 @@ class PatchedApp(App[int]):
 
 
 async def _drained(pump: MessagePump) -> None:
-    """Wait until `pump` has dealt with what is in its queue now."""
     done = asyncio.Event()
     if pump.call_later(done.set):
         with contextlib.suppress(TimeoutError):

@@ -52,10 +52,7 @@ class Hole(Struct, frozen=False):
     """NUL bytes at the reading position, so far neither data nor nothing.
 
     Attributes:
-        offset: where they begin.
         since: when they were first seen.
-        polls: on how many polls they were seen.
-        scanned: up to here nothing but NUL was found.
         data_at: a byte beyond them that is not NUL, or None.
     """
 
@@ -70,10 +67,7 @@ class Cursor:
     """Reads on from where it stands and collects events.
 
     Args:
-        fs: the file system.
         clock: for how long NUL bytes have stood where more is to come.
-        options: how the file is followed.
-        start: offset from which it is read.
         name: of the file; some formats, in which NUL is data, are told by it.
     """
 
@@ -153,7 +147,6 @@ class Cursor:
         """Begin at offset 0 of another file; silent if nothing had been passed.
 
         Args:
-            reason: why reading begins anew.
             is_restart: the writer started anew; else the stream goes on in another file.
         """
         self._nul_passed += self._pending_nuls
@@ -176,7 +169,6 @@ class Cursor:
 
         Args:
             size: what it is said to hold; only guides how much is asked for.
-            verify_end: compare the fingerprint even if nothing new was read.
             is_ending: nothing will be appended any more, so nothing is held back.
 
         Raises:
@@ -323,11 +315,7 @@ class Sight(NamedTuple):
 
     @classmethod
     def of(cls, outcome: Outcome, size: int, note: Sight | None = None) -> Sight:
-        """How a turn of reading ended; a remark about the path counts once all is read.
-
-        Args:
-            note: what there is to say about the path.
-        """
+        """How a turn of reading ended; a remark about the path counts once all is read."""
         if outcome in UNREAD:
             return cls(TailState.READING, "", size)
         if note is not None:
@@ -340,12 +328,7 @@ class Sight(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
-    """The path is not a regular file and can never be followed.
-
-    Args:
-        path: as it is followed.
-        seen: what stands there.
-    """
+    """The path is not a regular file and can never be followed."""
 
     def __init__(self, path: str, seen: FileStat) -> None:
         super().__init__(path)
@@ -369,7 +352,6 @@ def not_yet(path: str, fs: FileSystem) -> Sight:
     """No file at the path so far; the nearest existing folder tells a late file from a typo.
 
     Args:
-        path: absolute.
         fs: asked for the folders above, as far up as it takes.
 
     Raises:
@@ -412,7 +394,6 @@ class Stillness:
 
         Args:
             now: the time, in seconds of any clock that goes on evenly.
-            offset: up to where it has been read.
             is_awaited: the file that has taken its place holds data, which wait meanwhile. While it holds
                 none the old one is kept, however long that is: a writer moves on by writing.
         """

@@ -18,8 +18,6 @@ class Chunk(NamedTuple):
 
     Attributes:
         data: at least one byte.
-        offset: where `data[0]` stands in the file.
-        generation: how many resets came before.
         is_head: the beginning of a file of which only the end follows, behind a gap; always in one piece.
     """
 
@@ -44,8 +42,6 @@ class Reset(NamedTuple):
     """The following chunks come from another file, or from new content of the same one.
 
     Attributes:
-        reason: what happened.
-        generation: of the chunks that follow.
         is_restart: the writer restarted; False if the stream only continues in a new file.
     """
 
@@ -75,10 +71,7 @@ class TailStatus(NamedTuple):
     """A snapshot for the status line and for progress (`offset / size`).
 
     Attributes:
-        state: see `TailState`.
         message: why, for a person; empty where there is nothing to say.
-        size: bytes in the file when last seen.
-        offset: bytes passed, of this generation.
         nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
         error: where the state is REFUSED, or the last look has failed: the same as something to raise.
         left_out: files of the same stream that could not be read, each with the reason.
@@ -130,7 +123,6 @@ class TailOptions(NamedTuple):
         linger_s: for how long nothing must have been written to a file that was renamed away, while the new one holds
             data: the writer may not have moved on, or another one has not.
         linger_max_s: how long the new one waits for that at most.
-        retry_max_s: longest wait between attempts after an error.
         is_once: only what is there at the first look is read; what is appended, or put in its place, is not.
     """
 
@@ -158,18 +150,13 @@ class ReaderOptions(NamedTuple):
     """How files are read in the background.
 
     Attributes:
-        local_poll_s: time between two looks at a local file.
         network_poll_s: the same on a network, while data comes; never below 1 s
             by default, because a login node counts as everybody's.
         network_poll_max_s: the longest it grows to, by `network_backoff`, while nothing comes.
-        network_backoff: factor of that growth.
         queue_bytes: how much of one file may wait to be taken.
-        read_bytes: most bytes of one look.
         stuck_after_s: a call that takes longer is reported as no answer.
         use_watcher: let the kernel shorten the wait where it can be trusted.
         watch_delay_s: wait before that, because it has to be imported first.
-        mounts: corrections to what the mount table says.
-        tail: patience with what a file does.
     """
 
     local_poll_s: float = 0.25

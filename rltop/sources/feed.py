@@ -65,13 +65,7 @@ class DirectFeed:
         start: int = 0,
         last: LastRows | None = None,
     ) -> None:
-        """Looks at the file only if `last` is given.
-
-        Args:
-            fs: the local file system if None.
-            start: offset to begin at, the beginning of a line.
-            last: begin with these rows before the end instead.
-        """
+        """Looks at the file only if `last` is given."""
         fs = fs or LocalFileSystem()
         self.start = start
         head = b""

@@ -38,11 +38,8 @@ class FileStat(NamedTuple):
     """What is known about a file without reading it.
 
     Attributes:
-        size: bytes.
         inode, device: which file it is, as long as it exists.
         nlink: number of names; 0 means deleted, but still open here.
-        mtime_ns: last change in nanoseconds since the epoch.
-        mode: file type and permission bits.
     """
 
     size: int
@@ -157,9 +154,6 @@ class LocalFileSystem:
 def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
     """Read `size` bytes at `offset`, asking again after a short read.
 
-    Args:
-        fs: the file system.
-
     Returns:
         Fewer bytes only where the file ends.
 
@@ -182,7 +176,6 @@ class Mount(NamedTuple):
         point: absolute path of the mount point.
         kind: the kernel's name, with the FUSE subtype: "ext4", "nfs4", "fuse.sshfs".
         is_network: another machine may write here: re-open at each poll, doubt what looks like a truncation.
-        delivers_events: inotify reports every change.
     """
 
     point: str
@@ -212,7 +205,6 @@ class MountRules(NamedTuple):
         """Decide for `path`, which lies on the mount `point` of the given kind.
 
         Args:
-            point: where its file system is mounted.
             kind: of the file system, as the mount table names it.
         """
         is_local = kind in self.event_kinds
@@ -319,10 +311,6 @@ class Fingerprint:
     def load(self, fs: FileSystem, handle: int, offset: int) -> bool:
         """Take it from a file that is read from `offset` on.
 
-        Args:
-            fs: the file system.
-            offset: up to where the file has been read.
-
         Returns:
             False if the file does not reach that far.
 
@@ -339,10 +327,6 @@ class Fingerprint:
 
     def matches(self, fs: FileSystem, handle: int, offset: int) -> bool | None:
         """Compare with an open file whose reading position would be `offset`.
-
-        Args:
-            fs: the file system.
-            offset: up to where the file has been read.
 
         Returns:
             True: nothing contradicts; False: another content; None: what can be

@@ -44,14 +44,7 @@ class _Life(NamedTuple):
 
 
 class HeldFile:
-    """Follows one path; every file that was seen there is read to its end, in order.
-
-    Args:
-        fs: the file system.
-        clock: for how long a file has stood still.
-        cursor: reads on in it, and holds the place.
-        options: how it is followed.
-    """
+    """Follows one path; every file that was seen there is read to its end, in order."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path
@@ -160,14 +153,12 @@ class HeldFile:
         return ResetReason.ROTATED if is_kept else ResetReason.REPLACED
 
     def _is_longer_copy(self, handle: int, size: int) -> bool:
-        """All of the old file has been read, and the new one begins with it."""
         if self._current is None or self._successors or self._cursor.is_untouched:
             return False
         owed = self._fs.stat(self._current.handle).size > self._cursor.offset
         return not owed and size >= self._cursor.offset and self._cursor.matches(handle) is True
 
     def _advance(self) -> None:
-        """Go on with the next file that stood at the path."""
         life = self._successors.popleft()
         self.drop()
         self._current = life

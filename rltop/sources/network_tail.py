@@ -38,14 +38,7 @@ class _Drain(Struct, frozen=False):
 
 
 class ReopenedFile:
-    """Follows one path without holding anything open between two polls.
-
-    Args:
-        fs: the file system.
-        clock: for how long a file has stood still.
-        cursor: reads on in it, and holds the place.
-        options: how it is followed.
-    """
+    """Follows one path without holding anything open between two polls."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path
@@ -131,7 +124,6 @@ class ReopenedFile:
         return Sight.of(outcome, seen.size, note)
 
     def _adopt(self, handle: int, seen: FileStat) -> None:
-        """Go on with the file that stands at the path, whatever stood there before."""
         self._identity = seen.identity
         self._real_path = self._fs.realpath(self._path)
         self._was_seen = True
@@ -177,12 +169,10 @@ class ReopenedFile:
         return True
 
     def _has_left_old_file(self) -> bool:
-        """Whether the file that stood here has been drained, or cannot be found."""
         self._drain = self._find_old_file()
         return self._drain is None or self._is_drained(self._drain)
 
     def _find_old_file(self) -> _Drain | None:
-        """Where the file that was read until now has gone, if it still exists."""
         real_path = self._fs.realpath(self._path)
         if real_path != self._real_path:
             return _Drain(self._real_path, ResetReason.RETARGETED, Stillness(self._options))
@@ -214,7 +204,6 @@ class ReopenedFile:
         return True
 
     def _is_still(self, drain: _Drain) -> bool:
-        """Whether the old file, read to its end, is not written any more."""
         if drain.reason is not ResetReason.ROTATED:
             return drain.quiet_polls >= self._options.drain_polls
         is_awaited = True

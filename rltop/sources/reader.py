@@ -97,7 +97,6 @@ class Follow:
         """For how long an answer has been owed: about this file, or, while it waits for its turn, about any.
 
         Args:
-            now: monotonic seconds.
             moved_at: when the last of the files that are asked for the first time had its answer.
         """
         if self.thread is not None:
@@ -111,12 +110,7 @@ class Follow:
 
 
 def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
-    """Resolve the links of a file's path and note the mount that they lead to.
-
-    Args:
-        fs: the file system.
-        mount_of: path → mount.
-    """
+    """Resolve the links of a file's path and note the mount that they lead to."""
     try:
         follow.real_path = fs.realpath(follow.path)
     except (OSError, ValueError):
@@ -130,16 +124,10 @@ class MountThread:
     """Polls the files of one mount, one after the other, for as long as it runs.
 
     Args:
-        mount: that its files lie on.
-        pace: how often each is looked at.
-        fs: the file system.
-        clock: for when the next look is due.
         tail_options: how files are followed; whether the mount is a network's is filled in.
-        mount_of: path → mount.
         hand_over: takes a file whose links lead to another mount by now.
         on_data: called when there is something new; None where nobody waits for it.
         watcher: tells of changes between two looks; None where the mount reports none.
-        watch_from: monotonic seconds before which no file is watched.
     """
 
     def __init__(
@@ -223,7 +211,6 @@ class MountThread:
                 self._attend(follow)
 
     def _take_changed(self) -> set[str]:
-        """The paths that the kernel has spoken of, not more often than calm allows."""
         now = self._clock.monotonic()
         changed: set[str] = set()
         if self._changed and now - self._last_calm >= CALM_S:
@@ -361,13 +348,7 @@ DEFAULT_OPTIONS = ReaderOptions()
 
 
 class ThreadedFeed:
-    """What a thread reads of one file; every method returns at once.
-
-    Args:
-        clock: for how long an answer has been owed.
-        stuck_after_s: so long without one is reported.
-        moved_at: see `Follow.silent_s`.
-    """
+    """What a thread reads of one file; every method returns at once."""
 
     def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
         self._follow = follow
@@ -461,11 +442,9 @@ class Reader:
         """Starts nothing yet.
 
         Args:
-            fs: the local file system if None.
             clock: the system's if None; it must move by itself.
             on_data: called from a reading thread after something can be taken or a
                 status has changed; must not block, for example `loop.call_soon_threadsafe`.
-            mountinfo: where the mount table comes from.
         """
         self._options = options
         self._fs = fs or LocalFileSystem()
@@ -484,11 +463,6 @@ class Reader:
         """Begin to read a file and to follow it.
 
         Touches no file system: even its links are resolved by the thread.
-
-        Args:
-            path: the file, which need not exist yet.
-            start: offset to begin at, the beginning of a line.
-            last: begin with these rows before the end instead.
         """
         absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         queue = EventQueue(self._options.queue_bytes)
@@ -522,11 +496,7 @@ class Reader:
         self.hand_over(follow, mount)
 
     def hand_over(self, follow: Follow, mount: Mount) -> None:
-        """Give a file to the thread of the mount its links lead to.
-
-        Args:
-            mount: where it lies.
-        """
+        """Give a file to the thread of the mount its links lead to."""
         thread = self._thread_for(mount)
         thread.add(follow)
         follow.thread = thread

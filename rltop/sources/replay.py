@@ -103,7 +103,6 @@ class ReplayFeed:
 
         Args:
             speed: recorded seconds for each second; infinite gives out all at once.
-            fs: the local file system if None.
 
         Raises:
             SourceError: there is no such file, or it cannot be read.
@@ -197,7 +196,6 @@ class ReplayFeed:
         self._is_exhausted = True
 
     def _advance(self) -> None:
-        """Fetch the next line and work out when its turn is."""
         self._next = next(self._lines, None)
         if self._next is None:
             self._is_exhausted = True
@@ -234,7 +232,6 @@ class ReplayFeed:
 
 
 def _join(run: list[Chunk], out: list[Chunk | Reset]) -> None:
-    """Append lines that follow each other as one chunk."""
     if run:
         out.append(run[0]._replace(data=b"".join(chunk.data for chunk in run)))
         run.clear()

@@ -109,12 +109,7 @@ class DatabaseTail:
     """
 
     def __init__(self, path: str, member: str, fs: FileSystem) -> None:
-        """Touches nothing yet.
-
-        Args:
-            member: the run in it, by its identifier or name.
-            fs: where it is, asked whether it has changed.
-        """
+        """Touches nothing yet."""
         self.path = path
         self._member = member
         self._fs = fs
@@ -183,7 +178,6 @@ class DatabaseTail:
         return found
 
     def _look(self, max_bytes: int, pages: Pages) -> _Look:
-        """The next rows of each table; changes nothing, because it may be done again."""
         look = _Look()
         room = max_bytes
         for table in tables(pages):
@@ -281,11 +275,7 @@ class MetricFolderTail:
     """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled as `Tail` is."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
-        """Touches nothing yet.
-
-        Args:
-            fs: where it is.
-        """
+        """Touches nothing yet."""
         self.path = path
         self._fs = fs
         self._clock = clock
@@ -402,7 +392,6 @@ class MetricFolderTail:
         return events
 
     def _settings(self) -> bytes:
-        """The settings of the run, which are written before its first row."""
         folder = posixpath.join(self.path, SETTINGS_FOLDER)
         try:
             listed = sorted(self._listed(folder, "", 0))[:_MAX_SETTINGS]
@@ -419,7 +408,6 @@ class MetricFolderTail:
             self._fs.close(handle)
 
     def _state(self) -> bytes:
-        """How the run stands, if that has changed; without a description nothing is said."""
         try:
             said = _STATUS.search(self._text(posixpath.join(self.path, DESCRIPTION)))
         except FileNotFoundError:
@@ -439,11 +427,7 @@ def _metric_line(key: str, line: bytes) -> Line:
 
 
 def is_metric_folder(path: str, fs: FileSystem) -> bool:
-    """Is it the folder of a run in MLflow's file store?
-
-    Args:
-        fs: the file system.
-    """
+    """Is it the folder of a run in MLflow's file store?"""
     try:
         return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
             fs.stat(posixpath.join(path, DESCRIPTION)).mode

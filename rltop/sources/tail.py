@@ -64,8 +64,6 @@ def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = 
     file. An unfinished last row comes on top of the others.
 
     Args:
-        fs: where the file lives.
-        last: the rows that are wanted.
         max_bytes: past this distance from the end the earliest line start seen so far is taken.
 
     Returns:
@@ -185,8 +183,6 @@ class Tail:
         """Touches nothing yet.
 
         Args:
-            path: the file, which need not exist.
-            fs: the local file system if None.
             start: offset to begin at, the beginning of a line; it holds for the first generation only.
         """
         self._path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
@@ -309,12 +305,7 @@ class FolderTail:
     """Follows the archives below one folder; polled as `Tail` is."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
-        """Touches nothing yet.
-
-        Args:
-            path: the folder, absolute.
-            fs: where it is.
-        """
+        """Touches nothing yet."""
         self.path = path
         self._fs = fs
         self._clock = clock
@@ -428,7 +419,6 @@ def archives_in(
     """The archives one folder below `folder`.
 
     Args:
-        fs: the file system.
         leave_out: told of a folder below it that cannot be looked into, and why.
 
     Raises:
@@ -456,23 +446,14 @@ AnyTail = Tail | FolderTail | DatabaseTail | MetricFolderTail
 def open_tail(
     path: str, fs: FileSystem, clock: Clock, options: TailOptions = DEFAULT_OPTIONS, start: int = 0
 ) -> AnyTail:
-    """What follows a path: a run of a database by what the path is called, else a file; touches nothing yet.
-
-    Args:
-        path: absolute.
-        fs: where it is.
-    """
+    """What follows a path: a run of a database by what the path is called, else a file; touches nothing yet."""
     path, _ = log_of(path)
     found = split_member(path)
     return Tail(path, fs, clock, options, start) if found is None else DatabaseTail(*found, fs)
 
 
 def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | MetricFolderTail | None:
-    """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any.
-
-    Args:
-        fs: the file system.
-    """
+    """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any."""
     if is_metric_folder(path, fs):
         return MetricFolderTail(path, fs, clock)
     try:

@@ -48,10 +48,7 @@ class Usual(NamedTuple):
     """The usual range of a stretch of values.
 
     Attributes:
-        centre: their median.
-        sigma: their robust spread around their trend.
         slope: change per record; 0 where it is not clearer than the noise.
-        length: how many values there were.
         reach: the largest distance of any of them from the trend.
         grain: how far apart neighbouring values of something counted are; 0 where nothing is.
         least: sigma is never taken to be less than this.
@@ -208,7 +205,6 @@ def _grain(values: Sequence[float], whole: float) -> float:
 
 
 def _drift(around: Sequence[float], usual: Usual) -> Movement:
-    """A series that follows its trend may still have come far."""
     level = median(around) if around else usual.centre
     gone = usual.distance(level)
     if abs(gone) < SIGMAS:
@@ -217,7 +213,6 @@ def _drift(around: Sequence[float], usual: Usual) -> Movement:
 
 
 def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -> Movement:
-    """The first move that was not over long before `onset`, a place in `points`."""
     scores = [usual.score(value, i + 1) for i, (_, value) in enumerate(points)]
     side = length = over = 0
     for i, score in enumerate(scores):
@@ -255,7 +250,6 @@ def _leap_after(scores: Sequence[float], outside: int, side: int) -> int | None:
 
 
 def _leaps(scores: Sequence[float], i: int, side: int) -> bool:
-    """Far out, and several times as far as on the record before."""
     return scores[i] * side >= max(_LEAP_SIGMAS, _LEAP_TIMES * scores[i - 1] * side)
 
 
@@ -274,7 +268,6 @@ def _is_spike(value: float, score: float, usual: Usual, reach: float) -> bool:
 
 
 def _beginning(scores: Sequence[float], i: int, side: int) -> int:
-    """Back from the first value outside to where the way out began."""
     while i > 0 and scores[i - 1] * side >= _BEGUN_SIGMAS and not _leaps(scores, i, side):
         i -= 1
     return i
@@ -299,7 +292,6 @@ class Shift(Struct):
     """How the values from a record on differ from those before it.
 
     Attributes:
-        before: the usual level.
         after: median of the values from the record on, or the one value there
             where that is what stands out.
         score: how far outside that is, in sigmas, with its sign.
@@ -321,7 +313,6 @@ def shift_between(before: Sequence[float], after: Sequence[float], whole: float 
     Args:
         before: values before, oldest first and finite.
         after: values from the record on, the record's own first, finite.
-        whole: as of `movement`.
 
     Returns:
         None where there is too little before, or nothing after.

@@ -31,10 +31,6 @@ class Crossing:
     def note(self, step: int, rows: int) -> bool:
         """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?
 
-        Args:
-            step: where the file continues.
-            rows: rows since the last time that it went back.
-
         Returns:
             Whether two writers are certain by now.
         """

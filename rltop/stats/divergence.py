@@ -50,7 +50,6 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
     Args:
         steps: those that both runs have, rising.
         ours: values of the one run at these steps, in one unit with `theirs`; NaN where it has none.
-        theirs: those of the other.
 
     Returns:
         None where they do not diverge, or where there are too few records to tell.

@@ -53,7 +53,6 @@ class Goodput(NamedTuple):
     Attributes:
         shares: of everything generated, by class; a class that is not logged is missing.
         trained: the share that was trained on; no more than that where a class is missing.
-        records: how many they are of.
         counted: classes that are counted as thrown away, not known as a share.
     """
 
@@ -86,8 +85,6 @@ def measure(recent: Recent, group_size: int | None, records: int) -> Goodput | N
     """What became of the completions of the last records; None where nothing that tells is logged.
 
     Args:
-        recent: the last `LATELY` values of each of `METRICS`.
-        group_size: completions per prompt, where it is known.
         records: how many the shares are of, where nothing is counted.
     """
     drops, counted = _drops(recent, group_size)

@@ -74,11 +74,9 @@ class StragglerReading(NamedTuple):
         kind: GROUP is max over median within groups, ROLLOUT the slowest over the mean
             rollout time, LENGTH the longest over the mean completion of the batch.
         metric: canonical name of the ratio, or of its numerator.
-        ratio: the measure; 1 means no straggler.
         worst, typical: numerator and denominator (seconds or tokens), None for GROUP.
         usual: the typical range for the group size, only for GROUP and a known size.
         tool_share: part of the slowest rollout that was spent in tool calls, 0 to 1.
-        gini: inequality of the lengths within groups.
         balance: (heaviest - lightest)/mean tokens per rank, as the ranks got them.
     """
 
@@ -129,10 +127,6 @@ def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
 def straggler_reading(values: Mapping[str, float], group_size: int | None = None) -> StragglerReading | None:
     """Read the best measure of stragglers from one step.
 
-    Args:
-        values: canonical name → value of the step.
-        group_size: completions per prompt, if known.
-
     Returns:
         The reading, or None where the step logs no such measure. A LENGTH reading says
         little where the longest completion is at the length limit.
@@ -180,7 +174,6 @@ class GroupStatistics(NamedTuple):
     """Unevenness of one step's groups.
 
     Attributes:
-        groups: number of groups that have a ratio.
         size: completions per group where all groups are of one size, else None.
         ratio_mean, ratio_max: max over median of the lengths in a group, over groups.
         gini_mean: Gini coefficient of the lengths in a group, mean over groups.
@@ -195,9 +188,6 @@ class GroupStatistics(NamedTuple):
 
 def group_statistics(groups: Sequence[Sequence[float]]) -> GroupStatistics | None:
     """Statistics of one step from the completion lengths of its groups.
-
-    Args:
-        groups: one sequence of lengths (tokens) per prompt.
 
     Returns:
         The statistics, or None if no group has a ratio.

@@ -14,11 +14,7 @@ from rltop.stats.rolling import median_of
 
 
 class NOfMCounter:
-    """True while at least `n` of the last `m` pushes were true.
-
-    Attributes:
-        bits: the last `m` pushes, newest in bit 0.
-    """
+    """True while at least `n` of the last `m` pushes were true."""
 
     __slots__ = ("_mask", "bits", "m", "n")
 
@@ -27,7 +23,6 @@ class NOfMCounter:
 
         Args:
             n: so many must be true.
-            m: of so many pushes, the newest.
         """
         self.n = n
         self.m = m
@@ -74,18 +69,12 @@ class DatedNOfMCounter(NOfMCounter):
 
         Args:
             n: so many must be true.
-            m: of so many pushes, the newest.
         """
         super().__init__(n, m)
         self.places: deque[tuple[int, int]] = deque(maxlen=m)
 
     def push_at(self, is_true: bool, record: int, step: int) -> bool:
         """`push`, made at a record.
-
-        Args:
-            is_true: the truth.
-            record: number of the record in the run.
-            step: the trainer's step.
 
         Returns:
             Whether `n` of the last `m` are true now.
@@ -120,12 +109,7 @@ class BlockTrend:
     __slots__ = ("_open", "block", "count", "medians")
 
     def __init__(self, block: int = 10, count: int = 10) -> None:
-        """Begin with no block.
-
-        Args:
-            block: values in a block.
-            count: blocks that are compared.
-        """
+        """Begin with no block."""
         self.block = block
         self.count = count
         self.medians: list[float] = []

@@ -39,13 +39,9 @@ class Lag(NamedTuple):
     """One rank behind the others in one stage of one step.
 
     Attributes:
-        rank: which.
-        stage: where.
-        seconds: what it took there.
         usual_s: the median over the ranks of its group; of two, the faster one.
         sigma_s: spread over the other ranks, as a standard deviation.
         step_s: what the median rank of the group spends in all stages.
-        ranks: how many were compared.
     """
 
     rank: str
@@ -95,8 +91,6 @@ class StageSummary(Struct):
     """One stage over the newest steps.
 
     Attributes:
-        group: of workers.
-        stage: as the trainer names it.
         ranks: rank → its median seconds, slowest first.
         usual_s: median over the ranks.
         slowest: the rank that is slowest by its median.
@@ -129,7 +123,6 @@ class RankHistory:
 
     Attributes:
         keys: (rank, stage) → the trainer's key behind it, where there is one.
-        version: moves with every step.
         is_measured: from spans with start and end rather than from logged durations.
     """
 
@@ -140,12 +133,7 @@ class RankHistory:
         self._steps: deque[tuple[int, RankTimes]] = deque()
 
     def push(self, step: int, times: RankTimes) -> None:
-        """Take the times of a step in; a step that goes back begins anew.
-
-        Args:
-            step: the step that all ranks have passed.
-            times: rank → stage → seconds.
-        """
+        """Take the times of a step in; a step that goes back begins anew."""
         if self._steps and step <= self._steps[-1][0]:
             self._steps.clear()
         self._steps.append((step, times))

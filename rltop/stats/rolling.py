@@ -130,7 +130,6 @@ class Frozen:
 
     Attributes:
         value: the baseline, or None while fewer than `minimum` values were seen.
-        is_final: the baseline will not move any more.
     """
 
     __slots__ = ("_held", "_left", "_log_spread", "is_final", "minimum", "size", "value")
@@ -139,8 +138,6 @@ class Frozen:
         """Begin with nothing seen.
 
         Args:
-            skip: values at the start that are left out.
-            size: values behind the final baseline.
             minimum: values behind the first provisional one.
         """
         self.size = size

@@ -22,12 +22,9 @@ class GroupSummary(NamedTuple):
     """One prompt and its completions.
 
     Attributes:
-        name: what the dump calls the group.
         completions: of the prompt, longest first.
         lengths: the lengths that are known, longest first, in the unit of the step.
         ratio: max over median of them; None where unknown.
-        gini: of them.
-        middle: their median.
         reward_mean, reward_std: over the rewards that are known; std is that of a sample, None for one.
         cut: truncated completions; None where the dump does not say.
         discarded: reasons why completions were not trained on, with their number, most frequent first.
@@ -49,17 +46,13 @@ class StepSummary(NamedTuple):
     """All groups of a step.
 
     Attributes:
-        step: the step.
         groups: by ratio, most uneven first.
         completions: how many there are, discarded ones left out, as in every number below.
         group_size: completions per group where all groups are of one size.
         ratio_mean, ratio_max: `group_length_max_median_ratio_mean`, and the same for the worst group.
-        gini_mean: `group_length_gini_mean`.
-        length_mean, reward_mean: over completions.
         cut_fraction: share truncated, 0 to 1.
         zero_std_fraction: share of zero-variance groups.
         discarded: completions by the reason why they were not trained on.
-        has_tokens: lengths are tokens, else characters.
     """
 
     step: int

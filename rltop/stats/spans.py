@@ -43,11 +43,7 @@ class _Step(Struct, frozen=False):
 
 
 class SpanBook:
-    """The true spans of a run's newest steps.
-
-    Attributes:
-        version: moves with every change.
-    """
+    """The true spans of a run's newest steps."""
 
     def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self.version = 0
@@ -160,7 +156,6 @@ class _Tree:
         return Span(shown, key, start_s, _seconds(parts), is_start_logged=True, children=inner, parts=shifted)
 
     def _others(self, lane: int) -> Iterable[Span]:
-        """What workers of other roles did during the step, one lane for each stage."""
         busiest: dict[str, tuple[float, dict[str, Parts]]] = {}
         for (role, _), names in self._workers.items():
             if role == self._leader[0]:
@@ -179,7 +174,6 @@ class _Tree:
                 lane += 1
 
     def _clipped(self, parts: Iterable[tuple[float, float]]) -> Parts:
-        """What of these stretches lies within the step."""
         return tuple(
             (max(start, self._origin), min(end, self._end))
             for start, end in _joined(parts)
@@ -198,7 +192,6 @@ def _children(names: Iterable[str], above: str) -> list[str]:
 
 
 def _overlap(spans: Sequence[Span]) -> bool:
-    """Do stages run at the same time?"""
     total = sum(span.duration_s for span in spans)
     covered = _seconds(_joined([part for span in spans for part in span.parts]))
     return total - covered > max(SEAM_S, 0.01 * covered)
@@ -216,7 +209,6 @@ def _in_lanes(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def _fits(taken: Parts, span: Span) -> bool:
-    """Does nothing of what is taken run while the span does?"""
     return _seconds(_joined([*taken, *span.parts])) > _seconds(taken) + span.duration_s - SEAM_S
 
 
@@ -246,7 +238,6 @@ def _seconds(parts: Iterable[tuple[float, float]]) -> float:
 
 
 def _gaps(covered: Parts, total_s: float) -> Parts:
-    """What is left of the step between the covered stretches."""
     ends = [0.0, *(end for _, end in covered)]
     starts = [*(start for start, _ in covered), total_s]
     return tuple((end, start) for end, start in zip(ends, starts, strict=True) if start - end > SEAM_S)

@@ -96,10 +96,6 @@ def stage_keys(plan: TimingPlan, keys: Iterable[str]) -> list[tuple[str, str, fl
     are among them; what always happens between steps is not. A stage whose enclosing
     stage is not logged counts as top-level.
 
-    Args:
-        plan: how the trainer's timing keys nest.
-        keys: keys of a row, in the trainer's spelling.
-
     Returns:
         (name, key, seconds per logged unit) of each stage at the top.
     """
@@ -114,8 +110,6 @@ def step_timing(
     """The timing tree of one step.
 
     Args:
-        plan: the dialect's plan.
-        step: the trainer's step.
         row: raw keys and finite raw values of the step.
         unclaimed: of the durations that the plan does not know, so many of the longest
             are in the tree; None is all. A trainer may log hundreds of them.

@@ -136,12 +136,7 @@ _ADVICE = {
 
 
 def share_of(recent: Recent, names: Sequence[str]) -> float | None:
-    """The share of the step in which a side waited: as logged, else the seconds of its waits over those of the step.
-
-    Args:
-        recent: the values to take it of.
-        names: `TRAINER` or `GENERATION`.
-    """
+    """The share of the step in which a side waited: as logged, else the seconds of its waits over those of the step."""
     logged = recent(names[0])
     if logged:
         return min(1.0, max(0.0, median(logged)))
@@ -159,12 +154,7 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
 
 
 def queue_word(size: float, limit: float | None) -> str:
-    """`empty`, `full` or `filled`.
-
-    Args:
-        size: of the queue.
-        limit: of it, where it is logged.
-    """
+    """`empty`, `full` or `filled`."""
     if size < _EMPTY:
         return "empty"
     return "full" if limit is not None and limit > 0.0 and size >= _FULL * limit else "filled"
@@ -174,7 +164,6 @@ def judge(recent: Recent, since: Callable[[str], int | None]) -> Waits:
     """Which side waits, from the last records.
 
     Args:
-        recent: the last `LATELY` values of each of `METRICS`.
         since: the step from which on the queue was what a word says, without a break.
     """
     trainer, generation = share_of(recent, TRAINER), share_of(recent, GENERATION)
@@ -206,13 +195,7 @@ def limit_of(recent: Recent) -> float | None:
 
 
 def unbroken(word: str, newest_first: Iterable[tuple[int, float]], limit: float | None) -> int | None:
-    """The first step of the stretch, up to the newest, in which the queue was what a word says.
-
-    Args:
-        word: see `queue_word`.
-        newest_first: steps and sizes.
-        limit: of the queue, where it is logged.
-    """
+    """The first step of the stretch, up to the newest, in which the queue was what a word says."""
     since = None
     for step, size in newest_first:
         if queue_word(size, limit) != word:

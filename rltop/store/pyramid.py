@@ -265,8 +265,6 @@ class Pyramid:
         """Take in one value of a step that has been downsampled already, or that lies before all of them.
 
         Args:
-            step: of the row.
-            column: of the key.
             value: `GAP` where it was not finite.
             is_nonfinite: it was logged and is not finite.
         """
@@ -298,13 +296,7 @@ class Pyramid:
         return None
 
     def around(self, step: int, before: int, after: int) -> tuple[list[Means], list[Means]]:
-        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean.
-
-        Args:
-            step: in the middle.
-            before: buckets before it.
-            after: buckets from it on.
-        """
+        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean."""
         places = [(level, i) for level in reversed(self._levels) for i in range(len(level))]
         at = bisect_right(places, step, key=lambda place: place[0].first_steps[place[1]])
         if at and places[at - 1][0].last_steps[places[at - 1][1]] >= step:
@@ -317,12 +309,7 @@ class Pyramid:
         return found[:split], found[split:]
 
     def latest(self, column: int, at: int | None) -> Point | None:
-        """The newest finite value of a column: as logged where it is the last one, else the mean of its bucket.
-
-        Args:
-            column: of the key.
-            at: the last step that counts; None: the newest.
-        """
+        """The newest finite value of a column: as logged where it is the last one, else the mean of its bucket."""
         point = self._last_points.get(column)
         if point is None or at is None or point.step <= at:
             return point

@@ -109,12 +109,7 @@ class StreamQueries:
         return tuple(reversed(seen))
 
     def latest(self, key: str, at_step: int | None = None) -> Point | None:
-        """The newest finite value of a key, at or before `at_step` if given.
-
-        Args:
-            key: the trainer's key.
-            at_step: the last step that counts; None: the newest.
-        """
+        """The newest finite value of a key, at or before `at_step` if given."""
         column = self._columns.get(key)
         if column is None:
             return None
@@ -129,12 +124,7 @@ class StreamQueries:
         return None
 
     def value(self, key: str, step: int) -> float | None:
-        """The finite value of a key on exactly this step, if the row is held or was recalled.
-
-        Args:
-            key: the trainer's key.
-            step: exactly this one.
-        """
+        """The finite value of a key on exactly this step, if the row is held or was recalled."""
         if step in self._recalled:
             return self._recalled[step].get(key)
         column = self._columns.get(key)
@@ -177,7 +167,6 @@ class StreamQueries:
         """Raw points still held, oldest first; NaN where the step did not log the key.
 
         Args:
-            key: the trainer's key.
             last: at most so many points, the newest ones; None: all.
         """
         column = self._columns.get(key)
@@ -191,7 +180,6 @@ class StreamQueries:
         """The first rows (64 by default) of a segment: of the newest whatever was downsampled since, else if still raw.
 
         Args:
-            key: the trainer's.
             at_step: of the newest segment that reaches back to this step, and no row after it; None is the newest.
         """
         column = self._columns.get(key)
@@ -213,11 +201,6 @@ class StreamQueries:
         Stays inside the segment that is visible at the step: rows before a restart are no
         baseline for rows after it. The cost depends on the rows returned, not on the
         length of the run.
-
-        Args:
-            step: in the middle.
-            before: rows before it.
-            after: rows from it on.
         """
         segment, clip = None, None
         for one, its_clip in self._visible():
@@ -237,10 +220,7 @@ class StreamQueries:
         of its middle and marked approximate.
 
         Args:
-            key: the trainer's key.
-            stride: steps in a bucket.
             start: first step of the first bucket.
-            stop: the step behind the last bucket.
 
         Raises:
             ValueError: if `stride` is not positive.
@@ -290,7 +270,6 @@ class StreamQueries:
         return zip(self.segments, reversed(clips), strict=True)
 
     def _segment_of(self, step: int) -> Segment | None:
-        """The newest segment that reaches back to `step`."""
         for segment in reversed(self.segments):
             first = segment.first_step
             if first is not None and first <= step:

@@ -27,8 +27,6 @@ class Layout(Struct, frozen=False):
 
     Attributes:
         columns: column of each cell; -1 where the key was refused.
-        is_training: a key of training is among them.
-        has_numbers: its columns are known to hold numbers.
     """
 
     columns: tuple[int, ...]
@@ -45,12 +43,7 @@ class Layout(Struct, frozen=False):
             self._width = len(known)
 
     def arrange(self, values: array[float], width: int) -> array[float]:
-        """The cells of a row in column order, padded with gaps to `width`.
-
-        Args:
-            values: cells in the order of the schema.
-            width: columns of a row.
-        """
+        """The cells of a row in column order, padded with gaps to `width`."""
         if self._is_prefix:
             missing = width - self._width
             cells = values[: self._width] if len(values) > self._width else values
@@ -65,11 +58,9 @@ class Columns:
 
     Args:
         max_keys: so many get a column; later ones are counted, not kept.
-        counts: where they are counted.
 
     Attributes:
         keys: by column, in order of first appearance.
-        by_key: column of each key.
         is_training: by column: training writes it, not an evaluation or bookkeeping alone.
     """
 
@@ -151,15 +142,7 @@ class Block:
     def append(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells behind the last one.
-
-        Args:
-            step: of the row.
-            time_s: seconds since the epoch, or None.
-            position: where the row stands in the file.
-            cells: one for each column.
-            is_training: it carries a key of training.
-        """
+        """Add a row of exactly `width` cells behind the last one."""
         self.steps.append(step)
         self.times.append(NO_TIME if time_s is None else time_s)
         self.offsets.append(position.offset)
@@ -174,11 +157,6 @@ class Block:
 
         Args:
             row: number of the row in the block that it stands before.
-            step: of the row.
-            time_s: seconds since the epoch, or None.
-            position: where the row stands in the file.
-            cells: one for each column.
-            is_training: it carries a key of training.
         """
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
@@ -191,9 +169,7 @@ class Block:
         """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`.
 
         Args:
-            row: number of the row in the block.
             columns: of the cells; -1 for one that is not kept.
-            values: one for each column.
             marked: columns that hold something that is not finite.
         """
         step, start = self.steps[row], row * self.width
@@ -254,7 +230,6 @@ class Block:
 
         Args:
             row: its number in the block, from 0.
-            column: of the key.
         """
         return self.data[row * self.width + column] if column < self.width else GAP
 
@@ -267,22 +242,11 @@ class Block:
         return self.data[column :: self.width] if column < self.width else None
 
     def mark(self, step: int, column: int, kind: NonFinite) -> None:
-        """Remember that a cell held something that was not finite.
-
-        Args:
-            step: of the row.
-            column: of the key.
-            kind: what it was instead of a number.
-        """
+        """Remember that a cell held something that was not finite."""
         self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
 
     def unmark(self, step: int, column: int) -> None:
-        """Forget the mark of a cell that was written again.
-
-        Args:
-            step: of the row.
-            column: of the key.
-        """
+        """Forget the mark of a cell that was written again."""
         packed = self.marks.get(step)
         if packed is not None:
             kept = array("i", (mark for mark in packed if mark >> _KIND_BITS != column))

@@ -145,7 +145,6 @@ class Segment:
         return None if row is None else (self.blocks[i], row)
 
     def _block_at(self, step: int) -> int | None:
-        """Number of the last block that starts at or before `step`."""
         low, high = 0, len(self.blocks)
         while low < high:
             middle = (low + high) // 2
@@ -159,9 +158,6 @@ class Segment:
         """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets.
 
         Args:
-            step: in the middle.
-            before: rows before it.
-            after: rows from it on.
             clip: the step behind the last one that may be given; None: no limit.
         """
         rows: list[tuple[int, array[float]]] = []
@@ -204,15 +200,7 @@ class Segment:
     def insert(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> Block:
-        """Put a late row where it belongs among the raw rows.
-
-        Args:
-            step: of the row.
-            time_s: seconds since the epoch, or None.
-            position: where the row stands in the file.
-            cells: one for each column.
-            is_training: it carries a key of training.
-        """
+        """Put a late row where it belongs among the raw rows."""
         block = self.blocks[self._block_at(step) or 0]
         if len(cells) > block.width:
             block.widen(len(cells))
@@ -232,7 +220,6 @@ class Segment:
         self._positions.add(block)
 
     def _settle(self, block: Block) -> None:
-        """Note what a block takes that gets no more rows."""
         self._settled.append(block.size_bytes)
         self._settled_bytes += block.size_bytes
 
@@ -310,12 +297,7 @@ class Segment:
             yield steps, values
 
     def latest(self, column: int, at: int | None) -> Point | None:
-        """The newest finite value at or before step `at`.
-
-        Args:
-            column: of the key.
-            at: the last step that counts; None: the newest.
-        """
+        """The newest finite value at or before step `at`."""
         for block in reversed(self.blocks):
             if column >= block.width or (at is not None and block.steps[0] > at):
                 continue
@@ -329,5 +311,4 @@ class Segment:
 
 
 def _row_limit(width: int) -> int:
-    """How many rows a block of so many columns may hold."""
     return max(16, min(MAX_BLOCK_ROWS, CELLS_PER_BLOCK // (width or 1)))

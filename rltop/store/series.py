@@ -43,7 +43,6 @@ class Stretch(NamedTuple):
         rows: cells by column of the stream's keys, maybe fewer than there are keys
             now; NaN where the row did not log the key. A bucket is its mean.
         split: number of the first row at or after the step.
-        is_approximate: some of the rows are buckets.
     """
 
     steps: Sequence[int]
@@ -122,13 +121,7 @@ class MarkRegister:
         self._numeric.update(columns)
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
-        """Count what stood in a cell, and remember it if it counts; False for the null of an empty key.
-
-        Args:
-            step: of the row.
-            column: of the key.
-            kind: what it was instead of a number.
-        """
+        """Count what stood in a cell, and remember it if it counts; False for the null of an empty key."""
         if kind is NonFinite.NULL and column not in self._numeric:
             self._counts.null_values += 1
             return False
@@ -142,7 +135,6 @@ class MarkRegister:
         """Keep the place.
 
         Args:
-            column: of the key.
             mark: the step, and what stood there instead of a number.
         """
         known = self._by_column.get(column)

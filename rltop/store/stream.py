@@ -32,7 +32,6 @@ class ClosedRow(NamedTuple):
 
     Attributes:
         segment: number of the segment, from 0.
-        step: the trainer's step.
         columns: for a late row, the columns that came late; else None (all).
         said: alerts of the training script that came with it.
     """
@@ -49,7 +48,6 @@ class RawRow(NamedTuple):
     Attributes:
         cells: value by column, NaN = gap; shorter than the stream's keys if later keys came since.
         marks: (column, kind) of cells that were not finite.
-        time_s: seconds since the epoch, or None.
         is_training: it carries a key of training, not of an evaluation alone.
     """
 
@@ -190,7 +188,6 @@ class Stream(StreamQueries):
             self._keep_budget()
 
     def _note_cells(self, block: Block, record: Record, layout: Layout) -> None:
-        """Remember which columns hold numbers, and what else the row holds."""
         if not layout.has_numbers:
             marked = {layout.columns[mark.cell] for mark in record.marks}
             self._marks.saw_numbers(column for column in layout.columns if column >= 0 and column not in marked)
@@ -216,7 +213,6 @@ class Stream(StreamQueries):
     # -- rows that do not come in order ----------------------------------------------------------------------
 
     def _go_back(self, segment: Segment, record: Record, layout: Layout) -> None:
-        """A row of a step already passed: late, repeated, or a restart."""
         if not layout.is_training:
             # An evaluation of the part before a restart is late, and must not pull the restart back.
             segment = self._segment_of(record.step) or self.segments[0]
@@ -255,7 +251,6 @@ class Stream(StreamQueries):
         self._rows_at_return = self.rows
 
     def _merge(self, segment: Segment, record: Record, layout: Layout, *, is_late: bool) -> None:
-        """Write the row's cells over the row of the same step: the last write wins."""
         found = segment.find(record.step)
         assert found is not None
         block, row = found
@@ -308,12 +303,7 @@ class Stream(StreamQueries):
         return RawRow(block.cells(i), block.row_marks(row.step), time_s, bool(block.training[i]))
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
-        """Hold a downsampled row again for a while, as read anew from the file.
-
-        Args:
-            step: of the row.
-            row: key → value.
-        """
+        """Hold a downsampled row again for a while, as read anew from the file."""
         self._recalled[step] = row
         while len(self._recalled) > _RECALLED_KEPT:
             self._recalled.popitem(last=False)
@@ -327,14 +317,12 @@ class Stream(StreamQueries):
 
 
 def _is_overwriting(segment: Segment, record: Record, layout: Layout) -> bool:
-    """Are most values of a training row others than those that its step has already?"""
     found = segment.find(record.step) if layout.is_training else None
     clashes = None if found is None else _clashes(*found, record, layout)
     return clashes is not None and 2 * len(clashes) > len(layout.columns)
 
 
 def _downsample_late(pyramid: Pyramid, marks: MarkRegister, record: Record, layout: Layout) -> None:
-    """Take a late row into buckets that stand for the rows of its time already."""
     marked = {layout.columns[mark.cell]: mark.kind for mark in record.marks}
     for column, value in zip(layout.columns, record.values, strict=True):
         if column >= 0 and (value == value or column in marked):
@@ -361,6 +349,5 @@ def _clashes(block: Block, row: int, record: Record, layout: Layout) -> list[int
 
 
 def _fills_a_hole(segment: Segment, step: int) -> bool:
-    """Is `step` the one step missing between its neighbours at the usual distance?"""
     before, after = segment.neighbours(step)
     return before is not None and after is not None and step - before == after - step

@@ -70,7 +70,6 @@ _COUNTS = ("timesteps_total", "num_env_steps_sampled_lifetime", "timesteps_this_
 
 
 def _learned(metric: str, *names: str, algorithms: frozenset[Algorithm] = frozenset()) -> tuple[Alias, ...]:
-    """A statistic of a policy's learner, at any of the places where versions put it."""
     return tuple(Alias(f"{place}{name}", metric, algorithms=algorithms) for name in names for place in _LEARNER)
 
 

@@ -55,7 +55,6 @@ def identify(
 
     Args:
         samples: the first values of each key; NaN where a row did not log it. May lack keys.
-        envelope: `NESTED`, `FLAT`, or the name of the step key.
         meant: key → canonical name, as a person has said; empty: it is none.
 
     Returns:
@@ -80,7 +79,6 @@ def with_keys(
     What was inferred from values stays as it is.
 
     Args:
-        identity: what the stream was so far.
         keys: all keys, or only the new ones, in order of first appearance.
         samples: the first values of new keys, as for `identify`; may lack any.
 
@@ -144,7 +142,6 @@ def _rebuilt(
     new: Sequence[str],
     samples: Mapping[str, Sequence[float]],
 ) -> Identity:
-    """The identity under another dialect or algorithm; what values have told stays."""
     begun = identity._replace(dialect=dialect, algorithm=algorithm)
     found = _build(begun, (*identity.keys, *new), samples)
     return found._replace(group_size=identity.group_size or found.group_size)
@@ -250,7 +247,6 @@ def _unclaimed(
 
 @lru_cache(maxsize=1)
 def _shared() -> SharedSpelling:
-    """The keys of all trainers, for files that are of none of them."""
     return SharedSpelling(dialect for dialect in ALL if dialect is not GENERIC)
 
 
@@ -282,7 +278,6 @@ def _as_meant(
 def _guesses(
     dialect: Dialect, keys: Iterable[str], signals: Mapping[str, Sequence[Signal]], meant: Mapping[str, str]
 ) -> dict[str, Sequence[Signal]]:
-    """Keys that stand for nothing, by the metric that their words suggest."""
     taken = {signal.key for found in signals.values() for signal in found}
     spelling, hidden = spelling_of(dialect), PatternSet(dialect.hidden)
     found: dict[str, list[Signal]] = {}
@@ -297,7 +292,6 @@ def _guesses(
 
 
 def _is_of_agent(signal: Signal) -> bool:
-    """Is it what one of several agents has, rather than all of them?"""
     return _AGENT.search(signal.key) is not None
 
 
@@ -374,7 +368,6 @@ def _best(keys: Sequence[str], envelope: str) -> tuple[Dialect, Algorithm]:
 
 @lru_cache(maxsize=1)
 def _fingerprints() -> tuple[tuple[Fingerprint, Dialect], ...]:
-    """Those of all dialects, heaviest first."""
     found = [(fingerprint, dialect) for dialect in ALL for fingerprint in dialect.fingerprints]
     return tuple(sorted((each for each in found if each[0].weight > 0), key=lambda each: -each[0].weight))
 
@@ -404,14 +397,12 @@ def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
 
 @lru_cache(maxsize=256)
 def _all_of(texts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """What a fingerprint asks for: keys, for which one look answers, and patterns."""
     wild = tuple(text for text in texts if not is_exact(text))
     return frozenset(texts).difference(wild), wild
 
 
 @lru_cache(maxsize=256)
 def _set_of(texts: tuple[str, ...]) -> PatternSet:
-    """The patterns as a set; most fingerprints fail before it is made."""
     return PatternSet(texts)
 
 
@@ -430,7 +421,6 @@ def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str)
 
 @lru_cache(maxsize=1)
 def _telling_keys() -> PatternSet:
-    """Every key that some trainer's fingerprint asks for, with and without prefixes."""
     texts: set[str] = set()
     for dialect in ALL:
         for fingerprint in dialect.fingerprints:
@@ -444,7 +434,6 @@ def _telling_keys() -> PatternSet:
 
 
 def _with_evidence(traits: Traits, dialect: Dialect, keys: Collection[str]) -> Traits:
-    """Switch on what the presence of a key proves; nothing is ever switched off."""
     plain = spelling_of(dialect).plain
     seen = dict.fromkeys(keys) | dict.fromkeys(map(plain, keys))
     found = {

@@ -59,7 +59,6 @@ _UPDATE = (
 
 
 def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
-    """The aliases under the keys that the runners write: embodied and agents, then the pipeline."""
     for alias in aliases:
         yield alias._replace(pattern=f"train/{alias.pattern}")
         worker, slash, _ = alias.pattern.partition("/")

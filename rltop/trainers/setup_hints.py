@@ -31,9 +31,6 @@ class SetupHint(Struct):
     Attributes:
         trainer: its usual name; for a trainer with a `Dialect`, that dialect's name.
         line: the exact line: a flag, a config key, a line of Python; empty if it is on by default.
-        writes: the file that appears, with the trainer's defaults.
-        kind: what that file is.
-        note: pitfalls; one or two sentences.
         leaves: what any run leaves on disk without this line; empty if that is what `writes` says.
     """
 
@@ -60,9 +57,7 @@ class RolloutHint(NamedTuple):
     """The line that makes a trainer dump its completions.
 
     Attributes:
-        trainer: the name of a `Dialect`.
         line: the exact line; empty if it is on by default.
-        writes: what appears.
     """
 
     trainer: str

@@ -86,7 +86,6 @@ _TIMELINE = (
 
 
 def _as_path(key: str) -> str:
-    """`timing_forward_total` as a backend writes it: `timing/forward/total`."""
     return f"timing/{key.removeprefix('timing_').removesuffix('_total')}/total"
 
 

@@ -24,7 +24,6 @@ _V1 = ("training/off_policy/trajectory_staleness/%", "training/off_policy/trajec
 
 
 def _fingerprints(weight: int, extra: tuple[str, ...] = ()) -> tuple[Fingerprint, ...]:
-    """The algorithms that veRL trains; `extra` keys are needed as well."""
     own = ("actor/*", *extra[:1])
     return (
         Fingerprint(Algorithm.DISTILL, all_of=own, any_of=("actor/distillation/loss",), weight=weight + 4),
@@ -57,12 +56,10 @@ _FINGERPRINTS = (
 
 
 def _both(metric: str, *patterns: str) -> tuple[Alias, ...]:
-    """Aliases of one metric, most trusted first."""
     return tuple(Alias(pattern, metric) for pattern in patterns)
 
 
 def _borrowed(metric: str, *patterns: str) -> tuple[Alias, ...]:
-    """Aliases of one metric that veRL itself does not log; the names are Telescope's."""
     return tuple(Alias(pattern, metric, is_borrowed=True) for pattern in patterns)
 
 

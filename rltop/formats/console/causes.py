@@ -73,7 +73,6 @@ class Causes:
 
         Args:
             text: of the line, with the prefixes of launchers, without escape codes.
-            number: of the line in its file.
         """
         if number - self._number > APART_LINES:
             self._forget()
@@ -111,11 +110,7 @@ class Causes:
             self._user = f"{most}: {found[3]}, pid {found[1]}, {found[2]} GB"
 
     def detail(self, text: str) -> str:
-        """What is known of a failure beyond its line; empty where that is nothing.
-
-        Args:
-            text: the line, without prefixes.
-        """
+        """What is known of a failure beyond its line; empty where that is nothing."""
         if "Watchdog" in text or "NCCL" in text:
             return waits_in_words(self._waits) or _behind(self._enqueued)
         kind = _kind_of(text)
@@ -171,7 +166,6 @@ def waits_in_words(waits: dict[int, Collective]) -> str:
 
 
 def _behind(enqueued: dict[int, tuple[int, int]]) -> str:
-    """Which rank has begun fewer collectives than the others."""
     least = min(enqueued.values(), default=(0, 0))
     behind = [rank for rank in sorted(enqueued) if enqueued[rank] == least]
     if len(behind) == len(enqueued):

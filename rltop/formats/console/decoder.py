@@ -50,7 +50,6 @@ _OWN_STEP_KEYS = ("step", "global_step")
 
 
 def _may_tell(hit: Hit) -> bool:
-    """Does a progress bar say more than how far it has come?"""
     return bool(hit.kind & Kind.BAR) and (b"=" in hit.line or hit.line.count(b": ") > 1)
 
 
@@ -440,7 +439,6 @@ class ConsoleDecoder(Decoder):
         self.counts.refuse(number, reason, is_lost=False)
 
     def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:
-        """A row that names no step: numbered by the order of logging."""
         is_training = is_training_row(found.row)
         if is_training and self._is_summed_up:
             self._begin_anew(records)
@@ -464,7 +462,6 @@ class ConsoleDecoder(Decoder):
         self._is_summed_up = False
 
     def _release(self, steps: list[int], records: list[Record]) -> None:
-        """Give out training rows whose steps are known, and what stands between and behind them."""
         for step in steps:
             while self._waiting:
                 row = self._waiting.popleft()
@@ -477,7 +474,6 @@ class ConsoleDecoder(Decoder):
             self._release_rest(records)
 
     def _release_rest(self, records: list[Record]) -> None:
-        """Give out evaluation and summary rows that follow the newest training row."""
         while self._waiting and not self._waiting[0].is_training:
             records.append(self._record(self._waiting.popleft()))
 

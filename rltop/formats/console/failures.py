@@ -58,10 +58,8 @@ class ConsoleError(NamedTuple):
 
     Attributes:
         line: number of the line in the file, from 1, as an editor counts.
-        offset: byte where it begins.
         text: the line without launcher prefixes, at most 300 characters.
         rows_before: how many metric rows came before it; if more have come since, the run went on.
-        is_exception: it ends a Python traceback.
         detail: what the lines around it tell: rank, process, who sent a signal; may be empty.
     """
 

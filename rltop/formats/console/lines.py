@@ -73,13 +73,11 @@ class Found:
         row: numbers, texts that may be numbers, None, booleans.
         lost: pieces that were cut off or run into other text.
         is_cut: a tool that captures the console has cut the line: what stood behind it is in no file.
-        nested: values that are no scalars.
         total: how many steps there are to be, where the line says so.
         is_of_loop: a line that somebody's own loop prints, not a trainer's.
         is_of_bar: of a progress bar, which may begin anew in every epoch.
         is_more: a line that adds to the one before it, and has no step of its own.
         is_over: its step stands last: what is on the next line is of the next step.
-        is_of_episode: it counts episodes, not steps.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
         is_head: it names a step and no metric: these may stand on the next line.
         is_guess: a row only where nothing else in the log is one: a bar with numbers but no loss.
@@ -208,7 +206,6 @@ def _read_piece(piece: str, into: Found, *, is_unsure: bool) -> None:
 
 
 def _before_date(piece: str) -> str:
-    """The piece without a log line of another process that begins right behind the value."""
     date = _GLUED_DATE.search(piece)
     return piece if date is None else piece[: date.start()]
 
@@ -322,7 +319,6 @@ def _read_tagged(text: str) -> Found | None:
 
 
 def _dict_start(text: str) -> int | None:
-    """Where the dictionary of a line begins that names no step in front of it."""
     for opening in ("{'", '{"'):
         start = text.find(opening)
         if start >= 0:
@@ -598,7 +594,6 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
 
 
 def _read_pairs_with_step(text: str) -> list[Found]:
-    """A line of nothing but pairs of which the step is one, wherever it stands."""
     if _STEP_PAIR.search(text) is None:
         return []
     text = text.strip()
@@ -619,8 +614,6 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> Found | None:
     """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else.
 
     Args:
-        text: the line.
-        is_ended: as for `read_line`.
         is_rest: it is known to belong to the line before it.
     """
     text = without_prefix(strip_escapes(text)).strip().strip("|-,;").strip()

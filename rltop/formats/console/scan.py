@@ -73,10 +73,7 @@ class Hit(NamedTuple):
     """A line worth reading.
 
     Attributes:
-        line: its bytes without the end.
-        offset: where it begins in the file.
         number: its number, from 1.
-        kind: what it may be.
         is_ended: False for a line that was never ended, or was cut by a terminal: its last value may be half of one.
         columns: its width, where no line of metrics before it was wider: a terminal may have cut it here; else 0.
         part: of a line that a terminal has cut, which part it is, from 1; 0 where it is not known to be one.
@@ -195,7 +192,6 @@ class LineScanner:
         self._is_cut, self._open, self._tree_lines, self._more_lines, self._widest = False, b"", 0, 0, 0
 
     def _scan_open(self) -> Iterator[Hit]:
-        """The lines that waited for the rest of a dictionary, which does not come."""
         body, self._open = self._open, b""
         if body:
             is_cut, self._is_cut = self._is_cut, False
@@ -440,10 +436,6 @@ def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
     A number that was cut is put together where more stands behind it. A name that was cut could be another, and a
     number alone on its line somebody's print: the pair is left out.
 
-    Args:
-        hit: a line that may have been cut.
-        more: what was found after it.
-
     Returns:
         The first line as far as it can be relied on, and the second one without what belongs to the first.
     """
@@ -466,7 +458,6 @@ def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
 
 
 def _behind(hit: Hit, at: int, part: int) -> Hit:
-    """The rest of a line, as the part of one that it is."""
     return hit._replace(line=hit.line[at:], offset=hit.offset + at, part=part)
 
 

@@ -120,7 +120,6 @@ class StepCounter:
         return steps
 
     def _settle(self) -> list[int]:
-        """Decide with the bar that follows the rows."""
         if self.distance is None:
             self._decide()
         elif not self._is_in_blocks and self._waiting == 1 and self._has_bar_between:
@@ -192,7 +191,6 @@ class LoopSteps:
 
         Args:
             step: the step that the line names, which may begin anew in each epoch.
-            epoch: the epoch that the line names.
         """
         if self._is_numbered is None:
             self._is_numbered = step is None

@@ -56,11 +56,7 @@ class PanelReader:
         self.offset = 0
 
     def take(self, text: str, offset: int) -> Found | None:
-        """The row of the panel that this line ends, or None.
-
-        Args:
-            text: a line without escape sequences.
-        """
+        """The row of the panel that this line ends, or None."""
         line = _PANEL_LINE.match(text)
         if line is None:
             found = self._row() if _PANEL_END.match(text) is not None else None
@@ -103,12 +99,7 @@ class TableReader:
         self._begin(-1, -1, is_open=False)
 
     def take(self, text: str, number: int, offset: int) -> Found | None:
-        """The row of a table that this line ends, or None.
-
-        Args:
-            text: a line without escape sequences.
-            number: of the line in the file.
-        """
+        """The row of a table that this line ends, or None."""
         found = self._panel.take(text, offset)
         if found is not None:
             self.offset = self._panel.offset

@@ -88,9 +88,6 @@ def writers_in(file: BinaryIO) -> Sequence[str]:
     """What marks the lines of each run, in the order of their beginnings; empty where there are not several.
 
     A name says which run it is, and the number of the process with it where several of one name wrote at one time.
-
-    Args:
-        file: a console log, at its beginning.
     """
     writers: dict[bytes, _Writer | None] = {}
     start, rest = 0, file.read(_HEAD_BYTES)
@@ -131,7 +128,6 @@ def _is_part(word: str) -> bool:
 
 
 def _look(block: bytes, start: int, writers: dict[bytes, _Writer | None]) -> None:
-    """Note the writers of some lines, and decode the first rows of each."""
     for mark in _MARK.finditer(block):
         key = mark["task"] or mark["tag"] or mark["word"]
         if key not in writers and len(writers) < _MOST_MARKS:
@@ -147,7 +143,6 @@ def _look(block: bytes, start: int, writers: dict[bytes, _Writer | None]) -> Non
 
 
 def _runs(writers: Sequence[_Writer]) -> list[_Writer]:
-    """One writer of each run."""
     found: list[_Writer] = []
     for writer in writers:
         others = [other for other in writers if other is not writer]
@@ -162,7 +157,6 @@ def _shares_keys(one: _Writer, other: _Writer) -> bool:
 
 
 def _is_same(one: _Writer, other: _Writer) -> bool:
-    """Are two marks of one run?"""
     if one.rank != other.rank:
         return True
     if one.name == other.name and not _overlaps(one, other):
@@ -192,7 +186,6 @@ def _changes(writer: _Writer, key: str) -> bool:
 
 
 def _is_alike(common: Iterable[tuple[Record, Record]], key: str) -> bool:
-    """Is a value mostly the same at the same steps?"""
     pairs = [
         (one.values[one.schema.index[key]], other.values[other.schema.index[key]])
         for one, other in common

@@ -33,7 +33,6 @@ class Archives:
     """The archives below the `files` folder of a run of Telescope.
 
     Attributes:
-        path: that folder.
         stream: the stream of the run whose steps it counts; see `RolloutSource`.
     """
 
@@ -188,7 +187,6 @@ class _Generations:
 
 
 def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) -> list[Completion]:
-    """Samples of one step; those that were discarded are in tables of their own."""
     key = "trainer_step" if suffix else "step"
     table = _open(archive, f"samples_data{suffix}.parquet")
     prompts = {

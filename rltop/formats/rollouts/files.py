@@ -32,16 +32,11 @@ class StepFiles:
     """A folder in which every step has a file of its own.
 
     Attributes:
-        path: the folder.
         stream: the stream of the run whose steps it counts; see `RolloutSource`.
     """
 
     def __init__(self, folder: str, kind: str, prefix: str) -> None:
-        """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet.
-
-        Args:
-            prefix: of their names, before the number of the step.
-        """
+        """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet."""
         self.path = folder
         self.stream = ""
         self._kind = kind
@@ -103,7 +98,6 @@ class StepFiles:
         return []
 
     def _rows_of(self, path: str) -> list[Completion]:
-        """The rows of one of the files."""
         if self._kind == "parquet":
             return table_rows(path)
         with open_regular(path) as file:
@@ -142,7 +136,6 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
 
     Args:
         names: step → name of its file, as the number in it says.
-        kind: jsonl or parquet.
     """
     some = sorted(names)
     picked = {some[0], some[len(some) // 2], some[-1]} if len(some) > _SOME else set(some)
@@ -367,7 +360,6 @@ def _tokens(nodes: list[Row], calls: list[Row]) -> float | None:
 
 
 def _last(calls: list[Row]) -> Row:
-    """The last call that did not fail."""
     return next((call for call in reversed(calls) if not call.get("error")), {})
 
 
@@ -380,6 +372,5 @@ def _is_cut(trace: Row, calls: list[Row]) -> bool:
 
 
 def _failure(trace: Row) -> str | None:
-    """What a trace that failed was left out for."""
     errors = [_map(each).get("type") for each in _list(trace.get("errors"))]
     return text_of(errors[-1]) or "failed" if trace.get("ok") is False and errors else None

@@ -133,7 +133,6 @@ class LinesDump:
     """A file of JSON lines that name their steps.
 
     Attributes:
-        path: the file.
         stream: the stream of the run whose steps it counts; see `RolloutSource`.
     """
 

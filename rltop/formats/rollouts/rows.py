@@ -120,7 +120,6 @@ def _told(row: Row) -> frozenset[str]:
 
 
 def _passages(heading: str, value: object) -> list[Passage]:
-    """A text as one passage, a conversation as one for each message."""
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
         found = []
         for message in value:

@@ -41,7 +41,6 @@ class ExperienceBuffer:
     """A table of experiences.
 
     Attributes:
-        path: the database.
         stream: the explorer: its batches are what experiences are counted in.
     """
 

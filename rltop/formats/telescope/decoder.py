@@ -115,7 +115,6 @@ class TelescopeDecoder(Decoder):
         return self._give_on(self._whole_steps()) if self._wait(WAIT_S) else []
 
     def _give_on(self, giving: Iterator[Record]) -> list[Record]:
-        """Some of what there is to give out; the rest of it the next time."""
         found = list(islice(giving, STEPS_AT_ONCE))
         self._giving = giving if len(found) == STEPS_AT_ONCE else None
         return found
@@ -188,7 +187,6 @@ class TelescopeDecoder(Decoder):
         return spans
 
     def _is_small(self) -> bool:
-        """Can the tables be read in a moment?"""
         if len(self._archive) > AT_ONCE_BYTES:
             return False
         try:
@@ -210,7 +208,6 @@ class TelescopeDecoder(Decoder):
             self._outcome = error
 
     def _has_read(self) -> bool:
-        """Have the tables of the archive been taken in? Says what hindered it."""
         error, self._outcome = self._outcome, None
         if isinstance(error, _NOT_WHOLE):
             return False
@@ -297,7 +294,6 @@ class TelescopeDecoder(Decoder):
 
     @contextmanager
     def _counting(self, name: str) -> Iterator[None]:
-        """A table that is damaged is counted, and the others are read."""
         try:
             with refusing("damaged"):
                 yield
@@ -306,7 +302,6 @@ class TelescopeDecoder(Decoder):
 
 
 def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The tables of the archive that are read."""
     names = {f"{name}.parquet" for name in TABLES}
     return [info for info in archive.infolist() if info.filename in names]
 
@@ -424,7 +419,6 @@ class StepEvents:
         """Every event as a span; the wait for data is one of rank 0.
 
         Args:
-            step: the step that the events belong to.
             before_s: when the step before ended, in seconds since the epoch; None where that is not known.
         """
         spans = [
@@ -446,7 +440,6 @@ class EventTables:
     """Takes the tables of one archive in; an event that was there before changes nothing.
 
     Attributes:
-        steps: what is known, by step.
         newest: the newest step of which rank 0 has an event; -1 if there is none.
         loop_start_s: when training began, seconds since the epoch; None if nothing says.
         has_discards: is there a table that says what was thrown away?
@@ -459,12 +452,7 @@ class EventTables:
         self.has_discards = False
 
     def take(self, tables: Mapping[str, ParquetTable], skip: int) -> None:
-        """Add the rows of every step after `skip`.
-
-        Args:
-            tables: by name, those that the archive holds.
-            skip: steps up to this one have been given out.
-        """
+        """Add the rows of every step after `skip`."""
         if "trainer" in tables:
             self._trainer(tables["trainer"], skip)
         if "events_infra" in tables:

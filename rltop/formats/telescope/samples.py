@@ -20,10 +20,6 @@ from rltop.model.completions import gini, length_ratio
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
     """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value.
 
-    Args:
-        name: what the keys begin with.
-        values: of all samples.
-
     Returns:
         Key → value.
     """
@@ -97,11 +93,7 @@ class StepSamples:
 
     Attributes:
         samples: by sample: group, reward, advantage, total tokens, steps off policy.
-        tokens: by sample: tokens of its generations.
         cut: samples of which a generation was stopped by the length limit.
-        prompts: by group: tokens of the prompt.
-        environments: by group.
-        metrics: by name of the metric: value by sample.
     """
 
     samples: dict[int, tuple[int | None, Value, Value, Value, Value]] = field(default_factory=dict)
@@ -176,24 +168,14 @@ def _put_gini(found: dict[str, float], name: str, pairs: Iterable[tuple[int | No
 
 
 class SampleTables:
-    """Takes the tables of one archive in; a row that was there before changes nothing.
-
-    Attributes:
-        steps: what is known, by step.
-    """
+    """Takes the tables of one archive in; a row that was there before changes nothing."""
 
     def __init__(self) -> None:
         self.steps: dict[int, StepSamples] = {}
         self._done: Container[int] = ()
 
     def take(self, tables: Mapping[str, ParquetTable], skip: int, done: Container[int] = ()) -> None:
-        """Add the rows of every step after `skip` that is not among those that are `done`.
-
-        Args:
-            tables: by name, those that the archive holds.
-            skip: steps up to this one have been given out.
-            done: steps whose aggregates are kept already.
-        """
+        """Add the rows of every step after `skip` that is not among those that are `done`."""
         self._done = done
         readers = (
             ("samples_data", self._samples),

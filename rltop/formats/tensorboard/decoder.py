@@ -204,7 +204,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         return name
 
     def _remember(self, payload: bytes, tag: str) -> None:
-        """Learn how events of this tag look, if this one has the plainest of forms."""
         raw = tag.encode("utf-8", "replace")
         value = b"\x0a" + encode_varint(len(raw)) + raw + b"\x15"
         summary = b"\x0a" + encode_varint(len(value) + 4) + value
@@ -235,7 +234,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         self._position = FilePosition(self._generation, at)
 
     def _unpack_matches(self) -> None:
-        """Numbers that templates have read become cells, where others come in between."""
         for match in self._matches:
             self._cells.update(zip(match.template.tags, match.numbers, strict=True))
         self._matches.clear()
@@ -340,7 +338,6 @@ def scalar_of(data: bytes, start: int, stop: int) -> tuple[float | None, str]:
 
 
 def _is_single(data: bytes, start: int, stop: int) -> bool:
-    """Is every dimension of the shape 1?"""
     for number, wire, a, b in fields(data, start, stop):
         if number == 2 and wire == SPAN:
             size = next((c for inner, kind, c, _ in fields(data, a, b) if inner == 1 and kind == VARINT), 0)

@@ -44,10 +44,8 @@ class TemplateMatch(NamedTuple):
     """What was read by a template.
 
     Attributes:
-        template: whose tags the numbers belong to.
         step_field: the bytes of the step that all events have, with their key.
         wall_time_s: of the first event.
-        numbers: in the order of the tags.
     """
 
     template: Template
@@ -61,12 +59,6 @@ class Template:
 
     Args:
         events: how the bytes of each are laid out, in order.
-        tags: as below.
-
-    Attributes:
-        size: bytes of the stretch, frames included.
-        events: how many there are.
-        tags: of all values, in order; none twice.
     """
 
     __slots__ = ("_checksums", "_fixed", "_layout", "_numbers", "_parts", "_steps", "events", "size", "tags")
@@ -109,7 +101,6 @@ class Template:
 
 
 def _picker(places: list[int]) -> Callable[[_Parts], _Parts]:
-    """Takes these places out of a tuple, as a tuple."""
     strides = {b - a for a, b in pairwise(places)}
     if len(strides) > 1:
         return itemgetter(*places)
@@ -218,11 +209,7 @@ class Templates:
         self.run, self._run_values = [], 0
 
     def add(self, payload: bytes, before: int, values: int) -> None:
-        """An event of `values` numbers was read with care, `before` others of its row before it.
-
-        Args:
-            before: values of its row before it.
-        """
+        """An event of `values` numbers was read with care, `before` others of its row before it."""
         if len(payload) > MAX_EVENT_BYTES:
             self.close()
             return
@@ -256,11 +243,7 @@ class Templates:
         self._bytes += template.size
 
     def match(self, data: bytes, pos: int, before: int) -> TemplateMatch | None:
-        """Read what stands at `pos` behind `before` values of its row, if a template for it fits.
-
-        Args:
-            before: values of the row before it.
-        """
+        """Read what stands at `pos` behind `before` values of its row, if a template for it fits."""
         key = before, data[pos : pos + HEADER_BYTES]
         template = self._templates.get(key)
         if template is None or pos + template.size > len(data):

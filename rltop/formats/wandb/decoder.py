@@ -50,9 +50,6 @@ class ItemReader:
 
         Several parts of a key are joined with `/`.
 
-        Args:
-            number: of the field that holds an item.
-
         Raises:
             MalformedMessageError: the span is no message; the items before were given.
         """
@@ -120,7 +117,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
     Samples of the machine are averaged over the time since the row before, so that they never look like progress.
 
     Attributes:
-        run: what the file says of the run.
         exit_code: of the process, once it has ended; None before.
     """
 
@@ -266,7 +262,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
                 cells[name] = leaf
 
     def _sample(self, payload: bytes, start: int, stop: int) -> None:
-        """Samples of the machine, kept until a row comes."""
         for key, text in self._items.items(payload, start, stop, _STATS_ITEM):
             try:
                 value = float(text)

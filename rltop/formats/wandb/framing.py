@@ -72,7 +72,6 @@ def _chunks(data: bytes, offset: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_history(data: bytes, pos: int, end: int) -> bool:
-    """Does the record that begins at `pos` hold a row of history?"""
     if pos < end and data[pos] == _NUMBER:
         pos += 1
         while pos < end and data[pos] & _CONTINUES:
@@ -90,7 +89,6 @@ class BlockLogFramer:
     has begun, the rest of the block is counted as bad and framing goes on there.
 
     Args:
-        counts: where losses are counted.
         magic: what a file begins with; not looked for when reading begins later.
 
     Attributes:
@@ -200,7 +198,6 @@ class BlockLogFramer:
         self._window.drop(min(pos, size), wanted)
 
     def _add(self, kind: int, part: bytes, at: int, found: list[tuple[bytes, int]]) -> None:
-        """One good chunk: a record, or a piece of one."""
         if kind in (_FULL, _FIRST):
             if self._parts:
                 self._lose_parts("incomplete record")
@@ -224,7 +221,6 @@ class BlockLogFramer:
             self._forget_parts()
 
     def _lose(self, rest: bytes) -> None:
-        """The rest of a block in which no chunk can be found."""
         if not rest.strip(b"\0"):
             self._counts.nul_bytes += len(rest)
             self.bad_bytes += len(rest)

@@ -43,11 +43,6 @@ class RunInfo:
     """A run as its file introduces it; None and empty: not said.
 
     Attributes:
-        run_id: W&B's id.
-        name: what a person sees.
-        project: where it belongs.
-        total_steps: how many steps it wants to make.
-        group_size: completions per prompt.
         names_steps: its trainer is known to log its own step with each of its rows.
     """
 
