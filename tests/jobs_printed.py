@@ -26,6 +26,7 @@ def printed(case: dict[str, Any], zone_h: float = 8.0) -> list[Piece]:
     """The log of a job, piece by piece."""
     trainer = TABLE[case["of"]]
     step_s, lines = trainer["step_s"], [(BEGUN_S + at, text, 0) for at, text in trainer["begin"]]
+    lines[1:1] = [(lines[0][0], text, 0) for text in case.get("settings", ())]
     for n in range(case["steps"]):
         lines += [(BEGUN_S + BEGIN_S + step_s * n + at, text, n) for at, text in trainer["step"]]
     begins_s, n = BEGUN_S + BEGIN_S + step_s * case["steps"], case["steps"]

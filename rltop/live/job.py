@@ -15,8 +15,8 @@ from rltop.live.judge import Where, judge
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, Event, Phases, in_order, merged
 from rltop.live.probe import Fact, LogTold, Silence
+from rltop.live.slurm import job_of_log
 from rltop.live.traces import events_beside, events_of
-from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 END_BYTES = 16 * 1024 * 1024
@@ -27,7 +27,6 @@ EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
 FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
-_JOB = regex(r"(?:slurm|job|%x)?[-_.]?(\d{3,12})(?:[-_.]\d+)?\.(?:out|err|log)\Z")
 
 
 def events_of_log(path: str) -> tuple[list[Event], LogReader]:
@@ -197,10 +196,9 @@ def where_of(
 def where_now(told: LogTold, facts: Sequence[Fact], now_s: float, asked: Asked | None = None) -> Where:
     """Where a job is by what its files and other sources have told."""
     found = judge(told.phases, now_s, facts, told.source)
-    named = _JOB.search(Path(told.source).name)
     found = found._replace(
         last_line=told.last_line,
-        job=found.job or (None if named is None else named[1]),
+        job=found.job or job_of_log(told.source),
         accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.doubt_s),
     )
     asked = asked or Asked()

@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from rltop import units
-from rltop.formats.console.failures import is_interruption
+from rltop.formats.console.failures import CAUGHT_S, FATAL_S, is_interruption
 from rltop.live.lines import words_of
-from rltop.live.phases import Failure, Phase, Phases
+from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import Device, Engine, Fact, Job, Process, Silence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -26,8 +26,6 @@ LEAST_TIMES = 2
 """So many times tell what is usual; of more the first, with its compilation, does not count."""
 _PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
 _BETWEEN_STEPS = ("setup", "validation", "checkpoint")
-DEAD_S = 30.0
-"""After a fatal line so long without progress."""
 
 
 class Where(NamedTuple):
@@ -121,13 +119,32 @@ def _judged(phases: Phases, now_s: float) -> Where:
         step_s=usual_s(phases, ""),
         stepped_s=phases.stepped_s,
     )
-    if failure is not None and now_s - failure.time_s >= DEAD_S:
+    if failure is not None and now_s - failure.time_s >= dead_after_s(phases, failure):
         return _ended(phases, failure, about)
     if phases.finished_s is not None:
         return about._replace(state="finished", since=phases.finished_s, accuracy_s=1.0)
     if phases.step is None and not phases.open and not phases.took_s:
         return about._replace(state="unknown")
-    return _going(phases, now_s, about)
+    found = _going(phases, now_s, about)
+    if failure is None:
+        return found
+    return found._replace(unusual=True, cause=f"error logged: {_died_of(failure)}")
+
+
+def dead_after_s(phases: Phases, failure: Failure) -> float:
+    """How long nothing must go on after an error until it is what the job died of.
+
+    An exception may have been caught: what was open may then take as long as it ever has.
+    """
+    if failure.error.is_final:
+        return FATAL_S
+    names = ("", LONG_STEP, "" if failure.phase is None else failure.phase.name)
+    return max(CAUGHT_S, *(max(phases.took_s.get(name, ()), default=0.0) for name in names))
+
+
+def _died_of(failure: Failure) -> str:
+    words = failure.error.words
+    return words if failure.rank is None or "rank" in words else f"{words} (rank {failure.rank})"
 
 
 def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
@@ -137,9 +154,7 @@ def _ended(phases: Phases, failure: Failure, about: Where) -> Where:
         state="interrupted" if is_interruption(text) else "dead",
         since=failure.time_s,
         accuracy_s=1.0,
-        cause=failure.error.words
-        if failure.rank is None or "rank" in failure.error.words
-        else f"{failure.error.words} (rank {failure.rank})",
+        cause=_died_of(failure),
         phase=None if phase is None else phase.words,
         phase_key=None if phase is None else phase.key or None,
         usual_s=None if phase is None else usual_s(phases, phase.name),
@@ -153,13 +168,13 @@ def _going(phases: Phases, now_s: float, about: Where) -> Where:
     if not inner:
         since_s = phases.moved_s if phases.stepped_s is None else phases.stepped_s
         assert since_s is not None and phases.moved_s is not None
-        usual, quiet_s = usual_s(phases, ""), now_s - max(since_s, phases.moved_s)
+        usual, quiet_s = usual_s(phases, phases.open_step), now_s - max(since_s, phases.moved_s)
         return about._replace(
             since=since_s,
             usual_s=usual,
             accuracy_s=1.0,
             unusual=_is_unusual(now_s - since_s, usual),
-            state="stuck" if quiet_s >= stuck_after_s(phases, "") else "running",
+            state="stuck" if quiet_s >= stuck_after_s(phases, phases.open_step) else "running",
         )
 
     def lateness(phase: Phase) -> tuple[float, float]:
@@ -196,7 +211,7 @@ def stuck_after_s(phases: Phases, name: str, key: str = "") -> float:
     A part of the step of which nothing tells how long it takes is held against the step.
     """
     if usual_s(phases, name) is None and key not in _BETWEEN_STEPS:
-        name = ""
+        name = phases.open_step
     usual, longest = usual_s(phases, name), max(phases.took_s.get(name, ()), default=0.0)
     return max(longest, NO_USUAL_S if usual is None else max(STUCK * usual, STUCK_FLOOR_S))
 

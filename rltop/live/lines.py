@@ -1,7 +1,8 @@
 """The lines by which trainers and engines tell what they are at: a row for each, data that `log` reads by.
 
 Every pattern was taken from the code that prints the line. Groups: `name` of a phase, `took` (seconds), `step`, `total`
-(steps of the run), `done` and `of` (a count), `gone` and `left` (a count told by its parts), `running`, `rate`.
+(steps of the run), `every` (so many steps), `done` and `of` (a count), `gone` and `left` (a count told by its parts),
+`running`, `rate`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Act(enum.StrEnum):
     """A step begins, so that the one before has ended."""
     TOTAL = "total"
     """How many steps there are to be, numbered from 0."""
+    PERIOD = "period"
+    """Every so many steps one takes longer: a validation or a checkpoint is part of it."""
     FINISH = "finish"
     GO_ON = "go on"
     """What looked like its end was none."""
@@ -158,6 +161,7 @@ LINES: tuple[Line, ...] = tuple(
         ("[ShouldPause]", r"\[ShouldPause\]\s+resume", Act.LEAVE),
         ("local_global_step_folder", r"\blocal_global_step_folder: ", Act.ENTER, "checkpoint"),
         ("Saving checkpoint to", r"\bSaving checkpoint to:? ", Act.ENTER, "checkpoint"),
+        ("_freq': ", r"^\W*'(?:test|save)_freq': (?P<every>\d+)\b", Act.PERIOD),
         ("test_gen_batch meta", r"\btest_gen_batch meta info: ", Act.ENTER, "validation"),
         ("validation generation end", r"\bvalidation generation end", Act.ENTER, "validation"),
         ("Initial validation metrics", r"\bInitial validation metrics", Act.LEAVE),
@@ -256,7 +260,6 @@ LINES: tuple[Line, ...] = tuple(
     + _rows(
         "Ray",
         ("raysubmit", r"Job '[\w.-]+' succeeded", Act.FINISH),
-        ("raysubmit", r"Job '[\w.-]+' failed", Act.FAIL),
         ("local Ray instance", r"Started a local Ray instance", Act.ENTER, "setup"),
         ("to Ray cluster", r"Connected to Ray cluster", Act.ENTER, "setup"),
     )

@@ -8,12 +8,20 @@ from collections.abc import Iterable
 
 from rltop.formats.console.causes import Causes
 from rltop.formats.console.decoder import ConsoleDecoder
-from rltop.formats.console.failures import MAY_FAIL, ConsoleError, read_error, tells_alone
+from rltop.formats.console.failures import (
+    FATAL_S,
+    MAY_FAIL,
+    OF_TRACKERS,
+    SAMPLE_SIGNS,
+    Samples,
+    error_of,
+    tells_alone,
+)
 from rltop.formats.console.lines import strip_escapes
 from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, Line, key_of
 from rltop.live.phases import Event
 from rltop.live.times import COPIED_S, NO_ZONE_S, Clock, clock_of, dated, zone_shift
-from rltop.model import Label, Record
+from rltop.model import Record
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -47,11 +55,11 @@ LINE_END = regex(rb"[\r\n]")
 _NEEDLES = tuple(
     each.encode()
     for each in dict.fromkeys(
-        (*(kind.sign for kind in LINES), *MAY_FAIL, "ray::", "%|", "it [", "Traceback", '", line ')
+        (*(kind.sign for kind in LINES), *MAY_FAIL, *SAMPLE_SIGNS, "ray::", "%|", "it [", "Traceback", '", line ')
     )
 )
 """One of them stands in every line that tells anything; a whole block is searched faster than its lines."""
-_NUMBERS = ("step", "total", "done", "of", "left", "gone", "running")
+_NUMBERS = ("step", "total", "done", "of", "left", "gone", "running", "every")
 
 
 class _Read(NamedTuple):
@@ -99,6 +107,8 @@ class LogReader:
         self._rows_ahead = 0
         self._frame_key = ""
         self._failed_at: int | None = None
+        self._caught: tuple[str, float] | None = None  # process and time of the last error, where it may be caught
+        self._samples = Samples()
         self._trace_at = -TRACE_LINES
         self._causes = Causes()
 
@@ -224,8 +234,8 @@ class LogReader:
 
     def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
         text = line.text
-        if self._failed_at is not None and line.number - self._failed_at > AFTERMATH_LINES:
-            self._failed_at = None
+        if self._goes_on(line):
+            self._failed_at = self._caught = None
             return [Event(self._time_s, Act.GO_ON), *self._read(line, has_clock=has_clock)]
         if not line.may_tell and line.record is None:
             return []
@@ -241,6 +251,16 @@ class LogReader:
             # What is printed before the next bar goes on in the line of this one.
             found += self._of_failure(line._replace(text=text[max(0, text.find("]", bar.end())) + 1 :]))
         return [event._replace(process=line.process, rank=line.rank) for event in found]
+
+    def _goes_on(self, line: _Read) -> bool:
+        """Does the line tell that what looked like the end was none, whatever it says?"""
+        if self._failed_at is None:
+            return False
+        if line.number - self._failed_at > AFTERMATH_LINES:
+            return True
+        if self._caught is None or line.process != self._caught[0] or self._time_s < self._caught[1] + FATAL_S:
+            return False
+        return bool(line.text.strip()) and not line.text.startswith(OF_TRACKERS)
 
     def _of_kind(self, kind: Line, line: _Read, has_clock: bool) -> Event | None:
         match = kind.pattern.search(line.text)
@@ -269,7 +289,7 @@ class LogReader:
             self._stepped_s = self._time_s
         return Event(
             self._time_s, kind.act, name=name, key=key, words=kind.words, took_s=took_s, step=number.get("step"),
-            total=number.get("total"), done=number.get("done"), of=number.get("of"), engine=engine,
+            total=number.get("total"), done=number.get("done"), of=number.get("of", number.get("every")), engine=engine,
             told="/".join(said.values()) if kind.act is Act.COUNT else "",
         )  # fmt: skip
 
@@ -333,6 +353,8 @@ class LogReader:
         ]
 
     def _of_failure(self, line: _Read) -> Iterable[Event]:
+        if self._samples.take(f"{line.process} {line.text}", line.number):
+            return []
         if "Traceback (most recent call last)" in line.text:
             self._trace_at, self._frame_key = line.number, ""
         elif (frame := _FRAME.match(line.text)) is not None:
@@ -341,18 +363,16 @@ class LogReader:
         if line.is_open or not ("ray::" in line.text or any(word in line.text for word in MAY_FAIL)):
             return []
         self._causes.take(f"{line.process} {line.text}", line.number)
-        read = read_error(line.text)
-        if read is None:
+        error = error_of(line.text, line.number, line.offset, 0)
+        if error is None:
             return []
-        text, is_exception = read
-        if not tells_alone(text) and line.number - self._trace_at > TRACE_LINES:
+        if not tells_alone(error.text.raw) and line.number - self._trace_at > TRACE_LINES:
             return []
-        error = ConsoleError(
-            line.number, line.offset, Label.of(text), 0, is_exception, self._causes.detail(text.strip())
-        )
+        error = error._replace(detail=self._causes.detail(error.text.raw.strip()))
+        self._caught = None if error.is_final else (line.process, self._time_s)
         self._failed_at = line.number
         method = self._causes.method
-        key = key_of(method) or (self._frame_key if is_exception else "")
+        key = key_of(method) or (self._frame_key if error.is_exception else "")
         return [Event(self._time_s, Act.FAIL, name=method, key=key, error=error)]
 
     def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:

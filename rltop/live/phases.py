@@ -10,11 +10,13 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rltop.formats.console.failures import ConsoleError
+from rltop.formats.console.failures import ConsoleError, of_one_end
 from rltop.live.lines import WRAPS, Act, words_of
 from rltop.structs import NamedTuple
 
 KEPT = 64
+LONG_STEP = "step with a validation or a checkpoint"
+"""What such a step takes is kept under this name."""
 """So many of the last times of a phase tell what is usual."""
 _SURE_S, _SURE_SHARE = 3.0, 0.2
 """A time that may be further off tells nothing of what is usual."""
@@ -110,7 +112,7 @@ class Phases:
     """The phases of one job; `take` what it says, in order.
 
     Attributes:
-        took_s: name of a phase → how long it took, the newest last; `""` is a whole step.
+        took_s: name of a phase → how long it took, the newest last; `""` is a whole step, see `LONG_STEP` too.
         engines: name → when it was told last, and how it stood.
         begun_s: when the first thing was said, or None.
         moved_s: when something last went on, or None.
@@ -119,6 +121,7 @@ class Phases:
         total: steps of the run, or None.
         failure: see there; None once something goes on.
         finished_s: when it said that it was done, or None.
+        periods: every so many steps one takes longer.
     """
 
     open: dict[tuple[str, str], Phase] = field(default_factory=dict)
@@ -131,6 +134,7 @@ class Phases:
     total: int | None = None
     failure: Failure | None = None
     finished_s: float | None = None
+    periods: set[int] = field(default_factory=set)
     _last: int | None = None
     """Number of the last step, where they are numbered from 0."""
     _steps: int = 0
@@ -138,6 +142,14 @@ class Phases:
     """How often the job went on after a kind of error."""
     _told: set[str] = field(default_factory=set)
     _next_s: float | None = None
+
+    @property
+    def open_step(self) -> str:
+        """Under which name it is kept what the step takes that has not ended."""
+        return self._kind_of(None if self.step is None else self.step + 1)
+
+    def _kind_of(self, step: int | None) -> str:
+        return LONG_STEP if step is not None and any(step % every == 0 for every in self.periods) else ""
 
     @property
     def is_empty(self) -> bool:
@@ -260,7 +272,7 @@ class Phases:
         since_s = self._next_s if self._next_s is not None else self.stepped_s
         took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
         if took_s:  # lines without any time seem to take none
-            self._note("", took_s)
+            self._note(self._kind_of(event.step), took_s)
         self.stepped_s, self._next_s = event.time_s, None
         self._steps += 1
         if event.act is not Act.END:
@@ -286,6 +298,10 @@ class Phases:
         if event.total is not None:
             self._last, self.total = event.total - 1, None
 
+    def _period(self, event: Event) -> None:
+        if event.of and event.of > 1:
+            self.periods.add(event.of)
+
     def _finish(self, event: Event) -> None:
         self.finished_s = event.time_s
         self.failure = None
@@ -297,8 +313,11 @@ class Phases:
         if self._survived[_kind(error)] >= SURVIVED:
             return
         self._told.add(_kind(error))
-        if self.failure is not None and self.failure.error.outweighs(error):
-            return
+        if self.failure is not None:
+            error = of_one_end(self.failure.error, error)
+            if error.line == self.failure.error.line:
+                self.failure.error = error
+                return
         inner = self.innermost()
         own = [each for each in inner if each.process == event.process] or inner
         phase = max(own, key=lambda each: each.begun_s) if own else None
@@ -367,6 +386,7 @@ _TAKES = {
     Act.STEP: Phases._step,
     Act.NEXT: Phases._next,
     Act.TOTAL: Phases._total,
+    Act.PERIOD: Phases._period,
     Act.FINISH: Phases._finish,
     Act.FAIL: Phases._fail,
     Act.GO_ON: Phases._go_on,

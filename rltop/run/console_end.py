@@ -44,7 +44,6 @@ _BUSY = frozenset({RunState.LOADING, RunState.FINISHED, RunState.LOST})
 _A_DOUBLING = 2
 """How often a silent run's log is looked at again while the silence gets twice as long."""
 _TRACEBACK = b"Traceback (most recent call last)"
-_OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
 _COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
 _DIGITS = regex(r"\d+")
@@ -144,7 +143,7 @@ def last_error(data: bytes, last_step: int | None) -> str:
         last_step: the newest step of the run, or None.
     """
     from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where there is a log
-    from rltop.formats.console.failures import tells_alone  # noqa: PLC0415
+    from rltop.formats.console.failures import OF_TRACKERS, tells_alone  # noqa: PLC0415
     from rltop.formats.console.steps import read_bar  # noqa: PLC0415
 
     decoder = ConsoleDecoder(DecoderOptions(may_count_rows=False))
@@ -155,7 +154,7 @@ def last_error(data: bytes, last_step: int | None) -> str:
     if steps and last_step is not None and abs(steps[-1] - last_step) > max(NEAR_STEPS, NEAR_SHARE * last_step):
         return ""
     before = [bar.done for line in _lines(data[: error.offset]) if (bar := read_bar(line)) is not None]
-    behind = [line for line in _lines(data[error.offset :])[1:] if line and not line.startswith(_OF_TRACKERS)]
+    behind = [line for line in _lines(data[error.offset :])[1:] if line and not line.startswith(OF_TRACKERS)]
     if len(behind) > AFTERMATH_LINES or any(map(_COMPLETE.search, behind)):
         return ""
     bars = [bar.done for line in behind if (bar := read_bar(line)) is not None]

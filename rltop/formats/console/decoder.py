@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltop.formats.console.causes import Causes
-from rltop.formats.console.failures import ConsoleError, read_error
+from rltop.formats.console.failures import ConsoleError, Samples, error_of, of_one_end
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
     Found,
@@ -36,7 +36,7 @@ from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounte
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
-from rltop.model import Counts, FilePosition, Label, Record, Schema
+from rltop.model import Counts, FilePosition, Record, Schema
 from rltop.model.keys import TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
 
 _MAX_BAR_BYTES = 1024
@@ -75,6 +75,7 @@ class ConsoleDecoder(Decoder):
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None
         self._causes = Causes()
+        self._samples = Samples()
         self._bars: dict[int, int] = {}
         """How far the newest bar of each length had come before the newest error."""
         self._has_bar_moved = False
@@ -187,7 +188,7 @@ class ConsoleDecoder(Decoder):
         self._has_evaluations, self._cut_rows = False, 0
         self._stepless = self._remarks = 0
         self._validation, self._newest_keys, self._stepless_row = None, (), ("", {})
-        self.last_error, self._causes = None, Causes()
+        self.last_error, self._causes, self._samples = None, Causes(), Samples()
         self._bars, self._has_bar_moved = {}, False
 
     def _await_rest(self, hit: Hit | None, records: list[Record]) -> None:
@@ -317,13 +318,12 @@ class ConsoleDecoder(Decoder):
 
     def _note_error(self, hit: Hit) -> None:
         line = strip_escapes(hit.line[:2048].decode("utf-8", "replace"))
+        if self._samples.take(line, hit.number):
+            return
         self._causes.take(line, hit.number)
-        error = read_error(line)
+        error = error_of(line, hit.number, hit.offset, self._row_count)
         if error is not None:
-            text, is_exception = error
-            found = ConsoleError(hit.number, hit.offset, Label.of(text), self._row_count, is_exception)
-            if self.last_error is None or not self.last_error.outweighs(found):
-                self.last_error = found
+            self.last_error = of_one_end(self.last_error, error)
         if self.last_error is not None and self.last_error.rows_before == self._row_count:
             self.last_error = self.last_error._replace(detail=self._causes.detail(self.last_error.text.raw))
         if error is None:

@@ -14,6 +14,7 @@ _BESIDE_DETAIL = 160
 MAY_FAIL = (
     "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
     "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
+    "raysubmit",
 )  # fmt: skip
 """One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
 _PREFIX = regex(
@@ -34,7 +35,7 @@ _OTHER = regex(
     r"|^(?:Syntax|Indentation|Tab)Error: |\bMain process received SIG(?:INT|TERM|HUP)\b"
     r"|srun: error:|slurmstepd: error:"
     r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
-    r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal"
+    r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal|\bJob 'raysubmit\w*' failed"
 )
 _INTERRUPTION = regex(
     r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|exitcode\s*: -2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
@@ -43,9 +44,25 @@ _INTERRUPTION = regex(
 _AFTERMATH = regex(
     r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
     r"|NCCL communicator was aborted|ncclRemoteError"
+    r"|\bJob 'raysubmit\w*' failed"
     r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )
 """What launchers and other processes say when one has failed: it names no cause."""
+_CATCHABLE = regex(r"^(?:Syntax|Indentation|Tab)Error: ")
+_LAST_WORDS = regex(
+    r"\b(?:ChildFailedError|SystemExit|SignalException)\b|^srun: error:|exitcode\s*:|\bJob 'raysubmit\w*' failed"
+)
+_SAMPLE = regex(r"\[(?:prompt|response)\](?:\s|$)")
+_SAMPLE_END = regex(r"\[(?:ground_truth|score)\]\s")
+SAMPLE_SIGNS = ("[prompt]", "[response]", "[ground_truth]", "[score]")
+"""One of them stands where a printed sample begins or ends."""
+_SAMPLE_LINES = 2_000
+OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
+"""How lines begin that a tracker prints when its process ends."""
+FATAL_S = 30.0
+"""So long without progress after a line that no process survives, and the job is dead."""
+CAUGHT_S = 300.0
+"""So long, and longer than usual, after an exception that the job may have caught."""
 
 
 def is_interruption(text: str) -> bool:
@@ -61,6 +78,7 @@ class ConsoleError(NamedTuple):
         text: the line without launcher prefixes, at most 300 characters.
         rows_before: how many metric rows came before it; if more have come since, the run went on.
         detail: what the lines around it tell: rank, process, who sent a signal; may be empty.
+        is_final: the job cannot have caught it, as it or a line of the same end tells.
     """
 
     line: int
@@ -69,6 +87,7 @@ class ConsoleError(NamedTuple):
     rows_before: int
     is_exception: bool
     detail: str = ""
+    is_final: bool = False
 
     @property
     def words(self) -> str:
@@ -90,6 +109,72 @@ class ConsoleError(NamedTuple):
     @property
     def _weight(self) -> tuple[bool, bool]:
         return _AFTERMATH.search(self.text.raw) is None, self.is_exception or is_interruption(self.text.raw)
+
+
+def error_of(text: str, line: int, offset: int, rows_before: int) -> ConsoleError | None:
+    """The failure that a line tells of, or None.
+
+    Args:
+        text: the line without escape codes.
+        line: its number.
+        offset: byte where it begins.
+        rows_before: how many metric rows came before it.
+    """
+    read = read_error(text)
+    if read is None:
+        return None
+    said, is_exception = read
+    return ConsoleError(line, offset, Label.of(said), rows_before, is_exception, is_final=not _may_be_caught(said))
+
+
+def of_one_end(known: ConsoleError | None, later: ConsoleError) -> ConsoleError:
+    """Of two lines the one that says more of the same end, or the later one; what no job survives, is told by both."""
+    if known is None or known.rows_before != later.rows_before:
+        return later
+    kept = known if known.outweighs(later) else later
+    return kept._replace(is_final=known.is_final or later.is_final)
+
+
+def _may_be_caught(text: str) -> bool:
+    """Is it an exception that a job may catch, print and survive?
+
+    It is not where memory, a device, a collective or the scheduler speaks, and where the main process or its launcher
+    says that it has ended.
+    """
+    if is_interruption(text) or _LAST_WORDS.search(text) is not None:
+        return False
+    return _CATCHABLE.search(text) is not None or not tells_alone(text)
+
+
+class Samples:
+    """Tells which lines stand in a sample that a trainer prints: what a model or a data set says is no error.
+
+    veRL prints `[prompt]`, `[response]`, `[ground_truth]` and `[score]`, each over as many lines as it has.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, int] = {}
+
+    def take(self, text: str, number: int) -> bool:
+        """Does the line belong to a sample?
+
+        Args:
+            text: with the prefixes of launchers, without escape codes.
+            number: of the line.
+        """
+        if not self._begun and "[" not in text:
+            return False
+        end = _match_end(text)
+        process = text[:end].strip()
+        if _SAMPLE.match(text, end) is not None:
+            self._begun[process] = number
+        elif _SAMPLE_END.match(text, end) is not None:
+            return self._begun.pop(process, None) is not None
+        begun = self._begun.get(process)
+        if begun is not None and number - begun > _SAMPLE_LINES:
+            del self._begun[process]
+            return False
+        return begun is not None
 
 
 def read_error(text: str) -> tuple[str, bool] | None:

@@ -74,7 +74,7 @@ def threshold(phases: Phases) -> float | None:
     inner = [each for each in phases.innermost() if not each.is_wrap] or phases.innermost()
     if inner:
         return min(each.moved_s + stuck_after_s(phases, each.name, each.key) for each in inner)
-    return None if phases.moved_s is None else phases.moved_s + stuck_after_s(phases, "")
+    return None if phases.moved_s is None else phases.moved_s + stuck_after_s(phases, phases.open_step)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["state"] in ("running", "finished")], ids=case_name)

@@ -276,3 +276,16 @@ def test_what_logs_of_public_runs_have_shown(
     _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 3_000.0))
     assert isinstance(found, dict)
     assert (found["state"], found["phase_key"]) == (state, phase)
+
+
+@pytest.mark.parametrize(
+    ("name", "job_id"),
+    [("train-20260101.log", None), ("seed-1234.out", None), ("slurm-4711.out", "4711"), ("slurm-4711_3.out", "4711_3")],
+)
+def test_only_a_name_that_slurm_gives_names_a_job(
+    name: str, job_id: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, now_s = write(CASES[0], tmp_path)
+    _, found = where(capsys, str(log.rename(tmp_path / name)), "--now", str(now_s))
+    assert isinstance(found, dict)
+    assert found["job"] == job_id
