@@ -417,6 +417,8 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
         """Go to another metric of those that match, past the heads of sections."""
         before, effect = self.at, super().seek(text, by, moment)
+        if not self.lines:
+            return effect
         while isinstance(self.lines[self.at], TreeLine) and self.at != before and not isinstance(effect, Say):
             effect = super().seek(text, by, moment)
         if isinstance(effect, Say):

@@ -196,3 +196,13 @@ def test_a_match_may_go_on_in_the_next_row_and_a_head_has_none() -> None:
 def test_matches_are_marked_across_pieces() -> None:
     rows = with_matches([Row((Piece("is pa"), Piece("id well", "note")))], "PAID", 0)
     assert rows[0].line == (Piece("is "), Piece("pa", "cursor"), Piece("id", "cursor"), Piece(" well", "note"))
+
+
+async def test_another_match_of_a_filter_that_nothing_matches(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "m")
+        await search(pilot, "zzz")
+        for key, where in (("n", "below"), ("N", "above")):
+            await press(pilot, key)
+            assert f"no match {where} this line" in status_text(app)

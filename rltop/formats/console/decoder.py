@@ -229,9 +229,11 @@ class ConsoleDecoder(Decoder):
         for found in [] if self._are_of_other_rank(text, all_found) else all_found:
             if not found.is_of_loop:
                 self._has_trainer_rows = True
-            elif self._has_trainer_rows or (found.is_guess and self._has_loop_rows):
+            elif self._has_trainer_rows or (found.is_guess and found.is_of_bar and self._has_loop_rows):
                 continue
-            elif found.is_head:
+            elif found.is_head or (found.is_guess and self._has_loop_rows):
+                if len(found.row) > 1 and not self._row_count:
+                    self.counts.miss_form(strip_escapes(text).strip(), hit.number)
                 self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
                 continue
             if found.validation:
@@ -242,7 +244,8 @@ class ConsoleDecoder(Decoder):
             elif found.is_of_loop and not self._number_loop(found):
                 continue
             elif found.is_of_loop:
-                self._head, self._goes_on_from, self._has_loop_rows = None, None if found.is_over else hit.number, True
+                self._head, self._goes_on_from = None, None if found.is_over else hit.number
+                self._has_loop_rows = self._has_loop_rows or not found.is_guess
             self._take_row(found, hit.offset, hit.number, records)
         is_next = self._goes_on_from is not None and hit.number - self._goes_on_from <= 1
         may_go_on = is_next and not all_found and not self._has_trainer_rows
@@ -253,11 +256,11 @@ class ConsoleDecoder(Decoder):
                 self._note_stepless(text, hit.number)
             return
         if self._head is not None:
+            self._has_loop_rows = True
             more.step, more.total, more.row = self._head.step, self._head.total, self._head.row | more.row
             more.is_more, more.is_of_episode = False, self._head.is_of_episode
         self._head, self._goes_on_from = None, hit.number
         if self._number_loop(more):
-            self._has_loop_rows = True
             self._take_row(more, hit.offset, hit.number, records)
 
     def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[Found], *, is_read: bool) -> None:

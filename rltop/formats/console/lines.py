@@ -80,7 +80,7 @@ class Found:
         is_over: its step stands last: what is on the next line is of the next step.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
         is_head: it names a step and no metric: these may stand on the next line.
-        is_guess: a row only where nothing else in the log is one: a bar with numbers but no loss.
+        is_guess: a row only where nothing else in the log is one: a bar, or `step N/M`, with numbers but no loss.
         validation: `Initial` or `Final`, of what veRL prints of one beside the rows of its steps.
         rollout: which generation it tells of, where the line counts these and not the steps of the optimiser.
     """
@@ -466,7 +466,7 @@ def _seconds_in(text: str) -> float | None:
 
 _LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
 _TIME = r"\d{4}-\d\d-\d\d[ T][\d:.,]{5,15}Z?\s*[-|:]?\s*"
-_COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\|)"
+_COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|iter|update))(?:[ :=]{1,3}|\s{1,16})"
     r"\[?\s{0,8}(?P<step>\d{1,15})"
@@ -476,9 +476,9 @@ _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<g
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _FIELD = (
     rf"(?:{_LOGGED}\s*[-|:]?\s*|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*"
-    r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+)"
+    r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+|\d{1,3}(?:\.\d{1,2})?%\s+)"
 )
-"""What loggers put in front of a line: a level, something in brackets, a name and a bar."""
+"""What loggers put in front of a line: a level, something in brackets, a name and a bar, a percentage."""
 _LOOP_LINE = regex(
     rf"(?P<front>\s*(?:{_TIME})?{_FIELD}{{0,5}})"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
@@ -541,6 +541,8 @@ _OF_TRAINING = regex(
 """What stands before the percentage of a bar that may count training steps."""
 _FEWEST_DESCRIBED = 2
 """One number in the description of a bar may be anything."""
+_FEWEST_STEPS = 20
+"""`step 1/3: a=2, b=5` may be a step of a calculation, not of a training."""
 _WORD = regex(r"[A-Za-z]{3}")
 _HALF = regex(
     r"[\s|,;-]{0,8}[A-Za-z_][\w/.@-]{0,63}(?:\s?[:=]\s?|\s)[-+]?[\d.]*(?:[eE][-+]?\d*)?$"
@@ -579,7 +581,9 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     rest = rest[is_sentence:]
     end = pairs.read(rest)
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
-    found.is_head = not pairs.are_of_training
+    is_long = (found.total or 0) >= _FEWEST_STEPS
+    found.is_guess = is_long and pairs.are_plain and not pairs.are_of_training
+    found.is_head = not (pairs.are_of_training or found.is_guess)
     if line["epoch"] and (found.row or found.is_head):
         found.row.setdefault("epoch", float(line["epoch"]))
     if line["nth"]:
@@ -660,7 +664,7 @@ class _Pairs:
 
     def __init__(self, row: Row, *, is_sentence: bool = False) -> None:
         self._row = row
-        self._has_words, self._is_loose, self._has_blanks = is_sentence, False, False
+        self._is_sentence, self._has_words, self._is_loose, self._has_blanks = is_sentence, False, False, False
         self._count = 0
 
     def read(self, text: str) -> int:
@@ -725,7 +729,7 @@ class _Pairs:
     def are_of_training(self) -> bool:
         """Is there more than bookkeeping; beside names as a sentence has them, a loss or a reward, and not alone?"""
         told = [key.lower() for key in self._row if key not in _LOG_MARKS]
-        if not self._has_words:
+        if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
         return (self._count > 1 or not self._is_loose) and any("loss" in key or "reward" in key for key in told)
 

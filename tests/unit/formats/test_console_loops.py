@@ -187,6 +187,40 @@ def test_bars_beside_rows_and_bars_of_something_else_are_none():
     assert rows(f"{BARS.replace(' 12%', 'Loading weights:  12%')}\n") == {}
 
 
+PLAIN_BARS = [
+    "step {at}/100 R={at}.5, U=25%",
+    "\rstep {at}/100 R={at}.5, U=25%",
+    "step {at}/100: R={at}.5, U=25%",
+    "{at}% step {at}/100 R={at}.5 U=25%",
+    "[train] step {at}/100 | R: {at}.5 | U: 25%",
+]
+
+
+@pytest.mark.parametrize("bar", PLAIN_BARS)
+def test_a_bar_without_a_frame_is_a_row(bar):
+    text = "".join(bar.format(at=at) + ("" if bar.startswith("\r") else "\n") for at in range(1, 4))
+    assert rows(f"loading\n{text}\n") == {at: {"R": at + 0.5, "U": 0.25} for at in range(1, 4)}
+    assert {record.total_steps for record in decode(f"{text}\n")[0]} == {100}
+
+
+def test_a_bar_that_a_loop_draws_itself():
+    assert rows("[===>      ] 7/100 loss=0.5 U=25%\n") == {7: {"loss": 0.5, "U": 0.25}}
+
+
+def test_steps_of_a_calculation_are_no_rows():
+    for text in ("Step 1/3: a=2, b=5", "step 5 R=0.5 U=25", "step 5/100 a=2", "step 5/100 we got a=2, b=3 of them"):
+        assert rows(f"{text}\n" * 3) == {}, text
+    counts = decode("step 5 R=0.5 U=25\nstep 6 R=0.5 U=26\n")[1].counts
+    assert (counts.unread_lines, counts.first_unread) == (2, "line 1: step 5 R=0.5 U=25")
+
+
+def test_a_bar_without_a_frame_above_the_metrics_of_its_step_heads_them():
+    text = "".join(f"step {at}/100 epoch=1, n={at}\nloss=0.{at} reward=0.5\n\n" for at in range(1, 4))
+    expected = {at: {"epoch": 1, "n": at, "loss": at / 10, "reward": 0.5} for at in range(1, 4)}
+    assert rows(text) == expected
+    assert rows("step 7 | loss: 0.5\nstep 8/100 a=1, b=2\n") == {7: {"loss": 0.5}}
+
+
 KEYS = [
     "actor/pg_loss",
     "actor/entropy",
