@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from heapq import merge
@@ -200,8 +200,10 @@ class ShelvedStep(NamedTuple):
     rollouts: StepRollouts
 
 
-_JUDGED_STEPS = 60
-"""Older steps of a dump that nobody has named are not read to judge a run."""
+_JUDGED_STEPS, _MOST_JUDGED_STEPS = 60, 480
+"""Older steps of a dump that nobody has named are not read to judge a run, unless what fires may have begun there."""
+_EDGE_STEPS = 8
+"""What began in so many of the first steps that were read may have begun before."""
 _FEWEST_LOOKS = 32
 """Where there is no dump and nobody asks for one, it is looked for at the 1st, 2nd, 4th … look, then at each such."""
 
@@ -213,6 +215,8 @@ class RolloutShelf:
         summaries: of steps written to their end, ascending, for whoever judges them.
         newest: of the newest step, which may still be written; None before it has been still for a while.
         is_judged: whether anybody does; asked by the thread.
+        is_looking_back: steps before the summaries may have to be judged as well: none is before that is known.
+        is_cut_off: whether what fires over some summaries may have begun before the first; asked by the thread.
 
     Args:
         path: the run's file, or the folder that is followed as one.
@@ -239,6 +243,9 @@ class RolloutShelf:
         self._newest_stamp: Hashable = None
         self._quiet_looks = 0
         self.is_judged: Callable[[], bool] = bool
+        self.is_cut_off: Callable[[Sequence[StepSummary]], bool] = lambda summaries: False
+        self._older: list[StepSummary] = []
+        self.is_looking_back = not given
         self._worker = Worker("rollouts")
 
     def start(self) -> None:
@@ -313,7 +320,8 @@ class RolloutShelf:
         state = self.state
         if state.has_failed or not state.steps:
             return state.has_failed or not state.is_looking
-        return state.progress is None and (not self.is_judged() or self.newest_step == state.steps[-1])
+        is_judged = self.newest_step == state.steps[-1] and not self.is_looking_back
+        return state.progress is None and (not self.is_judged() or is_judged)
 
     @property
     def newest_step(self) -> int | None:
@@ -440,9 +448,25 @@ class RolloutShelf:
         first = 0 if self._given else max(0, len(self.state.steps) - _JUDGED_STEPS)
         begin = first if after is None else bisect_right(steps, after)
         if begin >= len(steps):
-            return self._sum_up_newest()
+            return self._sum_up_older(steps) or self._sum_up_newest()
         self.summaries.append(self._read(steps[begin]).summary)
         self._changed()
+        return True
+
+    def _sum_up_older(self, steps: Sequence[int]) -> bool:
+        """Sum up one more step before those that are judged, and have as many again judged once they are read."""
+        if not self.is_looking_back or self.state.progress is not None:
+            return False
+        count, known = len(self.summaries), len(self._older)
+        before = bisect_left(steps, self.summaries[0].step) if self.summaries else 0
+        room = min(count, before, _MOST_JUDGED_STEPS - count)
+        if room <= 0 or (not known and not self.is_cut_off(self.summaries)):
+            self.is_looking_back = False
+        elif known < room:
+            self._older.insert(0, self._read(steps[before - known - 1]).summary)
+        else:
+            self.summaries, self._older = [*self._older, *self.summaries], []
+            self._changed()
         return True
 
     def _sum_up_newest(self) -> bool:
@@ -581,6 +605,14 @@ class RolloutWatch:
         states = shown([each for each in one._states if each.is_shown(one.records)])
         verdicts = [verdict_of(each, METRIC, "", one._now) for each in states]
         return [advise(each._replace(headline=each.headline + one._unit)) for each in verdicts]
+
+
+def is_cut_off(options: EngineOptions, summaries: Sequence[StepSummary]) -> bool:
+    """May what fires over these steps have begun before the first of them?"""
+    watch = RolloutWatch(options)
+    watch.take(summaries, None)
+    edge = summaries[min(_EDGE_STEPS, len(summaries)) - 1].step if summaries else 0
+    return any(one.is_active and one.since_step is not None and one.since_step <= edge for one in watch.verdicts)
 
 
 def _observation(record: int, one: StepSummary) -> Observation:

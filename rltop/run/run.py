@@ -101,7 +101,7 @@ class Run:
 
     @property
     def _watches(self) -> list[RankWatch | RolloutWatch]:
-        if self.rollout_watch is not None and self.rollouts is not None:
+        if self.rollout_watch is not None and self.rollouts is not None and not self.rollouts.is_looking_back:
             self.rollout_watch.take(self.rollouts.summaries, self.rollouts.newest)
         return [one for one in (self._known_ranks, self.rollout_watch) if one is not None]
 

@@ -490,9 +490,10 @@ class Session:
 
         run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
         if is_judged and not _logs_group_ratio(run):
-            from rltop.run.rollouts import RolloutWatch  # noqa: PLC0415 - it brings the rules along
+            from rltop.run.rollouts import RolloutWatch, is_cut_off  # noqa: PLC0415 - it brings the rules along
 
             run.rollout_watch = RolloutWatch(self.options.rules)
+            run.rollouts.is_cut_off = partial(is_cut_off, self.options.rules)
         return run.rollouts
 
     @property

@@ -396,6 +396,25 @@ def test_one_completion_that_every_step_waits_for_is_a_warning(
     assert (found["level"], found["part"], found["since_step"]) == ("warn", "P5b", 20)
 
 
+@pytest.mark.parametrize("onset", [20, 3, 70], ids=["before the window", "at the start", "in the window"])
+def test_a_found_dump_dates_what_it_tells_to_where_it_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], onset: int
+) -> None:
+    """The newest 60 steps alone would say since 41."""
+    path = dumped(tmp_path, range(1, 101), **{f"at_{step}": 12_600 for step in range(onset, 101)})
+    main(["check", "--json", str(path)])
+    (found,) = [one for one in json.loads(capsys.readouterr().out)["verdicts"] if one["rule"] == "P5"]
+    session = read_whole(str(path), Config(), FakeClock())
+    run = session.runs[0]
+    session.look_for_rollouts(run)
+    deadline = time.monotonic() + 60
+    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    shown = [one.since_step for one in run.verdicts if one.rule == "P5"]
+    session.close()
+    assert [found["since_step"], *shown] == [onset, onset]
+
+
 def test_heavy_tails_and_short_completions_are_no_lone_stragglers() -> None:
     watch = RolloutWatch(EngineOptions())
     tails = [summary_of(groups_of_16(step, 0, sigma=0.8, groups=16)) for step in range(1, 41)]
