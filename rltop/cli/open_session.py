@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rltop import units
 from rltop.cli.output import ProgressLine, complain
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.resolve_paths import answered, look, say_left_out, stand_somewhere
+from rltop.cli.resolve_paths import answered, completions_found, look, say_left_out, stand_somewhere
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
@@ -69,7 +69,7 @@ def runs_of(path: str) -> list[Found]:
         if not looked.found:
             raise NoMetricsError(
                 f"no file matches {path}" if looked.missing else f"no metric file found in {path}",
-                "name the metric file itself",
+                *completions_found(looked.completions) or ["name the metric file itself"],
             )
     elif not looked.found:
         raise NoMetricsError(f"the database {path} has no run so far", "name it again when it has one")

@@ -253,6 +253,12 @@ def one_of_several(found: Sequence[Found]) -> str:
     return f"watching {newest}, the newest of {len(found)} runs; others: {', '.join(others)}{more}"
 
 
+def completions_found(dumps: Sequence[str]) -> list[str]:
+    """That there are completions where there are no metrics, and how to read them."""
+    shown = [Label.of(dump).display for dump in dumps]
+    return [f"only completions, which the screen shows (R): {', '.join(shown)}"] if shown else []
+
+
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """Which files were rejected, and how to make each trainer write metrics.
 
@@ -261,7 +267,8 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """
     lines = [f"no metric file found in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
     lines += [f"no file matches {path}" for path in discovery.missing]
-    if discovery.passed_over:
+    lines += completions_found(discovery.completions)
+    if discovery.passed_over and not discovery.completions:
         lines.append("these files are not metric files:")
         lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]
         if len(discovery.passed_over) > 12:

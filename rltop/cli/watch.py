@@ -424,6 +424,7 @@ def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], 
         found=[each for _, discovery in looked for each in discovery.found],
         passed_over=[each for _, discovery in looked for each in discovery.passed_over],
         missing=[each for _, discovery in looked for each in discovery.missing],
+        completions=[each for _, discovery in looked for each in discovery.completions],
     )
     if is_awaited(together):
         return [awaited(paths, together)], list(paths or ["."])

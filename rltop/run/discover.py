@@ -73,7 +73,7 @@ class Discovery(Struct, frozen=False):
     A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
     `missing` are paths behind which there is nothing yet, and patterns that match nothing. `left_out` is the part of
     `passed_over` that may well be metrics: what could not be read, and why. `failed` says of which of several paths
-    nothing can be had. `names` and `opened` count up while the look goes on.
+    nothing can be had. `completions` are dumps in folders without a run. `names` and `opened` count up while the look goes on.
     """
 
     found: list[Found] = field(default_factory=list)
@@ -82,6 +82,7 @@ class Discovery(Struct, frozen=False):
     failed: list[SourceError] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    completions: list[str] = field(default_factory=list)
     may_grow: bool = False
     seen: Seen = field(default_factory=dict)
     names: int = 0
@@ -128,6 +129,10 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
             result.failed.append(error)
     if result.failed and not result.found:
         raise result.failed[0]
+    if not result.found and result.looked_in:
+        from rltop.run.rollouts import dumps_beside  # noqa: PLC0415 - where there is a run, nobody asks
+
+        result.completions = [dump.path for folder in result.looked_in for dump in dumps_beside(folder)]
     result.left_out += [(error.message, "") for error in result.failed]
     found = list({found.path: found for found in result.found}.values())
     if len({each.kind for each in found}) > 1 or any(each.kind is TABLES for each in found):
@@ -562,6 +567,8 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
         words = f"nothing at {where} yet; waiting for a metric file"
     else:
         words = f"no metric file yet; waiting for one in {where}"
+    if discovery.completions:
+        return f"{words}; there are completions, which the page of rollouts shows: {', '.join(discovery.completions)}"
     left = discovery.passed_over
     if not left:
         return words

@@ -207,6 +207,8 @@ def homes_of(path: Path) -> Iterator[Path]:
 
 def dump_places(path: Path) -> Iterator[Path]:
     """Files and folders in which dumped completions of a run may lie, the likeliest first."""
+    if path.name in _DUMP_FOLDERS and is_folder(path):
+        yield path
     for home in homes_of(path):
         for archives in (home, home / "files"):
             if is_folder(archives / "steps"):

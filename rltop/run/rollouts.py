@@ -123,9 +123,8 @@ def _dumps_of_output(path: Path) -> list[RolloutSource]:
             if dumps:
                 found.append((folder, dumps))
     named = [one for one in found if one[0].name in (path.stem, path.parent.name)]
-    is_lone = "tfevents" in path.name or [name for name in names_in(path.parent) if name.endswith(path.suffix)] == [
-        path.name
-    ]
+    alike = [name for name in names_in(path.parent) if name.endswith(path.suffix)]
+    is_lone = is_folder(path) or "tfevents" in path.name or alike == [path.name]
     told = named or (found if is_lone else [])
     return told[0][1] if len(told) == 1 else []
 

@@ -425,8 +425,8 @@ class Session:
 
     def look_for_rollouts(self, run: Run) -> None:
         """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
-        if run.rollouts is None and not run.main.is_awaited:
-            shelf = self._shelve(run, is_judged=True)
+        if run.rollouts is None:
+            shelf = self._shelve(run, is_judged=not run.main.is_awaited)
             if run.rollout_watch is not None:
                 shelf.is_judged = lambda: not _logs_group_ratio(run)
             shelf.start()

@@ -19,14 +19,16 @@ from rollout_dumps import lines_of, plain_rows, write_nemo, write_sqlite, write_
 from telescope_run import TelescopeRun
 
 from rltop.cli import main
-from rltop.cli.open_session import read_whole
+from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.formats.rollouts.lines import LinesDump
 from rltop.model import EventState
 from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions
+from rltop.run.discover import awaited, discover
 from rltop.run.rollouts import HELD_STEPS, RolloutShelf, RolloutWatch, dumps_beside, given_dumps
+from rltop.run.session import Session
 from rltop.stats.rollouts import StepSummary, summarise
 
 
@@ -413,6 +415,29 @@ def test_a_found_dump_dates_what_it_tells_to_where_it_began(
     shown = [one.since_step for one in run.verdicts if one.rule == "P5"]
     session.close()
     assert [found["since_step"], *shown] == [onset, onset]
+
+
+@pytest.mark.parametrize("named", ["outputs", "outputs/grpo", "outputs/grpo/completions"])
+def test_completions_without_metrics_are_named_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    dump = write_trl(tmp_path / "outputs" / "grpo" / "completions", [1, 2, 3])
+    for command in (["check"], ["--once"]):
+        assert main([*command, str(tmp_path / named)]) == 3
+        said = capsys.readouterr().err
+        assert "no metric file" in said and f"only completions, which the screen shows (R): {dump}\n" in said, command
+    paths = [str(tmp_path / named)]
+    discovery = discover(paths)
+    assert discovery.completions == [str(dump)]
+    session = Session([awaited(paths, discovery)], direct(FakeClock()), FakeClock(), Config().ingest)
+    (run,) = session.runs
+    session.look_for_rollouts(run)
+    deadline = time.monotonic() + 20
+    while (run.rollouts is None or not run.rollouts.is_at_rest) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert run.rollouts.state.steps == (1, 2, 3)
+    assert str(dump) in run.main.state_note
+    session.close()
 
 
 def test_heavy_tails_and_short_completions_are_no_lone_stragglers() -> None:
