@@ -73,7 +73,8 @@ class Discovery(Struct, frozen=False):
     A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
     `missing` are paths behind which there is nothing yet, and patterns that match nothing. `left_out` is the part of
     `passed_over` that may well be metrics: what could not be read, and why. `failed` says of which of several paths
-    nothing can be had. `completions` are dumps in folders without a run. `names` and `opened` count up while the look goes on.
+    nothing can be had. `completions` are dumps in folders without a run. `names` and `opened` count up while the look
+    goes on.
     """
 
     found: list[Found] = field(default_factory=list)

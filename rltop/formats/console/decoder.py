@@ -232,9 +232,7 @@ class ConsoleDecoder(Decoder):
             elif self._has_trainer_rows or (found.is_guess and found.is_of_bar and self._has_loop_rows):
                 continue
             elif found.is_head or (found.is_guess and self._has_loop_rows):
-                if len(found.row) > 1 and not self._row_count:
-                    self.counts.miss_form(strip_escapes(text).strip(), hit.number)
-                self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
+                self._take_head(found, hit, text)
                 continue
             if found.validation:
                 self._take_validation(found, hit.offset, records)
@@ -262,6 +260,11 @@ class ConsoleDecoder(Decoder):
         self._head, self._goes_on_from = None, hit.number
         if self._number_loop(more):
             self._take_row(more, hit.offset, hit.number, records)
+
+    def _take_head(self, found: Found, hit: Hit, text: str) -> None:
+        if len(found.row) > 1 and not self._row_count:
+            self.counts.miss_form(strip_escapes(text).strip(), hit.number)
+        self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
 
     def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[Found], *, is_read: bool) -> None:
         """Count a row once of which something is lost because a terminal has cut its line."""
