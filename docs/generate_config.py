@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rltop.rules.profiles import PROFILES
-from rltop.settings import SETTINGS, Kind, Setting, toml_text
+from rltop.settings import SETTINGS, Setting, ValueType, toml_text
 
 TARGET = Path(__file__).with_name("config.md")
 
@@ -120,7 +120,7 @@ def table() -> str:
     """Every setting."""
     lines = ["| key | type | default | flag | environment |", "|---|---|---|---|---|"]
     for setting in SETTINGS:
-        flag = f"{setting.flag}`, `--no-{setting.flag[2:]}" if setting.kind is Kind.SWITCH else setting.flag
+        flag = f"{setting.flag}`, `--no-{setting.flag[2:]}" if setting.kind is ValueType.SWITCH else setting.flag
         lines.append(f"| `{setting.name}` | {setting.domain} | {default(setting)} | `{flag}` | `{setting.variable}` |")
     return "\n".join(lines)
 

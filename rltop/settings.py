@@ -49,7 +49,7 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 Value = str | int | float | bool | None
 
 
-class Kind(enum.StrEnum):
+class ValueType(enum.StrEnum):
     """What a value must be."""
 
     TEXT = "a string"
@@ -71,7 +71,7 @@ class Setting(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: ValueType
     default: Value
     flag: str
     help: str
@@ -88,7 +88,7 @@ class Setting(NamedTuple):
     @property
     def domain(self) -> str:
         """What a value must be, in words."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is ValueType.CHOICE:
             return f"one of {', '.join(self.choices)}"
         if self.low is not None and self.high is not None:
             return f"{self.kind.value} from {self.low:g} to {self.high:g}"
@@ -99,100 +99,100 @@ class Setting(NamedTuple):
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
-        "theme", Kind.TEXT, "dark", "--theme",
+        "theme", ValueType.TEXT, "dark", "--theme",
         "Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file. Unset, a terminal of 16 "
         "colours gets `terminal`.",
         example="terminal",
     ),
     Setting(
-        "ascii", Kind.SWITCH, False, "--ascii",
+        "ascii", ValueType.SWITCH, False, "--ascii",
         "Use ASCII characters only. Unset, the Linux console gets them.",
         example=True,
     ),
     Setting(
-        "color", Kind.CHOICE, "auto", "--color",
+        "color", ValueType.CHOICE, "auto", "--color",
         "When to use colour. `auto`: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.",
         example="never", choices=("auto", "always", "never"),
     ),
     Setting(
-        "mouse", Kind.SWITCH, True, "--mouse",
+        "mouse", ValueType.SWITCH, True, "--mouse",
         "Mouse clicks and scroll wheel; off leaves the mouse to the terminal.",
         example=False,
     ),
     Setting(
-        "bell", Kind.SWITCH, True, "--bell",
+        "bell", ValueType.SWITCH, True, "--bell",
         "Ring the bell and show a desktop notification (OSC 9, 777 or 99) when a CRIT begins, once a minute at most.",
         example=False,
     ),
     Setting(
-        "title", Kind.SWITCH, True, "--title",
+        "title", ValueType.SWITCH, True, "--title",
         "Show state and worst alert in the title of the terminal's window.",
         example=False,
     ),
     Setting(
-        "refresh_hz", Kind.NUMBER, 4.0, "--refresh",
+        "refresh_hz", ValueType.NUMBER, 4.0, "--refresh",
         "Maximum screen updates per second.",
         example=2, low=1, high=4,
     ),
     Setting(
-        "watch", Kind.SWITCH, True, "--watch",
+        "watch", ValueType.SWITCH, True, "--watch",
         "Use file-change events (inotify) where the file system has them; files are polled either way.",
         example=False,
     ),
     Setting(
-        "poll_s", Kind.NUMBER, 0.25, "--poll",
+        "poll_s", ValueType.NUMBER, 0.25, "--poll",
         "Seconds between polls of a file on a local file system.",
         example=0.25, low=0.05, high=60,
     ),
     Setting(
-        "poll_network_s", Kind.NUMBER, 1.0, "--poll-network",
+        "poll_network_s", ValueType.NUMBER, 1.0, "--poll-network",
         "Seconds between polls of a file on a network file system while it grows.",
         example=2, low=1, high=300,
     ),
     Setting(
-        "poll_silent_s", Kind.NUMBER, 5.0, "--poll-silent",
+        "poll_silent_s", ValueType.NUMBER, 5.0, "--poll-silent",
         "Longest time in seconds between polls of an idle file on a network file system.",
         example=10, low=1, high=3600,
     ),
     Setting(
-        "step_key", Kind.TEXT, "", "--step-key",
+        "step_key", ValueType.TEXT, "", "--step-key",
         "Key that holds the step; empty: try the usual names.",
         example="train/global_step",
     ),
     Setting(
-        "group_size", Kind.WHOLE, None, "--group-size",
+        "group_size", ValueType.WHOLE, None, "--group-size",
         "Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.",
         example=8, low=1, high=100_000,
     ),
     Setting(
-        "gpus", Kind.WHOLE, None, "--gpus",
+        "gpus", ValueType.WHOLE, None, "--gpus",
         "GPUs that generate and train, if the run's own settings do not say; used for GPU-hours.",
         example=64, low=1, high=1_000_000,
     ),
     Setting(
-        "profile", Kind.TEXT, "auto", "--profile",
+        "profile", ValueType.TEXT, "auto", "--profile",
         "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`, `classic`. `auto`: detected "
         "from the keys and the algorithm; `none`: no profile.",
         example="moe,gspo",
     ),
     Setting(
-        "total_steps", Kind.WHOLE, None, "--total-steps",
+        "total_steps", ValueType.WHOLE, None, "--total-steps",
         "Planned number of steps, if the trainer does not log it; used for the ETA.",
         example=2000, low=1, high=10**15,
     ),
     Setting(
-        "rollouts", Kind.TEXT, "", "--rollouts",
+        "rollouts", ValueType.TEXT, "", "--rollouts",
         "File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric "
         "file.",
         example="rollouts/",
     ),
     Setting(
-        "log", Kind.TEXT, "", "--log",
+        "log", ValueType.TEXT, "", "--log",
         "The console log to show; empty: search next to the metric file.",
         example="train.log",
     ),
     Setting(
-        "memory_mb", Kind.WHOLE, 48, "--memory",
+        "memory_mb", ValueType.WHOLE, 48, "--memory",
         "Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.",
         example=96, low=1, high=65_536,
     ),
@@ -290,10 +290,12 @@ def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
     group = parser.add_argument_group("settings", where)
     for setting in SETTINGS:
         text = setting.help.replace("%", "%%") if is_shown else SUPPRESS
-        if setting.kind is Kind.SWITCH:
+        if setting.kind is ValueType.SWITCH:
             group.add_argument(setting.flag, dest=setting.name, action=BooleanOptionalAction, default=None, help=text)
         else:
-            metavar = "|".join(setting.choices) or {Kind.WHOLE: "N", Kind.NUMBER: "X"}.get(setting.kind, "TEXT")
+            metavar = "|".join(setting.choices) or {ValueType.WHOLE: "N", ValueType.NUMBER: "X"}.get(
+                setting.kind, "TEXT"
+            )
             group.add_argument(setting.flag, dest=setting.name, metavar=metavar, default=None, help=text)
 
 
@@ -315,13 +317,13 @@ def _from_text(setting: Setting, text: str, where: str) -> Value:
     word = text.strip()
     try:
         match setting.kind:
-            case Kind.SWITCH:
+            case ValueType.SWITCH:
                 if word.lower() in _TRUE | _FALSE:
                     return word.lower() in _TRUE
                 raise ValueError(word)
-            case Kind.WHOLE:
+            case ValueType.WHOLE:
                 value: Value = int(word)
-            case Kind.NUMBER:
+            case ValueType.NUMBER:
                 value = float(word)
             case _:
                 value = text
@@ -334,17 +336,17 @@ def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
     """The value `raw` if its type is right, from the file or from a typed flag."""
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
     match setting.kind:
-        case Kind.SWITCH:
+        case ValueType.SWITCH:
             is_right = isinstance(raw, bool)
-        case Kind.WHOLE:
+        case ValueType.WHOLE:
             is_right = is_number and isinstance(raw, int)
-        case Kind.NUMBER:
+        case ValueType.NUMBER:
             is_right = is_number
         case _:
             is_right = isinstance(raw, str)
     if not is_right:
         raise _wrong(setting, raw, where)
-    if setting.kind is not Kind.NUMBER:
+    if setting.kind is not ValueType.NUMBER:
         return _within(setting, raw, where)
     try:
         return _within(setting, float(raw), where)
@@ -355,7 +357,7 @@ def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
 def _within(setting: Setting, value: Value, where: str) -> Value:
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{where} contains a NUL character", f"for example {toml_text(setting.example)}")
-    if setting.kind is Kind.CHOICE and value not in setting.choices:
+    if setting.kind is ValueType.CHOICE and value not in setting.choices:
         raise _wrong(setting, value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Written so that NaN, which compares with nothing, is refused.

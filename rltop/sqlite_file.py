@@ -327,7 +327,7 @@ _HEXADECIMAL = regex(r"'(?:[0-9a-fA-F]{2})*'")
 Value = int | float | str | bytes | None
 
 
-class Table(NamedTuple):
+class DatabaseTable(NamedTuple):
     """One table.
 
     Attributes:
@@ -350,7 +350,7 @@ class TableRow:
         DecodeError: it is longer than the file, or than a row can be.
     """
 
-    def __init__(self, pages: Pages, table: Table, page: bytes, at: int) -> None:
+    def __init__(self, pages: Pages, table: DatabaseTable, page: bytes, at: int) -> None:
         size, at = _varint(page, at)
         if size > pages.most_bytes:
             raise DecodeError("damaged: a row longer than the file")
@@ -426,9 +426,9 @@ def _value(kind: int, data: bytes, encoding: int) -> Value:
     return int.from_bytes(data, signed=True) if 0 < kind < 7 else None
 
 
-def tables(pages: Pages) -> Iterator[Table]:
+def tables(pages: Pages) -> Iterator[DatabaseTable]:
     """The tables that a person created, in that order."""
-    schema = Table("sqlite_schema", 1, ("type", "name", "tbl_name", "rootpage", "sql"))
+    schema = DatabaseTable("sqlite_schema", 1, ("type", "name", "tbl_name", "rootpage", "sql"))
     met: set[str] = set()
     left = _MAX_SCHEMA_CHARS
     for i, row in enumerate(rows(pages, schema)):
@@ -440,7 +440,7 @@ def tables(pages: Pages) -> Iterator[Table]:
                 raise DecodeError("damaged: two tables of one name")
             met.add(name)
             left -= len(sql)
-            yield Table(name, root, *columns_of(sql))
+            yield DatabaseTable(name, root, *columns_of(sql))
 
 
 def columns_of(sql: str) -> tuple[tuple[str, ...], str, tuple[Value, ...]]:
@@ -506,7 +506,7 @@ def _without_quotes(word: str) -> str:
     return word[1:-1].replace(quote * 2, quote) if quote in ('"', "`", "'", "[") and quote else word
 
 
-def newest(pages: Pages, table: Table) -> int | None:
+def newest(pages: Pages, table: DatabaseTable) -> int | None:
     """The highest identifier; None in an empty table.
 
     Raises:
@@ -522,7 +522,7 @@ def newest(pages: Pages, table: Table) -> int | None:
     raise DecodeError("damaged: tree too deep")
 
 
-def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[TableRow]:
+def rows(pages: Pages, table: DatabaseTable, after: int | None = None) -> Iterator[TableRow]:
     """Rows whose identifier is higher than `after`, ascending.
 
     Raises:
@@ -538,7 +538,7 @@ def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[Table
 
 
 def _below(
-    pages: Pages, table: Table, number: int, after: int | None, met: set[int], depth: int = 0
+    pages: Pages, table: DatabaseTable, number: int, after: int | None, met: set[int], depth: int = 0
 ) -> Iterator[TableRow]:
     if number in met or depth > _MAX_DEPTH:
         raise DecodeError("damaged: loop in the tree")

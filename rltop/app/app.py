@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from rltop.app.bell import set_title
-from rltop.app.commands import Act, Command, OpenIn, RltopPalette, SetTheme, commands, provider_of
+from rltop.app.commands import KeyAction, OpenIn, PaletteEntry, RltopPalette, SetTheme, commands, provider_of
 from rltop.app.cursor import PLACES, TimeCursor
 from rltop.app.main_loop import MainLoop
 from rltop.app.marks import NAMES, MetricMarks, drawn_on
@@ -37,11 +37,11 @@ from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
-from rltop.pages.page import Arrange, Ask, Effect, Mark, Mean, Open, Page, Push, Say, ShowStep, Travel
+from rltop.pages.page import Arrange, Ask, Effect, MarkRun, Mean, Open, Page, Push, Say, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
 from rltop.resources import DETAILS, HINTED, keep
 from rltop.rows.glyphs import glyph_set
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.run import Run
 from rltop.run.session import Session
@@ -96,7 +96,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     ALLOW_SELECT = False
     """Rows are no text to Textual, which stumbles over a page that is closed while the mouse begins to select on it."""
     CSS_PATH = "page.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.EVERYWHERE]]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Scope.EVERYWHERE]]
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.session.look_for_endings()
             if self.followed.loading is None:
                 self.session.look_where(self.followed)
-        if self.page is not None and Where.LOG in self.page.where:
+        if self.page is not None and Scope.LOG in self.page.where:
             self.session.look_for_console(self.followed)
 
     def send(self, codes: str, title: str) -> None:
@@ -371,19 +371,19 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if self.shown is not None:
             self.push_screen(RltopPalette(provider_of(self.offered, self.pick), is_ascii=self.options.is_ascii))
 
-    def offered(self) -> Iterable[Command]:
+    def offered(self) -> Iterable[PaletteEntry]:
         """Everything that the palette finds."""
         # The palette itself is on top by now.
         pages = [screen for screen in self.screen_stack if isinstance(screen, PageScreen)]
         moment = pages[-1].moment if pages else self.moment
         return commands(moment, self.themes.names, self.themes.palette.name)
 
-    async def pick(self, command: Command) -> None:
+    async def pick(self, command: PaletteEntry) -> None:
         """Do what was picked in the palette."""
         match command.does:
             case SetTheme(name):
                 self.set_theme(name)
-            case Act(action):
+            case KeyAction(action):
                 await self.run_action(action)
             case OpenIn(path, target):
                 await self.follow(path)
@@ -406,7 +406,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 self.action_travel(by)
             case Say(text):
                 self.tell(text)
-            case Mark(path):
+            case MarkRun(path):
                 self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
                 self.draw()
             case Mean(key, metric):

@@ -17,7 +17,7 @@ from rltop.pages.page import Open
 from rltop.pages.symptom import DOORS
 from rltop.pages.verdict import rule_titles
 from rltop.regex import regex
-from rltop.rows.keys import KEYS, Where
+from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import action_of
 from rltop.settings import SETTINGS
@@ -76,7 +76,7 @@ class SetTheme(NamedTuple):
     name: str
 
 
-class Act(NamedTuple):
+class KeyAction(NamedTuple):
     """Do what a key does, spelled as Textual spells an action."""
 
     action: str
@@ -89,39 +89,43 @@ class OpenIn(NamedTuple):
     target: Target
 
 
-class Command(NamedTuple):
+class PaletteEntry(NamedTuple):
     """Something that has a name."""
 
     text: str
     help: str
-    does: Open | SetTheme | Act | OpenIn
+    does: Open | SetTheme | KeyAction | OpenIn
     is_offered: bool = True
 
 
-def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Command]:
+def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[PaletteEntry]:
     """Everything that has a name: verdicts, actions, themes, runs and metrics."""
     yield from _verdicts(moment)
-    for key in KEYS[Where.EVERYWHERE]:
+    for key in KEYS[Scope.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
-            yield Command(key.tooltip, moment.keys.clause(key.id, "key {}"), Act(action_of(key)))
+            yield PaletteEntry(key.tooltip, moment.keys.clause(key.id, "key {}"), KeyAction(action_of(key)))
     if len(moment.marked) > 1:
-        yield Command("Compare the marked runs", "", Act("compare"))
-    yield Command("Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), Act("overlay"))
+        yield PaletteEntry("Compare the marked runs", "", KeyAction("compare"))
+    yield PaletteEntry(
+        "Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), KeyAction("overlay")
+    )
     for what, words in (
         ("target", "step to reach, for progress and time left (eta)"),
         ("until", "limit: when it stops"),
     ):
-        yield Command(words, f"type :{what} …", Act(f"go({f'{what} '!r})"))
-    yield Command("Show the path of the config file", "settings, keys, rules, themes", Act("tell_config"))
-    yield Command("Copy the command that opens this run", "", Act("copy_command"))
+        yield PaletteEntry(words, f"type :{what} …", KeyAction(f"go({f'{what} '!r})"))
+    yield PaletteEntry("Show the path of the config file", "settings, keys, rules, themes", KeyAction("tell_config"))
+    yield PaletteEntry("Copy the command that opens this run", "", KeyAction("copy_command"))
     what = f"the {len(moment.marked)} marked runs" if len(moment.marked) > 1 else "this run"
     where = "the step and window that are shown, in the current directory"
-    yield Command(f"Write a report of {what}", f"an HTML page of {where}", Act("report"))
-    yield Command(
-        "Write the data that is shown as CSV", f"a chart's values, else the metrics: {where}", Act("report('.csv')")
+    yield PaletteEntry(f"Write a report of {what}", f"an HTML page of {where}", KeyAction("report"))
+    yield PaletteEntry(
+        "Write the data that is shown as CSV",
+        f"a chart's values, else the metrics: {where}",
+        KeyAction("report('.csv')"),
     )
     for name in themes:
-        yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
+        yield PaletteEntry(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
     for run in moment.runs if len(moment.runs) > 1 else ():
         target = Target(TargetKind.RUN, run.path.raw)
         yield _opening(moment, f"run: {run.name} ({run.state.value})", run.path.raw, target, is_offered=False)
@@ -132,13 +136,15 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     yield from _metrics_elsewhere(moment)
     for setting in SETTINGS:
         what = Label.of(setting.help).display
-        yield Command(f"setting: {setting.name}", what, Act(f"tell_setting({setting.name!r})"), is_offered=False)
+        yield PaletteEntry(
+            f"setting: {setting.name}", what, KeyAction(f"tell_setting({setting.name!r})"), is_offered=False
+        )
     for rule, title in rule_titles():
         target = Target(TargetKind.VERDICT, rule)
         yield _opening(moment, f"rule: {rule} {title}", "what it says of this run", target, is_offered=False)
 
 
-def _metrics_elsewhere(moment: Moment) -> Iterator[Command]:
+def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
     left = MOST_ELSEWHERE
     for run in moment.runs:
         if run is moment.run:
@@ -146,20 +152,20 @@ def _metrics_elsewhere(moment: Moment) -> Iterator[Command]:
         for key in islice(run.stream.keys, left):
             target, left = Target(TargetKind.METRIC, key), left - 1
             text = moment.glyphs.to_ascii(f"metric: {Label.of(key)} of {run.name}")
-            yield Command(text, "", OpenIn(run.path.raw, target), is_offered=False)
+            yield PaletteEntry(text, "", OpenIn(run.path.raw, target), is_offered=False)
 
 
-def place_typed(query: str) -> Command | None:
+def place_typed(query: str) -> PaletteEntry | None:
     """Going to the step or the window that was typed; None where that is no place."""
     match = _PLACE.fullmatch(query)
     return (
         None
         if match is None
-        else Command(f"Go to {match[1]}", "a step, or a window of a chart", Act(f"go_to({match[1]!r})"))
+        else PaletteEntry(f"Go to {match[1]}", "a step, or a window of a chart", KeyAction(f"go_to({match[1]!r})"))
     )
 
 
-def _verdicts(moment: Moment) -> Iterator[Command]:
+def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
     for verdict in moment.snapshot.verdicts.standing:
         how = verdict.level.word
         if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
@@ -169,7 +175,7 @@ def _verdicts(moment: Moment) -> Iterator[Command]:
         yield _opening(moment, text, verdict.headline, target)
 
 
-def _metrics(moment: Moment) -> Iterator[Command]:
+def _metrics(moment: Moment) -> Iterator[PaletteEntry]:
     number = count()
     for part in moment.run.streams:
         titles = {}
@@ -184,9 +190,9 @@ def _metrics(moment: Moment) -> Iterator[Command]:
             yield _opening(moment, text, title, target, is_offered=is_offered)
 
 
-def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered: bool = True) -> Command:
+def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered: bool = True) -> PaletteEntry:
     to_ascii = moment.glyphs.to_ascii
-    return Command(to_ascii(Label.of(text).display), to_ascii(Label.of(help).display), Open(target), is_offered)
+    return PaletteEntry(to_ascii(Label.of(text).display), to_ascii(Label.of(help).display), Open(target), is_offered)
 
 
 def rank(query: str, text: str, fuzzy: float) -> float:
@@ -219,7 +225,7 @@ def rank(query: str, text: str, fuzzy: float) -> float:
 _WORDS = regex(r"[\W_]+")
 
 
-def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:
+def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[PaletteEntry], object]) -> type[Provider]:
     """What the palette finds things with."""
 
     class Commands(Provider):

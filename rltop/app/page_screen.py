@@ -25,7 +25,7 @@ from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, side_by_side
-from rltop.rows.keys import SORT_KEYS, KeyNames, Where
+from rltop.rows.keys import SORT_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.selection import matching_rows, target_text, with_matches
 from rltop.rows.table import Sorting, heads_of, next_sorting
@@ -92,8 +92,8 @@ class PageScreen(Screen[None]):
         super().__init__()
         self.page = page
         self._host = host
-        filter_keys = (Where.FILTER,) if self.has_filter else ()
-        self._groups = (*filter_keys, *page.where, Where.MATCHES)
+        filter_keys = (Scope.FILTER,) if self.has_filter else ()
+        self._groups = (*filter_keys, *page.where, Scope.MATCHES)
         self._keys: dict[bool, KeyNames] = {}
         self._answer: Callable[[str], object] = str
         self._sought = ""
@@ -455,7 +455,7 @@ class PageScreen(Screen[None]):
 
 def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row]:
     """The rows of a page on which metrics can be marked, with the letters of those that are."""
-    if not moment.marked_metrics or Where.MARKS not in page.where:
+    if not moment.marked_metrics or Scope.MARKS not in page.where:
         return rows
     from rltop.pages.overlay import with_marks  # noqa: PLC0415 - few sessions draw several
 

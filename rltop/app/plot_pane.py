@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, Series
+from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, PlottedSeries
 from rltop.pages.chart_axes import DASHED_ROLE, Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.regex import regex
@@ -263,7 +263,7 @@ def _labels(ticks: Sequence[float], unit: Unit, glyphs: Glyphs) -> list[str]:
     return [glyphs.to_ascii(label) for label in value_labels(ticks, unit)]
 
 
-def _sided(series: Series, axes: Axes) -> str:
+def _sided(series: PlottedSeries, axes: Axes) -> str:
     if axes.right is None:
         return series.name
     return f"{series.name} ({'right' if series.is_right else 'left'})"
@@ -281,7 +281,7 @@ def _dash(glyphs: Glyphs) -> str:
     return "=" if glyphs.is_ascii else "╌"
 
 
-def _signed(series: Series, *, is_log: bool) -> Curve:
+def _signed(series: PlottedSeries, *, is_log: bool) -> Curve:
     """The points that carry the sign of a curve: a few of it, and the newest value."""
     curve = series.curve
     every = max(1, len(curve.steps) // _SIGNS)

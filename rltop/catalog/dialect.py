@@ -157,7 +157,7 @@ class Dialect(Struct, eq=False):
     is_any_case: bool = False
 
 
-class Refused(NamedTuple):
+class RefusedKey(NamedTuple):
     """A key whose values cannot be those of the metric that its name stands for.
 
     Attributes:
@@ -191,7 +191,7 @@ class Identity(NamedTuple):
     group_size: int | None = None
     keys: tuple[str, ...] = ()
     envelope: str = FLAT
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedKey, ...] = ()
     meant: Mapping[str, str] = MappingProxyType({})
     guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})
     staleness_bound: float | None = None

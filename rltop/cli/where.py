@@ -24,7 +24,7 @@ from rltop.live.groups import engine_in_words, group_in_words, grouped
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, Engine, Probes, Process, Silence
+from rltop.live.probe import Device, InferenceEngine, Probes, Process, Silence
 from rltop.live.slurm import NO_SQUEUE, job_of_log
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
@@ -191,7 +191,7 @@ def document(found: Where, now_s: float) -> dict[str, Any]:
     }
 
 
-def _is_asked(fact: Process | Engine, found: Where) -> bool:
+def _is_asked(fact: Process | InferenceEngine, found: Where) -> bool:
     return fact.source != found.log
 
 
@@ -217,7 +217,7 @@ def _rank(each: Process, now_s: float) -> dict[str, Any]:
     }
 
 
-def _engine(each: Engine, now_s: float, *, is_asked: bool) -> dict[str, Any]:
+def _engine(each: InferenceEngine, now_s: float, *, is_asked: bool) -> dict[str, Any]:
     known = {
         "preemptions": _rounded(each.preemptions), "aborts": _rounded(each.aborts), "asleep": each.is_asleep or None,
         "syncing": each.is_syncing or None, "trouble": each.trouble or None,

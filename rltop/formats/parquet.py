@@ -328,7 +328,7 @@ _STRING_TYPE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _FlatColumn:
     """A flat column: its physical type, whether cells may be empty, and whether bytes are text."""
 
     name: str
@@ -369,7 +369,7 @@ class ParquetTable:
         allowance = Allowance()
         return {name: self._read(self._columns[name], allowance) for name in names if name in self._columns}
 
-    def _read(self, column: _Column, allowance: Allowance) -> list[Value]:
+    def _read(self, column: _FlatColumn, allowance: Allowance) -> list[Value]:
         found: list[Value] = []
         with refusing(f"parquet column {column.name} cannot be read"):
             for group in self._groups:
@@ -392,8 +392,8 @@ def _footer(data: bytes) -> ThriftStruct:
     return ThriftReader(data, len(data) - 8 - size).struct()
 
 
-def _columns(schema: list[ThriftStruct]) -> dict[str, _Column]:
-    found: dict[str, _Column] = {}
+def _columns(schema: list[ThriftStruct]) -> dict[str, _FlatColumn]:
+    found: dict[str, _FlatColumn] = {}
     at = 1
     while at < len(schema):
         element = schema[at]
@@ -407,7 +407,7 @@ def _columns(schema: list[ThriftStruct]) -> dict[str, _Column]:
         name = element[4].decode("utf-8")
         is_text = element.get(6) == _UTF8 or _STRING_TYPE in element.get(10, {})
         kind = int(element[1])
-        found[name] = _Column(name, kind, int(element.get(2, 0)), repetition == _OPTIONAL, is_text)
+        found[name] = _FlatColumn(name, kind, int(element.get(2, 0)), repetition == _OPTIONAL, is_text)
     return found
 
 
@@ -427,7 +427,7 @@ def _path(chunk: ThriftStruct) -> str:
 class _ChunkReader:
     """The pages of one column in one row group."""
 
-    def __init__(self, data: bytes, column: _Column, meta: ThriftStruct, rows: int, allowance: Allowance) -> None:
+    def __init__(self, data: bytes, column: _FlatColumn, meta: ThriftStruct, rows: int, allowance: Allowance) -> None:
         self._data = data
         self._allowance = allowance
         self._column = column

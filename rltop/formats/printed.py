@@ -43,12 +43,12 @@ def read_printed(text: str) -> Printed | None:
     Returns:
         Keys and scalars, numbers as they are spelled; lists and objects of other kinds are left out.
     """
-    reader = _Reader(text)
+    reader = _DictParser(text)
     found = reader.dictionary(0) if reader.next() == "{" else None
     return found if found and reader.next() == "" else None
 
 
-class _Reader:
+class _DictParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0

@@ -31,7 +31,7 @@ from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
 from rltop.regex import regex
-from rltop.sqlite_file import MAGIC, DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+from rltop.sqlite_file import MAGIC, DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
 from rltop.structs import NamedTuple
 
 SYSTEM = "system/"
@@ -366,7 +366,7 @@ def _runs(pages: Pages) -> list[TrackedRun] | None:
     return _trackio_runs(pages, found["metrics"], found.get("configs"))
 
 
-def _mlflow_runs(pages: Pages, table: Table) -> Iterator[TrackedRun]:
+def _mlflow_runs(pages: Pages, table: DatabaseTable) -> Iterator[TrackedRun]:
     for row in rows(pages, table):
         member, name = _text(row, "run_uuid"), _text(row, "name")
         if member and _text(row, "lifecycle_stage") != _DELETED:
@@ -374,11 +374,11 @@ def _mlflow_runs(pages: Pages, table: Table) -> Iterator[TrackedRun]:
             yield TrackedRun(member, name or member, time_of(ended))
 
 
-def _trackio_runs(pages: Pages, metrics: Table, configs: Table | None) -> list[TrackedRun]:
+def _trackio_runs(pages: Pages, metrics: DatabaseTable, configs: DatabaseTable | None) -> list[TrackedRun]:
     """Runs by their settings, which are written with the first row; older files by the rows alone."""
     found: dict[str, TrackedRun] = {}
 
-    def note(row: TableRow, table: Table, time_column: str) -> None:
+    def note(row: TableRow, table: DatabaseTable, time_column: str) -> None:
         member = next((text for name in _IDS if name in table.columns and (text := _text(row, name))), "")
         if member:
             name = _text(row, "run_name") or member

@@ -16,7 +16,7 @@ from statistics import median
 from rltop import units
 from rltop.live.exposition import Sample
 from rltop.live.lines import key_of, key_of_method
-from rltop.live.probe import Device, Engine, Fact, Process
+from rltop.live.probe import Device, Fact, InferenceEngine, Process
 
 HUNG_S = 30.0
 """An engine with requests that has made no token for so long hangs; so does one whose answers stand still."""
@@ -107,7 +107,7 @@ _RUNNING = ("RUNNING", "RUNNING_IN_RAY_GET", "RUNNING_IN_RAY_WAIT")
 
 
 @dataclass(slots=True)
-class _Past:
+class _EngineHistory:
     """What an engine has said.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Past:
         counted: times, with the counts of that time; the newest last.
     """
 
-    engine: Engine
+    engine: InferenceEngine
     moved: tuple[float, ...] = ()
     moved_s: float = -math.inf
     full_s: float | None = None
@@ -127,7 +127,7 @@ class MetricsReader:
 
     def __init__(self, source: str, place: str) -> None:
         self._source, self._place = source, place
-        self._past: dict[tuple[str, ...], _Past] = {}
+        self._past: dict[tuple[str, ...], _EngineHistory] = {}
         self._others: dict[tuple[str, ...], Fact] = {}
         self._seen_s: dict[str, float] = {}
 
@@ -186,14 +186,14 @@ class MetricsReader:
     def _engine(self, name: tuple[str, ...], told: Mapping[str, float], time_s: float, *, is_syncing: bool) -> None:
         kind, place, which = name
         several = f" {which}" if which else ""
-        engine = Engine(
+        engine = InferenceEngine(
             self._source, time_s, f"{kind} {place}{several}",
             running=told.get("running", math.nan), waiting=told.get("waiting", math.nan),
             cache=told.get("cache", math.nan), preemptions=told.get("preemptions", math.nan),
             aborts=told.get("aborts", math.nan), is_asleep=told.get("asleep", 0.0) > 0, is_syncing=is_syncing,
             host=place.rpartition(":")[0] or place,
         )  # fmt: skip
-        past = self._past.setdefault(name, _Past(engine))
+        past = self._past.setdefault(name, _EngineHistory(engine))
         if past.counted and time_s <= past.counted[-1][0]:
             return
         past.counted.append((time_s, dict(told)))
@@ -212,7 +212,7 @@ class MetricsReader:
             trouble=self._trouble(past, engine, told, time_s),
         )
 
-    def _trouble(self, past: _Past, engine: Engine, told: Mapping[str, float], time_s: float) -> str:
+    def _trouble(self, past: _EngineHistory, engine: InferenceEngine, told: Mapping[str, float], time_s: float) -> str:
         if told.get("health", 1.0) == 0.0:
             return "not healthy"
         if time_s - past.moved_s >= HUNG_S:
@@ -311,7 +311,7 @@ def _device(source: str, time_s: float, host: str, number: str, told: Mapping[st
 def is_undecided(facts: Sequence[Fact]) -> bool:
     """Has an engine requests, of which nobody has seen yet whether it goes on?"""
     return any(
-        isinstance(each, Engine)
+        isinstance(each, InferenceEngine)
         and each.running > 0
         and each.moved_s is None
         and not (each.is_asleep or each.is_syncing or each.trouble)
@@ -319,7 +319,7 @@ def is_undecided(facts: Sequence[Fact]) -> bool:
     )
 
 
-def compared(engines: Sequence[Engine]) -> list[Engine]:
+def compared(engines: Sequence[InferenceEngine]) -> list[InferenceEngine]:
     """Engines, of which one that makes far less than the others is told of."""
     busy = [each for each in engines if each.running > 0 and each.tokens_per_s == each.tokens_per_s]
     if len(busy) < LEAST_ENGINES:

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.live.engines import HANGS, compared
 from rltop.live.judge import NO_USUAL_S, Where
 from rltop.live.lines import words_of
-from rltop.live.probe import GONE, Device, Engine, Fact, Job, Process, Silence
+from rltop.live.probe import GONE, Device, Fact, InferenceEngine, Job, Process, Silence
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
 AWAKE_S = 60.0
@@ -70,7 +70,7 @@ def _is_address(host: str) -> bool:
     return host.replace(".", "").isdecimal() or ":" in host
 
 
-def _awaited(engines: Sequence[Engine], where: Where, now_s: float) -> list[Engine]:
+def _awaited(engines: Sequence[InferenceEngine], where: Where, now_s: float) -> list[InferenceEngine]:
     open_s = now_s - where.since if where.since is not None and where.state in ("running", "stuck") else 0.0
     if where.phase_key not in ("generate", "validation") or open_s < AWAKE_S:
         return list(engines)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rltop import units
 from rltop.formats.console.causes import ranges
 from rltop.live.lines import words_of
-from rltop.live.probe import Engine, Process
+from rltop.live.probe import InferenceEngine, Process
 from rltop.structs import NamedTuple
 
 NAMED = 4
@@ -18,7 +18,7 @@ LEAST_TOGETHER = 3
 _ORDER = {"dead": 0, "running": 1, "unknown": 2, "idle": 3}
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """Processes that are in the same.
 
     Attributes:
@@ -61,7 +61,7 @@ class Group(NamedTuple):
         return f"{', '.join(filter(None, named))}{at}".strip()
 
 
-def grouped(processes: Sequence[Process]) -> list[Group]:
+def grouped(processes: Sequence[Process]) -> list[ProcessGroup]:
     """The groups, worst first: dead ones, those outside of what most others do, then the larger ones."""
     groups: dict[tuple[str, str, str, str], list[Process]] = {}
     for each in processes:
@@ -77,7 +77,9 @@ def grouped(processes: Sequence[Process]) -> list[Group]:
             and state != "unknown"
         )
         found.setdefault((state, phase, key, is_outside), []).extend(members)
-    made = [Group(state, phase, key, members, outside) for (state, phase, key, outside), members in found.items()]
+    made = [
+        ProcessGroup(state, phase, key, members, outside) for (state, phase, key, outside), members in found.items()
+    ]
     return sorted(
         made,
         key=lambda one: (
@@ -90,7 +92,7 @@ def grouped(processes: Sequence[Process]) -> list[Group]:
     )
 
 
-def group_in_words(group: Group, now_s: float | None = None) -> str:
+def group_in_words(group: ProcessGroup, now_s: float | None = None) -> str:
     """`1 in compute_log_prob for ≥ 14 min: node-5`; without a time `1 in compute_log_prob: node-5`."""
     who = group.who
     if group.state == "dead":
@@ -105,7 +107,7 @@ def group_in_words(group: Group, now_s: float | None = None) -> str:
     return f"{len(group.members)} {group.what}{said}{lasts}{f': {who}' if who else ''}"
 
 
-def engine_in_words(engine: Engine) -> str:
+def engine_in_words(engine: InferenceEngine) -> str:
     """`vLLM 000: 8 running, 0 waiting, 512 tokens/s, KV cache 40 %`."""
     parts = [engine.trouble] if engine.trouble else []
     if engine.is_asleep:

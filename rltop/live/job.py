@@ -13,7 +13,7 @@ from rltop.files import open_regular
 from rltop.live.gathered import gathered
 from rltop.live.judge import Where, judge
 from rltop.live.log import LINE_END, LogReader
-from rltop.live.phases import KEPT, Event, Phases, in_order, merged
+from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
 from rltop.live.probe import Fact, LogTold, Silence
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import events_beside, events_of
@@ -29,7 +29,7 @@ FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
 
 
-def events_of_log(path: str) -> tuple[list[Event], LogReader]:
+def events_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
     """What a log tells, as it lies there.
 
     Raises:
@@ -72,8 +72,8 @@ class JobProbe:
 
     def __init__(self, find: Callable[[], tuple[str, str]], source: str) -> None:
         self.source = source
-        self.rows: deque[Event] = deque(maxlen=4 * KEPT)
-        self._fed: deque[Event] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
+        self.rows: deque[PhaseEvent] = deque(maxlen=4 * KEPT)
+        self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
         self._find = find
         self._log = self._traced = ""
         self._begin()
@@ -126,7 +126,7 @@ class JobProbe:
             self._begin()
             self._log = log
 
-    def _of_log(self, now_s: float) -> list[Event]:
+    def _of_log(self, now_s: float) -> list[PhaseEvent]:
         with open_regular(self._log) as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
@@ -148,7 +148,7 @@ class JobProbe:
             data = _from_whole_line(data)
         return self._reader.feed(data, min(now_s, status.st_mtime), is_recorded=True)
 
-    def _of_traces(self, now_s: float) -> list[Event]:
+    def _of_traces(self, now_s: float) -> list[PhaseEvent]:
         if now_s - self._next_traces_s < 0.0:
             return []
         self._next_traces_s = now_s + TRACES_EVERY_S
@@ -172,7 +172,7 @@ class Asked(NamedTuple):
 
 
 def where_of(
-    log: str, others: Sequence[Sequence[Event]], source: str, now_s: float, asked: Asked | None = None
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked | None = None
 ) -> Where:
     """Where a job is by its log, and by what other files and sources tell.
 

@@ -12,7 +12,7 @@ from rltop import units
 from rltop.formats.console.failures import CAUGHT_S, FATAL_S, is_interruption
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
-from rltop.live.probe import Device, Engine, Fact, Job, Process, Silence
+from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process, Silence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -55,7 +55,7 @@ class Where(NamedTuple):
     step: int | None = None
     moved_s: float | None = None
     ranks: Sequence[Process] = ()
-    engines: Sequence[Engine] = ()
+    engines: Sequence[InferenceEngine] = ()
     job: str | None = None
     last_line: str = ""
     total: int | None = None
@@ -73,7 +73,7 @@ def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str 
         source=source,
         log=source,
         ranks=(*processes_of(phases, source), *(fact for fact in facts if isinstance(fact, Process))),
-        engines=(*engines_of(phases, source), *(fact for fact in facts if isinstance(fact, Engine))),
+        engines=(*engines_of(phases, source), *(fact for fact in facts if isinstance(fact, InferenceEngine))),
         job=next((fact.id for fact in facts if isinstance(fact, Job)), None),
     )
     return _beside(found, now_s)
@@ -246,10 +246,10 @@ def _named(phase: Phase) -> dict[str, Any]:
     return {"name": told["name"] or "", "pid": int(told["pid"]), "host": told["ip"] or ""}
 
 
-def engines_of(phases: Phases, source: str) -> list[Engine]:
+def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
     """The engines that a log tells of."""
     return [
-        Engine(source, time_s, name, state[0], state[1], state[3], state[2])
+        InferenceEngine(source, time_s, name, state[0], state[1], state[3], state[2])
         for name, (time_s, state) in sorted(phases.engines.items())
     ]
 

@@ -60,7 +60,7 @@ WRAPS = frozenset({"step", "train_wait", "train", "train_critic_and_policy", "_t
 """Timers around others: they tell the phase where none inside them is open."""
 
 
-class Line(NamedTuple):
+class LinePattern(NamedTuple):
     """One kind of line.
 
     Attributes:
@@ -79,11 +79,11 @@ class Line(NamedTuple):
 
 def _rows(
     of: str, *rows: tuple[str, str, Act] | tuple[str, str, Act, str] | tuple[str, str, Act, str, str]
-) -> list[Line]:
-    return [Line(of, row[0], regex(row[1]), *row[2:]) for row in rows]
+) -> list[LinePattern]:
+    return [LinePattern(of, row[0], regex(row[1]), *row[2:]) for row in rows]
 
 
-LINES: tuple[Line, ...] = tuple(
+LINES: tuple[LinePattern, ...] = tuple(
     _rows(
         "slime, miles",
         ("Timer ", r"\bTimer (?P<name>[\w/.-]+) start\s*$", Act.BEGIN),

@@ -18,9 +18,9 @@ from rltop.formats.console.failures import (
     tells_alone,
 )
 from rltop.formats.console.lines import strip_escapes
-from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, Line, key_of
-from rltop.live.phases import Event
-from rltop.live.times import COPIED_S, NO_ZONE_S, Clock, clock_of, dated, zone_shift
+from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, LinePattern, key_of
+from rltop.live.phases import PhaseEvent
+from rltop.live.times import COPIED_S, NO_ZONE_S, LineTime, clock_of, dated, zone_shift
 from rltop.model import Record
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -75,7 +75,7 @@ class _Read(NamedTuple):
     text: str
     process: str
     rank: int | None
-    clock: Clock | None
+    clock: LineTime | None
     record: Record | None
     number: int
     offset: int
@@ -112,7 +112,7 @@ class LogReader:
         self._trace_at = -TRACE_LINES
         self._causes = Causes()
 
-    def feed(self, data: bytes, seen_s: float, *, is_recorded: bool) -> list[Event]:
+    def feed(self, data: bytes, seen_s: float, *, is_recorded: bool) -> list[PhaseEvent]:
         """What the data tell.
 
         Args:
@@ -123,7 +123,7 @@ class LogReader:
         clocks = dated([line.clock for line in lines], seen_s, self.shift_s)
         if is_recorded:
             self._time_s = next((clock for clock in clocks if clock is not None), 0.0)
-        events: list[tuple[int, Event]] = []
+        events: list[tuple[int, PhaseEvent]] = []
         anchors: list[float | None] = []
         next_s = _next_known(clocks)
         for number, (line, clock_s) in enumerate(zip(lines, clocks, strict=True)):
@@ -142,12 +142,12 @@ class LogReader:
 
     def _released(
         self,
-        events: list[tuple[int, Event]],
+        events: list[tuple[int, PhaseEvent]],
         lines: list[_Read],
         clocks: list[float | None],
         anchors: list[float | None],
         seen_s: float,
-    ) -> list[Event]:
+    ) -> list[PhaseEvent]:
         has_clock = any(clock is not None for clock in clocks)
         if has_clock:
             self._zone(lines, clocks, seen_s, self._time_s)
@@ -232,11 +232,11 @@ class LogReader:
             rank = None if said is None else int(said)
         return _Read(text, process, rank, clock_of(text), records.pop(offset, None), self._number, offset)
 
-    def _read(self, line: _Read, *, has_clock: bool) -> list[Event]:
+    def _read(self, line: _Read, *, has_clock: bool) -> list[PhaseEvent]:
         text = line.text
         if self._goes_on(line):
             self._failed_at = self._caught = None
-            return [Event(self._time_s, Act.GO_ON), *self._read(line, has_clock=has_clock)]
+            return [PhaseEvent(self._time_s, Act.GO_ON), *self._read(line, has_clock=has_clock)]
         if not line.may_tell and line.record is None:
             return []
         found = [event for kind in LINES if kind.sign in text and (event := self._of_kind(kind, line, has_clock))]
@@ -262,7 +262,7 @@ class LogReader:
             return False
         return bool(line.text.strip()) and not line.text.startswith(OF_TRACKERS)
 
-    def _of_kind(self, kind: Line, line: _Read, has_clock: bool) -> Event | None:
+    def _of_kind(self, kind: LinePattern, line: _Read, has_clock: bool) -> PhaseEvent | None:
         match = kind.pattern.search(line.text)
         if match is None:
             return None
@@ -287,13 +287,13 @@ class LogReader:
             self._advance_step(took_s, has_clock)
         elif kind.act is Act.NEXT:
             self._stepped_s = self._time_s
-        return Event(
+        return PhaseEvent(
             self._time_s, kind.act, name=name, key=key, words=kind.words, took_s=took_s, step=number.get("step"),
             total=number.get("total"), done=number.get("done"), of=number.get("of", number.get("every")), engine=engine,
             told="/".join(said.values()) if kind.act is Act.COUNT else "",
         )  # fmt: skip
 
-    def _of_bar(self, bar: re.Match[str], line: _Read, has_clock: bool) -> Iterable[Event]:
+    def _of_bar(self, bar: re.Match[str], line: _Read, has_clock: bool) -> Iterable[PhaseEvent]:
         title, done = bar["title"].strip(), int(bar["done"])
         of = int(bar["of"]) if "of" in bar.groupdict() else None
         took_s = _seconds(bar["elapsed"])
@@ -307,33 +307,35 @@ class LogReader:
         if OUTER_BARS.match(title):
             ends = _OF_ALL.search(title)
             is_last = ends is not None and ends[1] == ends[2] and of is not None and done >= of
-            return [Event(self._time_s, Act.FINISH if is_last else Act.PULSE)] if done else []
+            return [PhaseEvent(self._time_s, Act.FINISH if is_last else Act.PULSE)] if done else []
         key = key_of(title, BARS)
         told = f"{done}/{of}"
         return [
-            Event(self._time_s, Act.COUNT, name=title, key=key, took_s=took_s, done=done, of=of, told=told, is_bar=True)
+            PhaseEvent(
+                self._time_s, Act.COUNT, name=title, key=key, took_s=took_s, done=done, of=of, told=told, is_bar=True
+            )
         ]
 
-    def _of_steps(self, process: str, title: str, done: int, of: int, took_s: float) -> Iterable[Event]:
+    def _of_steps(self, process: str, title: str, done: int, of: int, took_s: float) -> Iterable[PhaseEvent]:
         """A bar that counts steps; one without a title that counts to another number is of a validation."""
         first = self._step_bars.setdefault(title, (done, of))
         if first[1] != of:
             return [
-                Event(
+                PhaseEvent(
                     self._time_s, Act.COUNT, name="validation", key="validation", took_s=took_s, done=done, of=of,
                     told=f"{done}/{of}",
                 )
             ]  # fmt: skip
         if done == first[0]:
-            return [Event(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
+            return [PhaseEvent(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
         self._step_bars[title] = done, of
         if self._rows_ahead >= ROWS_AHEAD:
-            return [Event(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
+            return [PhaseEvent(self._time_s, Act.FINISH if done >= of else Act.PULSE)]
         self._rows_ahead = 0
         self._stepped_s = self._time_s
-        return [Event(self._time_s, Act.STEP, step=done, total=of)]
+        return [PhaseEvent(self._time_s, Act.STEP, step=done, total=of)]
 
-    def _of_row(self, line: _Read, record: Record, has_clock: bool) -> Iterable[Event]:
+    def _of_row(self, line: _Read, record: Record, has_clock: bool) -> Iterable[PhaseEvent]:
         took_s = None
         for key, value in zip(record.schema.keys, record.values, strict=False):
             if key in _STEP_TIMES and value == value:
@@ -343,7 +345,7 @@ class LogReader:
         self._rows_ahead = min(ROWS_AHEAD, self._rows_ahead + 1)
         is_step = not self._step_bars or self._rows_ahead >= ROWS_AHEAD
         return [
-            Event(
+            PhaseEvent(
                 self._time_s,
                 Act.STEP if is_step else Act.PULSE,
                 took_s=took_s,
@@ -352,7 +354,7 @@ class LogReader:
             )
         ]
 
-    def _of_failure(self, line: _Read) -> Iterable[Event]:
+    def _of_failure(self, line: _Read) -> Iterable[PhaseEvent]:
         if self._samples.take(f"{line.process} {line.text}", line.number):
             return []
         if "Traceback (most recent call last)" in line.text:
@@ -373,7 +375,7 @@ class LogReader:
         self._failed_at = line.number
         method = self._causes.method
         key = key_of(method) or (self._frame_key if error.is_exception else "")
-        return [Event(self._time_s, Act.FAIL, name=method, key=key, error=error)]
+        return [PhaseEvent(self._time_s, Act.FAIL, name=method, key=key, error=error)]
 
     def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:
         begun_s = self._begun_s.pop(name, None)

@@ -30,7 +30,7 @@ def _sure(took_s: float) -> float:
     return max(_SURE_S, _SURE_SHARE * took_s)
 
 
-class Event(NamedTuple):
+class PhaseEvent(NamedTuple):
     """Something that a job says.
 
     Attributes:
@@ -168,7 +168,7 @@ class Phases:
             self.failure.time_s += by_s
         self.engines = {name: (time_s + by_s, state) for name, (time_s, state) in self.engines.items()}
 
-    def take(self, event: Event) -> None:
+    def take(self, event: PhaseEvent) -> None:
         """Go on by one event."""
         if self.begun_s is None:
             self.begun_s = self.moved_s = event.time_s
@@ -187,11 +187,11 @@ class Phases:
 
     # -- what the acts do --------------------------------------------------------------------------------------------
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: PhaseEvent) -> None:
         self._open(event, is_entered=False)
         self._move(event)
 
-    def _end(self, event: Event) -> None:
+    def _end(self, event: PhaseEvent) -> None:
         phase = self.open.pop((event.process, event.name), None)
         took_s = event.took_s
         if phase is not None and took_s is None:
@@ -202,19 +202,19 @@ class Phases:
             self._step(event)
         self._move(event)
 
-    def _enter(self, event: Event) -> None:
+    def _enter(self, event: PhaseEvent) -> None:
         known = self.open.get((event.process, event.name))
         if known is None or not known.is_entered:
             self._leave(event)
             self._open(event, is_entered=True)
         self._move(event, self.open[event.process, event.name])
 
-    def _leave(self, event: Event) -> None:
+    def _leave(self, event: PhaseEvent) -> None:
         for phase in [each for each in self.open.values() if each.is_entered and each.process == event.process]:
             self._close(phase, event)
         self._move(event)
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: PhaseEvent) -> None:
         phase = self._counted(event)
         if phase is not None and phase.told == event.told:
             return
@@ -233,7 +233,7 @@ class Phases:
         if is_over and phase.name == event.name:
             self._close(phase, event)
 
-    def _counted(self, event: Event) -> Phase | None:
+    def _counted(self, event: PhaseEvent) -> Phase | None:
         """The phase that a count is of: its own, or the open one of the same kind in its process."""
         own = self.open.get((event.process, event.name))
         if own is not None:
@@ -250,11 +250,11 @@ class Phases:
             self._close(each, event)
         return None
 
-    def _pulse(self, event: Event) -> None:
+    def _pulse(self, event: PhaseEvent) -> None:
         near = [each for each in self.open.values() if not event.key or each.key == event.key]
         self._move(event, max(near, key=lambda each: each.begun_s) if near else None)
 
-    def _engine(self, event: Event) -> None:
+    def _engine(self, event: PhaseEvent) -> None:
         self.engines[event.name] = event.time_s, event.engine
         running, _, rate, *_ = event.engine
         if running and rate:
@@ -263,7 +263,7 @@ class Phases:
                 each.moved_s = max(each.moved_s, event.time_s)
             self._move(event)
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: PhaseEvent) -> None:
         if event.step is not None and event.step == self.step:
             self._move(event)
             return
@@ -284,7 +284,7 @@ class Phases:
         if self.step is not None and (self.step == self._last or (self.total is not None and self.step >= self.total)):
             self._finish(event)
 
-    def _next(self, event: Event) -> None:
+    def _next(self, event: PhaseEvent) -> None:
         if self.finished_s is not None:
             self.finished_s = None
         if self._next_s is not None and (self.stepped_s is None or self.stepped_s < self._next_s):
@@ -294,19 +294,19 @@ class Phases:
             self.step = event.step - 1
         self._next_s = event.time_s
 
-    def _total(self, event: Event) -> None:
+    def _total(self, event: PhaseEvent) -> None:
         if event.total is not None:
             self._last, self.total = event.total - 1, None
 
-    def _period(self, event: Event) -> None:
+    def _period(self, event: PhaseEvent) -> None:
         if event.of and event.of > 1:
             self.periods.add(event.of)
 
-    def _finish(self, event: Event) -> None:
+    def _finish(self, event: PhaseEvent) -> None:
         self.finished_s = event.time_s
         self.failure = None
 
-    def _fail(self, event: Event) -> None:
+    def _fail(self, event: PhaseEvent) -> None:
         if event.error is None:
             return
         error = event.error._replace(rows_before=self._steps)
@@ -330,7 +330,7 @@ class Phases:
 
     # -- small things ------------------------------------------------------------------------------------------------
 
-    def _open(self, event: Event, *, is_entered: bool) -> Phase:
+    def _open(self, event: PhaseEvent, *, is_entered: bool) -> Phase:
         if event.key != "setup":
             for each in [one for one in self.open.values() if one.key == "setup" and one.is_entered]:
                 self._close(each, event)
@@ -342,7 +342,7 @@ class Phases:
         self.open[event.process, event.name] = phase
         return phase
 
-    def _close(self, phase: Phase, event: Event) -> None:
+    def _close(self, phase: Phase, event: PhaseEvent) -> None:
         self.open.pop((phase.process, phase.name), None)
         took_s = event.time_s - phase.begun_s
         if event.took_s is not None and phase.name == event.name:
@@ -353,7 +353,7 @@ class Phases:
     def _note(self, name: str, took_s: float) -> None:
         self.took_s.setdefault(name, deque(maxlen=KEPT)).append(max(0.0, took_s))
 
-    def _move(self, event: Event, phase: Phase | None = None) -> None:
+    def _move(self, event: PhaseEvent, phase: Phase | None = None) -> None:
         self.moved_s = max(self.moved_s or event.time_s, event.time_s)
         around = [each for each in self.open.values() if each.process == event.process] if phase is None else [phase]
         if phase is not None and phase.told:
@@ -370,7 +370,7 @@ class Phases:
             self._told.clear()
             self.failure = None
 
-    def _go_on(self, event: Event) -> None:
+    def _go_on(self, event: PhaseEvent) -> None:
         self._survive()
         self.moved_s = max(self.moved_s or event.time_s, event.time_s)
 
@@ -397,7 +397,7 @@ def _kind(error: ConsoleError) -> str:
     return error.text.raw.partition(":")[0][:80]
 
 
-def in_order(*sources: Sequence[Event]) -> list[Event]:
+def in_order(*sources: Sequence[PhaseEvent]) -> list[PhaseEvent]:
     """What several files tell, by time, and what one of them tells in the order of its lines."""
     found = []
     for events in sources:
@@ -408,7 +408,7 @@ def in_order(*sources: Sequence[Event]) -> list[Event]:
     return [event for _, event in sorted(found, key=lambda each: each[0])]
 
 
-def merged(*sources: Sequence[Event]) -> Phases:
+def merged(*sources: Sequence[PhaseEvent]) -> Phases:
     """The phases of a job told by several files."""
     phases = Phases()
     for event in in_order(*sources):

@@ -56,7 +56,7 @@ class Process(NamedTuple):
     words: str = ""
 
 
-class Engine(NamedTuple):
+class InferenceEngine(NamedTuple):
     """An inference engine.
 
     Attributes:
@@ -133,7 +133,7 @@ class LogTold(NamedTuple):
     doubt_s: float = 0.0
 
 
-Fact: TypeAlias = Process | Engine | Device | Job | LogTold
+Fact: TypeAlias = Process | InferenceEngine | Device | Job | LogTold
 
 
 class ProbeError(Exception):

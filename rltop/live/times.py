@@ -29,7 +29,7 @@ ZONES_S = tuple(900.0 * quarters for quarters in _QUARTERS)
 """How far ahead of UTC clocks are anywhere."""
 
 
-class Clock(NamedTuple):
+class LineTime(NamedTuple):
     """What a line says of its time.
 
     Attributes:
@@ -44,7 +44,7 @@ class Clock(NamedTuple):
     has_year: bool = True
 
 
-def clock_of(text: str) -> Clock | None:
+def clock_of(text: str) -> LineTime | None:
     """The clock at the head of a line without its prefixes and colours; None where there is none."""
     if ":" not in text[:HEAD_CHARS]:
         return None
@@ -55,7 +55,7 @@ def clock_of(text: str) -> Clock | None:
     hours, minutes, seconds = said.replace(",", ".").split(":")
     time_s = 3600.0 * int(hours) + 60.0 * int(minutes) + float(seconds)
     if found["alone"]:
-        return Clock(time_s, has_date=False)
+        return LineTime(time_s, has_date=False)
     month = found["mon"] or found["glog"]
     year, month, day = (2000, month, found["dom"]) if month else (found["year"], found["month"], found["day"])
     try:
@@ -65,10 +65,10 @@ def clock_of(text: str) -> Clock | None:
     zone = (found["zone"] or "").replace(":", "")
     if zone not in ("", "Z"):
         time_s -= (1 if zone[0] == "+" else -1) * 60.0 * (60 * int(zone[1:3]) + int(zone[3:]))
-    return Clock(time_s, is_exact=bool(zone), has_year=found["year"] is not None)
+    return LineTime(time_s, is_exact=bool(zone), has_year=found["year"] is not None)
 
 
-def dated(clocks: Sequence[Clock | None], seen_s: float, shift_s: float | None) -> list[float | None]:
+def dated(clocks: Sequence[LineTime | None], seen_s: float, shift_s: float | None) -> list[float | None]:
     """The clocks with their dates, backwards from the last; still as if in UTC.
 
     Args:

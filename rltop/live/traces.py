@@ -14,7 +14,7 @@ from typing import Any
 from rltop.files import names_in, open_regular
 from rltop.formats.console.failures import ConsoleError
 from rltop.live.lines import Act, key_of
-from rltop.live.phases import Event
+from rltop.live.phases import PhaseEvent
 from rltop.model import Label
 from rltop.regex import regex
 
@@ -31,7 +31,7 @@ _EPOCH_US = 1e14
 _HOURS = 4
 
 
-def events_beside(folder: Path) -> list[list[Event]]:
+def events_beside(folder: Path) -> list[list[PhaseEvent]]:
     """What traces in a folder tell, each for itself."""
     names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
     found = [events_of(folder / name) for name in names]
@@ -42,7 +42,7 @@ def events_beside(folder: Path) -> list[list[Event]]:
     return [each for each in found if each]
 
 
-def events_of(path: Path | str) -> list[Event]:
+def events_of(path: Path | str) -> list[PhaseEvent]:
     """What a file of lines of JSON tells of phases; rows of metrics tell nothing. What cannot be read tells nothing."""
     try:
         with open_regular(path) as file:
@@ -59,11 +59,11 @@ def events_of(path: Path | str) -> list[Event]:
     return [event for span in spans for event in _events(span, begin_us)] + (_own_events(own) if own else [])
 
 
-def _own_events(spans: Sequence[dict[str, Any]]) -> list[Event]:
+def _own_events(spans: Sequence[dict[str, Any]]) -> list[PhaseEvent]:
     """What a loop tells of itself; what a process left open that has been started anew is over."""
     ended = {(_process(span), str(span[OWN_KEY]), span.get("begin")) for span in spans if "end" in span}
     newest = {(span.get("host"), span.get("rank")): span.get("pid") for span in spans}
-    found: list[Event] = []
+    found: list[PhaseEvent] = []
     told: dict[str, str] = {}
     for number, span in enumerate(spans):
         name, process, rank = str(span[OWN_KEY]), _process(span), span.get("rank")
@@ -97,7 +97,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _events(span: dict[str, Any], begin_us: float) -> Iterator[Event]:
+def _events(span: dict[str, Any], begin_us: float) -> Iterator[PhaseEvent]:
     if span.get("ph") in ("B", "E"):
         time_s = (_number(span.get("ts")) - begin_us) / 1e6
         process = f"{span.get('pid', '')}/{span.get('tid', '')}"
@@ -110,9 +110,9 @@ def _events(span: dict[str, Any], begin_us: float) -> Iterator[Event]:
             yield _event(Act.END, _number(span["t1"]), name, process, rank)
 
 
-def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> Event:
+def _event(act: Act, time_s: float, name: str, process: str, rank: object) -> PhaseEvent:
     told = rank if isinstance(rank, int) and not isinstance(rank, bool) else None
-    return Event(time_s, act, process=process, name=name, key=key_of(name), rank=told)
+    return PhaseEvent(time_s, act, process=process, name=name, key=key_of(name), rank=told)
 
 
 def _number(value: object) -> float:
@@ -123,6 +123,6 @@ def _number(value: object) -> float:
         return 0.0
 
 
-def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[Event]:
+def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[PhaseEvent]:
     """The steps and times of the rows of a run."""
-    return [Event(time_s, Act.STEP, process="rows", step=step, total=total) for step, time_s in times]
+    return [PhaseEvent(time_s, Act.STEP, process="rows", step=step, total=total) for step, time_s in times]

@@ -18,9 +18,9 @@ from rltop.pages.signals import generic_signal, key_label, read_signal, signal_o
 from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.rows.table import Column, Fit, Table, TablePainter
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
@@ -72,7 +72,7 @@ class ArrangePage(ListPage[ArrangedRow]):
     """The rows of the overview in their order, and what else could be one."""
 
     least = (40, 8)
-    where: ClassVar[Sequence[Where]] = (Where.ROWS,)
+    where: ClassVar[Sequence[Scope]] = (Scope.ROWS,)
     footer: ClassVar[Sequence[str]] = ("open", "pin")
     filter_hint = "filter by title or key"
     help = (
@@ -159,9 +159,9 @@ def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
         return f"{text} {unit}".strip(), "value"
 
     return (
-        Column("", _state, Kind.TEXT, least=6, is_steady=True),
-        Column("metric", _title, Kind.NAME, least=13, most=40),
-        Column("key", lambda one: (Label.of(one.signal.key).display, "key"), Kind.NAME, least=12, most=64, priority=2),
+        Column("", _state, Fit.TEXT, least=6, is_steady=True),
+        Column("metric", _title, Fit.NAME, least=13, most=40),
+        Column("key", lambda one: (Label.of(one.signal.key).display, "key"), Fit.NAME, least=12, most=64, priority=2),
         Column("last", value, least=8, priority=1),
     )  # fmt: skip
 

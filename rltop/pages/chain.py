@@ -18,8 +18,8 @@ from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, sig
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.sparkline import SparkData, Window, spark_data, sparkline
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.rows.sparkline import SparkData, StepWindow, spark_data, sparkline
+from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.rules.chains import Fact, Link, chain_of
 from rltop.rules.diagnosis import links_of, symptom_of
@@ -65,9 +65,9 @@ class Frame:
         return cell if step < self.step else cell + 1
 
     @property
-    def window(self) -> Window:
+    def window(self) -> StepWindow:
         """The columns to read, two to a cell; the line stands between two of them."""
-        return Window(self.step - 2 * self.left * self.stride, self.stride, 2 * (self.left + self.right))
+        return StepWindow(self.step - 2 * self.left * self.stride, self.stride, 2 * (self.left + self.right))
 
 
 def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
@@ -200,7 +200,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     Args:
         at: the step of the time cursor; nothing after it is looked at.
     """
-    reader = _Reader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
+    reader = _ValueReader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
     chain = chain_of(verdict.said_by, verdict.family)
     reader.knows_decay = chain is not None and chain.name == "stuck"
     subject = _subject(snapshot, verdict, reader)
@@ -234,7 +234,7 @@ def _markers(snapshot: Snapshot, frame: Frame | None, verdict: Verdict) -> tuple
     return read_markers(snapshot, frame.first, last, verdict.metric or verdict.key)
 
 
-def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink | None:
+def _subject(snapshot: Snapshot, verdict: Verdict, reader: _ValueReader) -> ChainLink | None:
     signals = () if snapshot.identity is None else snapshot.identity.signals.get(verdict.metric, ())
     own = next((signal for signal in signals if signal.key == verdict.key), None)
     if own is None and verdict.key and snapshot.stream.has(verdict.key):
@@ -250,7 +250,7 @@ def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink
     return replace(found, moved=structs.replace(found.moved, step=verdict.since_step), records=0)
 
 
-class _Reader:
+class _ValueReader:
     """Reads the values around the onset once, for all links."""
 
     def __init__(self, snapshot: Snapshot, onset: int, frame: Frame | None) -> None:
@@ -493,7 +493,7 @@ _LINE_FROM_LEVELS, _LINE_FROM_KEYS = 34, 46
 _TITLE, _SHORT_TITLE = "related metrics, in the order to check", "related metrics"
 
 
-class _Row(NamedTuple):
+class _Link(NamedTuple):
     """A link in its place."""
 
     link: ChainLink
@@ -506,8 +506,8 @@ class _Row(NamedTuple):
 
 
 def _columns(
-    rows: Sequence[_Row], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_estimate: bool = False
-) -> Sequence[Column[_Row]]:
+    rows: Sequence[_Link], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_estimate: bool = False
+) -> Sequence[Column[_Link]]:
     """The columns of a chain: titles and words first, then lines, distances, levels and keys.
 
     Args:
@@ -518,20 +518,20 @@ def _columns(
     sought = LEAST_CELLS if width < 104 else min(_LINE_FROM_KEYS, max(_LINE_FROM_LEVELS, width - 70))
     line = sought if is_estimate else 0 if frame is None else frame.cells
 
-    def draw(row: _Row, cells: int) -> Line:
+    def draw(row: _Link, cells: int) -> Line:
         return () if frame is None or row.link.line is None else aligned_line(row.link.line, frame, glyphs, "restart")
 
     return (
         Column("", lambda row: (row.number, "strong" if row.has_moved else "dim"), least=2),
         Column(
-            "", _named, Kind.NAME, least=title if is_estimate else min(12, title), most=24, is_steady=is_estimate, gap=1
+            "", _named, Fit.NAME, least=title if is_estimate else min(12, title), most=24, is_steady=is_estimate, gap=1
         ),
-        Column("", _key, Kind.NAME, least=33, priority=5, gap=1, is_steady=True),
+        Column("", _key, Fit.NAME, least=33, priority=5, gap=1, is_steady=True),
         Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),
         Column("", lambda row: _distance(row, glyphs), least=6, priority=2, gap=1),
         Column("", _word, least=word, is_right=False, gap=1),
         Column(
-            "", draw, Kind.DRAWN, least=line, most=MOST_CELLS if is_estimate else line, priority=3, gap=2,
+            "", draw, Fit.DRAWN, least=line, most=MOST_CELLS if is_estimate else line, priority=3, gap=2,
             wants=None if line else lambda row: 0,
         ),
     )  # fmt: skip
@@ -543,14 +543,14 @@ def line_cells(width: int) -> int:
     return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
 
 
-def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None = None) -> Table[_Row]:
+def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None = None) -> Table[_Link]:
     """The symptom and the links in rows; each leads to its metric.
 
     Args:
         frame: what the lines cover; None without lines.
     """
-    links = [_Row(link, str(i + 1)) for i, link in enumerate(view.links)]
-    subject = [] if view.subject is None else [_Row(view.subject, is_subject=True)]
+    links = [_Link(link, str(i + 1)) for i, link in enumerate(view.links)]
+    subject = [] if view.subject is None else [_Link(view.subject, is_subject=True)]
     return Table(_columns([*subject, *links], width, glyphs, frame), [*subject, *links], target=_target)
 
 
@@ -583,22 +583,22 @@ def _paint_head(view: ChainView, line: int, width: int, glyphs: Glyphs) -> Row:
     return builder.row()
 
 
-def _target(row: _Row) -> Target:
+def _target(row: _Link) -> Target:
     signal = row.link.signal
     if signal is None:
         return Target(TargetKind.STEP, step=row.link.moved.step)
     return Target(TargetKind.METRIC, signal.key)
 
 
-def _named(row: _Row) -> tuple[str, str]:
+def _named(row: _Link) -> tuple[str, str]:
     return Label.of(row.link.title).display, "text" if row.has_moved else "dim"
 
 
-def _key(row: _Row) -> tuple[str, str]:
+def _key(row: _Link) -> tuple[str, str]:
     return "" if row.link.signal is None else Label.of(row.link.signal.key).display, "key"
 
 
-def _levels(rows: Sequence[_Row], glyphs: Glyphs) -> Callable[[_Row], Line]:
+def _levels(rows: Sequence[_Link], glyphs: Glyphs) -> Callable[[_Link], Line]:
     """From where to where each of the rows moved, arrows under one another; where one did not, its usual level."""
     known: dict[int, Line] = {}
 
@@ -614,7 +614,7 @@ def _levels(rows: Sequence[_Row], glyphs: Glyphs) -> Callable[[_Row], Line]:
                 Piece(f"{after:>{right}}", role if after else "text"),
             )
 
-    def cell(row: _Row) -> Line:
+    def cell(row: _Link) -> Line:
         if not known:
             # Only a wide screen has room for them.
             read()
@@ -623,23 +623,23 @@ def _levels(rows: Sequence[_Row], glyphs: Glyphs) -> Callable[[_Row], Line]:
     return cell
 
 
-def _after(row: _Row) -> str:
+def _after(row: _Link) -> str:
     if not row.has_moved or row.link.signal is None:
         return ""
     return "NaN/Inf" if math.isinf(row.link.moved.score) else _level(row.link.moved.after, row)
 
 
-def _distance(row: _Row, glyphs: Glyphs) -> tuple[str, str]:
+def _distance(row: _Link, glyphs: Glyphs) -> tuple[str, str]:
     far = sigma_text(row.link.moved.score) if row.link.moved.score else ""
     return f"{far}{'sd' if glyphs.is_ascii else 'σ'}" if far else "", "strong" if row.has_moved else "dim"
 
 
-def _word(row: _Row) -> tuple[str, str]:
+def _word(row: _Link) -> tuple[str, str]:
     text = moved_text(row.link, is_subject=row.is_subject)
     return text, "note" if row.has_moved else "dim"
 
 
-def _level(value: float, row: _Row) -> str:
+def _level(value: float, row: _Link) -> str:
     if math.isnan(value) or row.link.signal is None:
         return ""
     return units.measure(value, row.link.signal.metric.unit)

@@ -21,10 +21,10 @@ from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
 from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData
-from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, lay_out, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, TablePainter, lay_out, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
@@ -205,7 +205,7 @@ def change_columns(
     )  # fmt: skip
     return (
         Column(
-            "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Kind.NAME,
+            "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Fit.NAME,
             least=name if is_estimate else min(name, 15), is_steady=is_estimate, sort=lambda one: one.signal.key,
         ),
         Column("before", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
@@ -219,7 +219,7 @@ def change_columns(
             "", lambda one: ("one step" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
             gap=1,
         ),
-        Column(head, draw, Kind.DRAWN, least=line or _LEAST_LINE, most=line, priority=0 if line else 3, gap=3),
+        Column(head, draw, Fit.DRAWN, least=line or _LEAST_LINE, most=line, priority=0 if line else 3, gap=3),
     )  # fmt: skip
 
 
@@ -320,7 +320,7 @@ class ChangePage(Page):
     """What changed around the step on the screen: every key, by how far it moved."""
 
     details = frozenset({TargetKind.METRIC})
-    where = (Where.TABLE,)
+    where = (Scope.TABLE,)
     search_hint = "a part of a key or a title"
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
     help = (

@@ -160,7 +160,7 @@ def _between(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PlottedSeries:
     """One of several curves in a chart: another run, or another metric.
 
     Attributes:
@@ -207,7 +207,7 @@ class PlotData:
     band: tuple[Curve, ...] = ()
     band_label: str = ""
     declared: tuple[float, float] | None = None
-    series: tuple[Series, ...] = ()
+    series: tuple[PlottedSeries, ...] = ()
     axis: Axis = Axis.STEP
     places: Places = Places((), ())
     span: tuple[float, float] | None = None
@@ -301,7 +301,7 @@ def series_of(
     columns: int,
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
-) -> Series | None:
+) -> PlottedSeries | None:
     """A signal as one of several curves in a chart of `columns` columns; None without a value in it.
 
     Args:
@@ -326,7 +326,7 @@ def series_of(
         return None
     point = stream.latest(signal.key, last)
     newest = None if point is None or point.step < first else (place.at(point.step), signal.read(point.value))
-    return Series(sign, name, role, Curve(tuple(place.at(x) for x in curve.steps), curve.values), newest)
+    return PlottedSeries(sign, name, role, Curve(tuple(place.at(x) for x in curve.steps), curve.values), newest)
 
 
 def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothing: float) -> list[Bucket]:

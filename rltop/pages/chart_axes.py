@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.chart import SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, Series
+from rltop.pages.chart import SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, PlottedSeries
 from rltop.structs import NamedTuple
 
 FAR = 3.0
@@ -68,7 +68,7 @@ class Axes:
     hidden: int
     far: tuple[PlotLevel, ...]
     band: tuple[Curve, ...] = ()
-    series: tuple[Series, ...] = ()
+    series: tuple[PlottedSeries, ...] = ()
     x_labels: tuple[str, ...] = ()
     right: RightAxis | None = None
 
@@ -129,13 +129,13 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
     )
 
 
-def _values(series: Iterable[Series], plot: PlotData, *, is_right: bool) -> list[float]:
+def _values(series: Iterable[PlottedSeries], plot: PlotData, *, is_right: bool) -> list[float]:
     sides = [one for one in series if one.is_right is is_right]
     newest = [one.newest[1] for one in sides if one.newest is not None and (one.newest[1] > 0 or not plot.is_log)]
     return [*newest, *(value for one in sides for value in one.curve.values)]
 
 
-def _right(series: Iterable[Series], plot: PlotData, rows: int) -> RightAxis | None:
+def _right(series: Iterable[PlottedSeries], plot: PlotData, rows: int) -> RightAxis | None:
     """The axis on the right, beside `rows` cells; None without a value there."""
     values = _values(series, plot, is_right=True)
     if plot.right is None or not values:

@@ -22,7 +22,7 @@ from rltop.pages.chart import (
     Places,
     PlotData,
     PlotMark,
-    Series,
+    PlottedSeries,
     Zoom,
     name_or_key,
     places,
@@ -51,9 +51,9 @@ from rltop.pages.run_entry import (
 from rltop.pages.run_settings import Difference, Differences, differences, paint_differences, setting_columns
 from rltop.rows.cells import RowBuilder, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
+from rltop.rows.table import Cell, Column, Fit, Table, TablePainter, sort_items
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, divergence
@@ -218,7 +218,7 @@ def overlays(
     smoothing: float = SMOOTHING,
     at: int | None = None,
     counted: Places | None = None,
-) -> tuple[Series, ...]:
+) -> tuple[PlottedSeries, ...]:
     """The smoothed curve of each run that logs the metric and what the axis counts.
 
     Args:
@@ -348,18 +348,18 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
         Column(
             "run",
             lambda one: (one.entry.name.display, "strong" if one.entry.path.raw == baseline else "text"),
-            Kind.NAME,
+            Fit.NAME,
             least=12,
             sort=lambda one: one.entry.name.raw.casefold(),
         ),
-        Column("alerts", lambda one: _alerts(one, glyphs), Kind.TEXT, least=10, priority=2, sort=_level, likes=24),
+        Column("alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, sort=_level, likes=24),
         Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
         Column("step", lambda one: (_step(one.entry.step), "value"), least=6, sort=lambda one: one.entry.step),
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
         _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
         Column("s/step", lambda one: duration_cell(one.entry.pace_s), priority=3, sort=lambda one: one.entry.pace_s),
         Column("speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5, sort=_speed),
-        Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=9, priority=6),
+        Column("algorithm", lambda one: (one.entry.algorithm, "note"), Fit.TEXT, least=9, priority=6),
         Column("ETA", lambda one: duration_cell(one.entry.eta_s), priority=8, sort=lambda one: one.entry.eta_s),
         Column("age", lambda one: age_cell(one.entry), priority=7, sort=lambda one: one.entry.age_s),
     )
@@ -455,7 +455,7 @@ def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
 class ComparePage(ChartPage):
     """Marked runs beside each other."""
 
-    where = (Where.COMPARE, Where.TABLE, Where.CHART, Where.AXES)
+    where = (Scope.COMPARE, Scope.TABLE, Scope.CHART, Scope.AXES)
     footer = ("find",)
     search_hint = "a metric of these runs, by name or key"
     help = (

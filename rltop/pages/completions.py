@@ -28,7 +28,7 @@ from rltop.pages.rollouts import (
 from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
@@ -156,22 +156,22 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
         )  # fmt: skip
 
     return (
-        Column("#", lambda row: (row.number, "key"), Kind.NAME, least=5, most=10),
+        Column("#", lambda row: (row.number, "key"), Fit.NAME, least=5, most=10),
         Column(
             _unit(view.rollouts), lambda row: (_count(row.length), "value"), least=7, gap=1,
             sort=lambda row: row.length,
         ),
         Column(
-            "", lambda row, cells: (_bar(row.length, longest, cells, glyphs), _bar_role(row)), Kind.DRAWN, least=bar,
+            "", lambda row, cells: (_bar(row.length, longest, cells, glyphs), _bar_role(row)), Fit.DRAWN, least=bar,
             most=bar, priority=5, gap=1, wants=lambda row: bar,
         ),
         field("reward", "reward", 1, number_or_dash, 7),
         field("advantage", "advantage", 3, number_or_dash, 9),
-        Column("stop", _stop, Kind.TEXT, least=8, most=stop, priority=4),
+        Column("stop", _stop, Fit.TEXT, least=8, most=stop, priority=4),
         field("turns", "turns", 6, _count, 5),
         field("tools", "tool_calls", 7, _count, 5),
         field("stale", "off_policy_steps", 8, _count, 6),
-        Column("text", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
+        Column("text", lambda row: (flat(row.completion.opening), "dim"), Fit.TEXT, least=12, priority=2),
     )  # fmt: skip
 
 

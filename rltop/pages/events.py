@@ -8,7 +8,7 @@ from rltop import units
 from rltop.model import Event, EventState, Label
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Kind, Table, paint_table
+from rltop.rows.table import Cell, Column, Fit, Table, paint_table
 from rltop.structs import NamedTuple
 
 _EVENT_WORDS = {
@@ -57,7 +57,7 @@ def event_row(
 def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[EventRow]]:
     """The columns of every list of events."""
     family: Column[EventRow] = Column(
-        "family", lambda one: (Label.of(one.event.family).display, "dim"), Kind.NAME, least=11, most=14, priority=2,
+        "family", lambda one: (Label.of(one.event.family).display, "dim"), Fit.NAME, least=11, most=14, priority=2,
         is_steady=True, sort=lambda one: one.event.family,
     )  # fmt: skip
     return (
@@ -65,14 +65,14 @@ def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Colum
             "step", lambda one: (units.step(one.event.step), "cursor" if one.is_here else "value"), least=_LEAST_STEP,
             sort=lambda one: one.event.step,
         ),
-        Column("rule", lambda one: (one.event.rule, "dim"), Kind.NAME, least=3, sort=lambda one: one.event.rule),
+        Column("rule", lambda one: (one.event.rule, "dim"), Fit.NAME, least=3, sort=lambda one: one.event.rule),
         *((family,) if has_family else ()),
         Column(
             "event", lambda one: (_EVENT_WORDS[one.event.state], one.role), least=9, priority=1, is_right=False,
             sort=lambda one: one.event.level,
         ),
         Column(
-            "what happened", _words, Kind.TEXT, least=_LEAST_WORDS, lines=lines, gap=1,
+            "what happened", _words, Fit.TEXT, least=_LEAST_WORDS, lines=lines, gap=1,
             sort=lambda one: one.event.message,
         ),
     )  # fmt: skip

@@ -39,7 +39,7 @@ _SHOWN = 3
 """Facts of a box in the picture; all of them stand below."""
 
 
-class _Part(NamedTuple):
+class _Box(NamedTuple):
     """One box: what it is called, and its metrics, what tells most first."""
 
     name: str
@@ -47,29 +47,29 @@ class _Part(NamedTuple):
 
 
 PARTS = (
-    _Part(
+    _Box(
         "environments",
         "time_env_step time_env_step_max time_tool_call time_env_reset time_tool_sample_max env_timeout_frac "
         "tool_failures rollouts_per_s agent_busy_frac turn_limit_frac",
     ),
-    _Part(
+    _Box(
         "generation",
         "rollouter_idle_frac inflight_count engine_running gen_queue_size engine_waiting gen_throughput kv_cache_frac "
         "time_gen_blocked time_wait_policy time_gen_sample_max engine_preemptions time_no_progress "
         "engines_serving time_gen_threads",
     ),
-    _Part("scorer", "score_queue_size time_score_mean time_score_max time_score_wait time_score_blocked time_reward"),
-    _Part(
+    _Box("scorer", "score_queue_size time_score_mean time_score_max time_score_wait time_score_blocked time_reward"),
+    _Box(
         "queue",
         "queue_size queue_missing time_in_queue staleness_queued_mean staleness_queued_max dropped_stale "
         "evicted_samples dropped_surplus",
     ),
-    _Part(
+    _Box(
         "trainer",
         "trainer_idle_frac time_wait_data staleness_mean staleness_max stale_frac trained_throughput "
         "throughput_per_gpu throughput batch_fill_frac mfu_wall time_update_actor",
     ),
-    _Part(
+    _Box(
         "weight sync",
         "time_weight_sync time_weight_sync_pause time_weight_sync_barrier time_weight_sync_transfer time_wait_sync "
         "param_version weight_updates",
@@ -117,7 +117,7 @@ _BOUNDED = frozenset({"staleness_mean", "staleness_max"})
 """Metrics that the bound on staleness is for, where it is in versions."""
 
 
-class Fact(NamedTuple):
+class BoxValue(NamedTuple):
     """One number of a box.
 
     Attributes:
@@ -148,7 +148,7 @@ class Box(NamedTuple):
     """
 
     name: str
-    facts: tuple[Fact, ...]
+    facts: tuple[BoxValue, ...]
     hint: str = ""
     idle: float | None = None
 
@@ -221,13 +221,13 @@ def _waits(snapshot: Snapshot) -> Waits:
     return waits._replace(as_of=max(steps))
 
 
-def _box(snapshot: Snapshot, part: _Part, idle: float | None) -> Box:
+def _box(snapshot: Snapshot, part: _Box, idle: float | None) -> Box:
     facts = tuple(fact for name in part.metrics.split() if (fact := _fact(snapshot, name)) is not None)
     hint = "" if facts or snapshot.identity is None else _hint(snapshot.identity.dialect, part)
     return Box(part.name, facts, hint, idle)
 
 
-def _fact(snapshot: Snapshot, name: str) -> Fact | None:
+def _fact(snapshot: Snapshot, name: str) -> BoxValue | None:
     identity = snapshot.identity
     signals = () if identity is None else identity.signals.get(name, ())
     verdicts, cadence = snapshot.verdicts.standing, cadence_of(snapshot.stream)
@@ -245,7 +245,7 @@ def _fact(snapshot: Snapshot, name: str) -> Fact | None:
         text += f" of {' '.join(part for part in units.quantity(limit[-1], reading.unit) if part)}"
     elif name in _BOUNDED and identity is not None and identity.staleness_bound is not None:
         text += f" (at most {identity.staleness_bound:g})"
-    return Fact(
+    return BoxValue(
         name,
         reading.title,
         reading.point.value,
@@ -263,7 +263,7 @@ def _size(reading: SignalReading) -> float:
     return -math.inf if reading.point is None else reading.point.value
 
 
-def _hint(dialect: Dialect, part: _Part) -> str:
+def _hint(dialect: Dialect, part: _Box) -> str:
     for name in part.metrics.split():
         key = next((alias.pattern for alias in dialect.aliases if alias.metric == name and not alias.is_borrowed), "")
         if key:
@@ -406,7 +406,7 @@ def _paint_box(box: Box, view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
 _TITLE, _VALUE, _CHANGE = 19, 14, 9
 
 
-def _paint_fact(fact: Fact, box: Box, width: int, glyphs: Glyphs) -> Row:
+def _paint_fact(fact: BoxValue, box: Box, width: int, glyphs: Glyphs) -> Row:
     is_bad = fact.level >= Level.INFO
     builder = RowBuilder(width, glyphs)
     builder.left(f" {glyphs.level(fact.level) if is_bad else ' '} ", 3, LEVEL_ROLES[fact.level])

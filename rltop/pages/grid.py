@@ -19,7 +19,7 @@ from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -62,7 +62,7 @@ def charted(snapshot: Snapshot) -> list[Charted]:
 class GridPage(ChartPage):
     """Charts beside and below each other."""
 
-    where = (Where.GRID, Where.AXES, Where.MARKS, Where.OVERLAY)
+    where = (Scope.GRID, Scope.AXES, Scope.MARKS, Scope.OVERLAY)
     footer = ("step-back", "step-on")
     help = (
         "The metrics of the overview, pinned ones first, as charts, all of the same steps, with the marked runs over "

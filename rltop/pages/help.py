@@ -8,7 +8,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.rows.cells import RowBuilder, rule_row, side_by_side, text_row, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import KEYS, NO_KEY, KeyNames, Where
+from rltop.rows.keys import KEYS, NO_KEY, KeyNames, Scope
 from rltop.rows.rows import Row
 
 _KEY_CELLS = 16
@@ -28,7 +28,7 @@ class HelpPage(Page):
     footer = ("find",)
     search_hint = "a key, or what it does"
 
-    def __init__(self, about: str, keys: KeyNames, own: Sequence[Where] = ()) -> None:
+    def __init__(self, about: str, keys: KeyNames, own: Sequence[Scope] = ()) -> None:
         """The help of a page: what it says of itself, and the keys as they are there.
 
         Args:

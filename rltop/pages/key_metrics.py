@@ -18,7 +18,7 @@ from rltop.rows.cells import RowBuilder, clip, clip_distinct
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline, tall_sparkline
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Mark
@@ -266,22 +266,22 @@ def metric_columns(
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
     return (
-        Column("metric", _title, Kind.NAME, title, title, is_steady=True, shorten=_shortened_titles),
+        Column("metric", _title, Fit.NAME, title, title, is_steady=True, shorten=_shortened_titles),
         Column(
-            "key", lambda row: (row.reading.name, "key"), Kind.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
+            "key", lambda row: (row.reading.name, "key"), Fit.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,
         ),
         Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
         Column("vs base", change_cell, least=8, priority=1, gap=1),
         Column("vs run", lambda row: (row.against, "note"), least=8, priority=2, gap=1),
         Column(
-            head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
+            head, line, Fit.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
         ),
         Column(
             "range", lambda row: (row.band if width >= _WITH_RANGE else "", "note"), is_right=False, priority=4, gap=1,
         ),
         Column(
-            "", lambda row, cells: _notes(row, cells, width, glyphs), Kind.DRAWN,
+            "", lambda row, cells: _notes(row, cells, width, glyphs), Fit.DRAWN,
             _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
             wants=lambda row: _note_cells(row, width, glyphs),
         ),

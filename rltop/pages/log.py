@@ -13,7 +13,7 @@ from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep
 from rltop.pages.rollouts import places_text
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames, Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.structs import NamedTuple
@@ -180,7 +180,7 @@ class _Found:
 class LogPage(ListPage[int]):
     """The console log of the run: tail, filter, errors, steps."""
 
-    where = (Where.LOG,)
+    where = (Scope.LOG,)
     least = (24, 6)
     filter_hint = "filter by text"
     help = (

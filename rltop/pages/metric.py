@@ -28,7 +28,7 @@ from rltop.pages.run_entry import REWARDS, VALIDATIONS
 from rltop.pages.signals import SignalReading, cadence_of, formula, guess_of, read_signal, signal_of, steps_text
 from rltop.rows.cells import RowBuilder, clip_middle, fill, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
@@ -57,7 +57,7 @@ class MetricView:
     """
 
     reading: SignalReading
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[StatisticRow, ...]
     help: str
     direction: str
     bounds: str
@@ -252,7 +252,7 @@ CHART_SHARE = 0.58
 class MetricPage(ChartPage):
     """One metric: a large chart, its numbers, what it means, and its relatives."""
 
-    where = (Where.CHART, Where.AXES, Where.OVERLAY)
+    where = (Scope.CHART, Scope.AXES, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
@@ -348,7 +348,7 @@ _BUCKETS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Statistic:
+class StatisticRow:
     """One number of the table: its name, its value, and a remark."""
 
     name: str
@@ -358,7 +358,7 @@ class Statistic:
     role: str = "value"
 
 
-def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | None = None) -> list[Statistic]:
+def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | None = None) -> list[StatisticRow]:
     """The table, in order.
 
     Args:
@@ -371,34 +371,36 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
     where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
     if reading.is_nonfinite_now and reading.mark is not None:
         where = f"step {units.step(reading.mark.step)}"
-    table = [Statistic("last", text, unit, where, role)]
+    table = [StatisticRow("last", text, unit, where, role)]
     if formula(signal, "") and reading.point is not None:
         raw = stream.value(signal.key, reading.point.step)
-        table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
+        table += [] if raw is None else [StatisticRow("logged", units.number(raw), "", "in the file")]
     table += _extremes(snapshot, reading, window)
     if reading.declared is not None:
         ends = [units.measure(end, reading.unit) for end in reading.declared]
-        table.append(Statistic("range", " – ".join(ends), "", "declared"))
+        table.append(StatisticRow("range", " – ".join(ends), "", "declared"))
     table += _median(snapshot, reading, window)
     if reading.baseline is not None:
         remark = "" if reading.baseline_steps is None else steps_text(reading.baseline_steps)
-        table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), remark))
+        table.append(StatisticRow("baseline", *units.quantity(reading.baseline, reading.unit), remark))
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
-        table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
+        table.append(StatisticRow("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
     if verdict is not None and verdict.baseline not in (None, reading.baseline) and verdict.key in ("", signal.key):
-        table.append(Statistic("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
+        table.append(
+            StatisticRow("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}")
+        )
     if reading.judged is not None:
         remark = f"step {units.step(reading.judged.step)}"
-        table.append(Statistic("judged", *units.quantity(reading.judged.value, reading.unit), remark))
+        table.append(StatisticRow("judged", *units.quantity(reading.judged.value, reading.unit), remark))
     if reading.threshold is not None:
         remark = f"rule {verdict.rule}" if verdict is not None else ""
-        table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
+        table.append(StatisticRow("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
     table.append(_nonfinite(snapshot, reading))
     return table
 
 
-def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[Statistic]:
+def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:
     """Least, greatest and mean value with their steps, and the best one of a reward or a validation."""
     signal = reading.signal
     first, last = (snapshot.stream.first_step, snapshot.step) if window is None else (window.first, window.last)
@@ -417,17 +419,17 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
         True: _extreme(snapshot, signal, found, is_top=True),
     }
     table = [
-        Statistic("min", *units.quantity(ends[False][0], reading.unit), ends[False][1]),
-        Statistic("max", *units.quantity(ends[True][0], reading.unit), ends[True][1]),
+        StatisticRow("min", *units.quantity(ends[False][0], reading.unit), ends[False][1]),
+        StatisticRow("max", *units.quantity(ends[True][0], reading.unit), ends[True][1]),
     ]
     direction = signal.metric.direction
     if signal.metric.name in (*REWARDS, *VALIDATIONS) and direction in (Direction.UP, Direction.DOWN):
         value, at = ends[direction is Direction.UP]
-        table.append(Statistic("best", *units.quantity(value, reading.unit), f"@{at}", "ok"))
+        table.append(StatisticRow("best", *units.quantity(value, reading.unit), f"@{at}", "ok"))
     if window is not None:
-        table.insert(0, Statistic("values", units.count(total), "", _of_steps(window)))
+        table.insert(0, StatisticRow("values", units.count(total), "", _of_steps(window)))
     remark = f"of {units.count(total)} {'value' if total == 1 else 'values'}" if window is None else _of_steps(window)
-    table.append(Statistic("mean", *units.quantity(mean, reading.unit), remark))
+    table.append(StatisticRow("mean", *units.quantity(mean, reading.unit), remark))
     return table
 
 
@@ -453,7 +455,7 @@ def _of_steps(window: Zoom) -> str:
     return f"of steps {steps}" if len(steps) <= _ROOM - len("of steps ") else f"of {steps}"
 
 
-def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[Statistic]:
+def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:
     """The median of a window, else of the newest values up to the step."""
     series, at, signal = snapshot.stream.series(reading.signal.key), snapshot.at_step, reading.signal
     if window is not None:
@@ -468,15 +470,15 @@ def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> 
         known = list(islice(newest, _RECENT))
         remark = f"of the last {len(known)}"
     values = [signal.read(value) for value in known]
-    return [Statistic("median", *units.quantity(median(values), reading.unit), remark)] if values else []
+    return [StatisticRow("median", *units.quantity(median(values), reading.unit), remark)] if values else []
 
 
-def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> Statistic:
+def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> StatisticRow:
     """How many values were not finite, and where."""
     at = snapshot.at_step
     marks = [mark for mark in snapshot.stream.marks(reading.signal.key) if at is None or mark.step <= at]
     if not marks:
-        return Statistic("NaN/Inf", "0")
+        return StatisticRow("NaN/Inf", "0")
     places = ", ".join(f"{units.nonfinite(mark.kind)} {units.step(mark.step)}" for mark in marks[:_PLACES])
     more = ", …" if reading.mark_count > _PLACES else ""
-    return Statistic("NaN/Inf", units.count(reading.mark_count), "", f"at {places}{more}", "crit")
+    return StatisticRow("NaN/Inf", units.count(reading.mark_count), "", f"at {places}{more}", "crit")

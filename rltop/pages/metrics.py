@@ -26,10 +26,10 @@ from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, worst_verdict
 from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames, Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import MAD_TO_SIGMA, median
@@ -133,7 +133,7 @@ def build_tree(
     top = max(0, min(top, len(lines) - 1))
     columns = max(8, spark_cells(width) * 2)
     levels: dict[str, Level] = {}
-    parts: dict[str, _Part] = {}
+    parts: dict[str, _Stream] = {}
     for one in index.keys if snapshot.verdicts.standing else ():
         verdict = _worst(_part(snapshot, one.stream, parts).verdicts, one)
         if verdict is not None:
@@ -200,7 +200,7 @@ def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
     return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
 
 
-class _Part(NamedTuple):
+class _Stream(NamedTuple):
     """One stream as the tree reads it: its own step at the cursor, its own verdicts."""
 
     snapshot: Snapshot
@@ -208,10 +208,10 @@ class _Part(NamedTuple):
     cadence: int
 
 
-def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Part]) -> _Part:
+def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Stream]) -> _Stream:
     if stream not in parts:
         part = snapshot.within(stream)
-        parts[stream] = _Part(part, part.verdicts.standing, cadence_of(part.stream))
+        parts[stream] = _Stream(part, part.verdicts.standing, cadence_of(part.stream))
     return parts[stream]
 
 
@@ -322,12 +322,12 @@ def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequenc
         return sparkline(fitted(leaf.row.reading.spark, cells * 2), glyphs)
 
     return (
-        Column("", lambda leaf, cells: leaf.cell(cells), Kind.DRAWN, least=name, most=name, wants=lambda leaf: name),
+        Column("", lambda leaf, cells: leaf.cell(cells), Fit.DRAWN, least=name, most=name, wants=lambda leaf: name),
         Column("", lambda leaf: value_cell(leaf.row), least=VALUE_CELLS, is_right=False, gap=1),
         Column("", lambda leaf: change_cell(leaf.row), least=8, priority=2, gap=1),
-        Column("", line, Kind.DRAWN, least=_LEAST_LINE, priority=1),
+        Column("", line, Fit.DRAWN, least=_LEAST_LINE, priority=1),
         Column(
-            "", lambda leaf, cells: note_line(leaf.row, cells, glyphs, has_name=False), Kind.DRAWN, least=_NOTE,
+            "", lambda leaf, cells: note_line(leaf.row, cells, glyphs, has_name=False), Fit.DRAWN, least=_NOTE,
             most=_NOTE, priority=3, gap=1, wants=lambda leaf: _NOTE,
         ),
     )  # fmt: skip
@@ -345,7 +345,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
     details = frozenset({TargetKind.METRIC})
-    where = (Where.METRICS, Where.MARKS, Where.OVERLAY)
+    where = (Scope.METRICS, Scope.MARKS, Scope.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"
     help = (

@@ -13,20 +13,20 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Signal, Unit
-from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, Series, Zoom, series_of
+from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, PlottedSeries, Zoom, series_of
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import choose_key_metrics, value_text
 from rltop.pages.markers import read_markers
-from rltop.pages.metric import Statistic, read_statistics
+from rltop.pages.metric import StatisticRow, read_statistics
 from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
 from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Piece, Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -52,7 +52,7 @@ class DrawnMetric(NamedTuple):
     signal: Signal
     snapshot: Snapshot
     reading: SignalReading
-    series: Series | None
+    series: PlottedSeries | None
     title: str
 
 
@@ -107,14 +107,14 @@ _AXES = {
 }  # fmt: skip
 
 
-class Asked(NamedTuple):
+class OverlayRequest(NamedTuple):
     """What was asked for by name: metrics, and what the x axis is to count; None where that was not said."""
 
     targets: tuple[Target, ...]
     axis: Axis | None
 
 
-def read_asked(text: str, snapshot: Snapshot) -> Asked:
+def read_asked(text: str, snapshot: Snapshot) -> OverlayRequest:
     """Understand `reward, entropy by tokens`.
 
     Args:
@@ -140,7 +140,7 @@ def read_asked(text: str, snapshot: Snapshot) -> Asked:
         if any(one is None for one in several):
             raise ValueError(_unknown(name, snapshot))
         targets += [one for one in several if one is not None and one not in targets]
-    return Asked(tuple(targets), axis)
+    return OverlayRequest(tuple(targets), axis)
 
 
 def _target_of(name: str, snapshot: Snapshot) -> Target | None:
@@ -195,7 +195,7 @@ def sides_of(units_of: Sequence[Unit], sizes: Sequence[float]) -> list[bool | No
 class OverlayPage(ChartPage):
     """Several metrics in one chart."""
 
-    where = (Where.CHART, Where.AXES, Where.OVERLAY)
+    where = (Scope.CHART, Scope.AXES, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Several metrics in one chart, smoothed, each with a letter on its curve. Metrics of one unit share an axis; "
@@ -291,7 +291,7 @@ class OverlayPage(ChartPage):
         columns: list[Column[DrawnMetric]] = [
             Column("", lambda one: (one.sign, one.role), is_right=False),
             Column(
-                "metric", lambda one: (one.title, "strong"), Kind.NAME, least=12, sort=lambda one: one.title.casefold()
+                "metric", lambda one: (one.title, "strong"), Fit.NAME, least=12, sort=lambda one: one.title.casefold()
             ),
             Column("axis", lambda one: (_axis_of(one, has_right), "note"), is_right=False, priority=3),
             Column(
@@ -301,7 +301,7 @@ class OverlayPage(ChartPage):
             number("max", 1),
             number("mean", 4),
             number("median", 5),
-            Column("key", lambda one: (one.reading.key.display, "key"), Kind.NAME, least=8, priority=6),
+            Column("key", lambda one: (one.reading.key.display, "key"), Fit.NAME, least=8, priority=6),
         ]
         table = Table(
             columns,
@@ -319,11 +319,11 @@ class OverlayPage(ChartPage):
         return super().on(key, moment)
 
 
-def _on_side(series: Series, is_right: bool) -> Series:
+def _on_side(series: PlottedSeries, is_right: bool) -> PlottedSeries:
     return replace(series, is_right=is_right)
 
 
-def _number(found: Statistic | None) -> str:
+def _number(found: StatisticRow | None) -> str:
     if found is None:
         return ""
     at = f" @{found.remark.partition(' ')[2]}" if found.remark.startswith("step") else ""

@@ -50,7 +50,7 @@ from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, 
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Open, Page, Push
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
-from rltop.pages.stages import Stage, TimingView, build_timing
+from rltop.pages.stages import StageReading, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, worst_stage
 from rltop.pages.waterfall import (
     bars_at,
@@ -64,7 +64,7 @@ from rltop.pages.waterfall import (
 )
 from rltop.rows.cells import RowBuilder, fill, rule_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.past import LIVENESS_RULE
@@ -270,7 +270,7 @@ def _cost(timing: TimingView | None) -> str:
     return text
 
 
-def longer_words(stage: Stage, timing: TimingView) -> str:
+def longer_words(stage: StageReading, timing: TimingView) -> str:
     """That a stage cannot have run within the step that is logged."""
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
     return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
@@ -708,7 +708,7 @@ class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
     details = frozenset({TargetKind.METRIC, TargetKind.VERDICT})
-    where = (Where.MARKS, Where.OVERLAY)
+    where = (Scope.MARKS, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = (
         "alerts",
         "flow",

@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
 from rltop.rows.cells import too_small
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting
 from rltop.structs import NamedTuple
@@ -47,7 +47,7 @@ class Travel(NamedTuple):
     by: int
 
 
-class Mark(NamedTuple):
+class MarkRun(NamedTuple):
     """Mark the run that is read from a path for comparison, or unmark it."""
 
     path: str
@@ -85,7 +85,7 @@ class Ask(NamedTuple):
     text: str = ""
 
 
-Effect = Arrange | Ask | Open | Push | ShowStep | Travel | Mark | Say | Mean | Redraw
+Effect = Arrange | Ask | Open | Push | ShowStep | Travel | MarkRun | Say | Mean | Redraw
 """What a page wants of the application; None where a page is asked is nothing."""
 
 
@@ -98,7 +98,7 @@ class Page(ABC):
     least: ClassVar[tuple[int, int]] = (40, 12)
     """Cells and rows without which nothing can be shown truthfully."""
 
-    where: ClassVar[Sequence[Where]] = ()
+    where: ClassVar[Sequence[Scope]] = ()
     """The keys of its own, groups of the key table; each reaches `on` by its id."""
 
     footer: ClassVar[Sequence[str]] = ()

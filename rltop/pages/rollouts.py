@@ -14,10 +14,10 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Open, Page, Push, Say, ShowStep, Travel
 from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -359,7 +359,7 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
     name = next(cells for least, cells in _NAMES if width >= least)
     return (
-        Column("group", _group_name, Kind.NAME, least=_LEAST_NAME, most=name, sort=lambda one: one.name),
+        Column("group", _group_name, Fit.NAME, least=_LEAST_NAME, most=name, sort=lambda one: one.name),
         Column(
             "n", lambda one: (units.count(len(one.completions)), "text"), least=2, sort=lambda one: len(one.completions)
         ),
@@ -384,13 +384,13 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
             "trunc", lambda one: _cut(one, has_cut=has_cut), least=5, priority=3, gap=1, sort=lambda one: one.cut
         ),
         Column(
-            "discarded", lambda one: (reasons(one.discarded), "note"), Kind.TEXT, least=14, most=14, priority=8,
+            "discarded", lambda one: (reasons(one.discarded), "note"), Fit.TEXT, least=14, most=14, priority=8,
         ),
         Column(
-            "lengths", lambda one, cells: _bars(one, cells, bars, glyphs), Kind.DRAWN, least=_LEAST_BARS,
+            "lengths", lambda one, cells: _bars(one, cells, bars, glyphs), Fit.DRAWN, least=_LEAST_BARS,
             most=max(_LEAST_BARS, bars), priority=7, gap=1, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
         ),
-        Column("prompt", lambda one: (prompts[one.name], "dim"), Kind.TEXT, least=_LEAST_PROMPT, priority=6),
+        Column("prompt", lambda one: (prompts[one.name], "dim"), Fit.TEXT, least=_LEAST_PROMPT, priority=6),
     )  # fmt: skip
 
 
@@ -439,7 +439,7 @@ LOW_ROWS = 16
 class RolloutPage(Page):
     """A page about completions; its neighbours are a key away."""
 
-    where = (Where.ROLLOUTS,)
+    where = (Scope.ROLLOUTS,)
     footer = ("find",)
 
     def face(self, moment: Moment) -> Hashable:

@@ -17,7 +17,7 @@ from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, fill, text_row, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.rows.table import Column, Fit, Table, TablePainter
 from rltop.rows.widths import cell_width
 from rltop.structs import NamedTuple
 
@@ -162,7 +162,7 @@ def setting_columns(
         are_numbers = all(told is None or _size(told) is not None for told in one.values)
         head = Label.of(one.short).display
         return Column(
-            head, lambda row: (value(row), "note"), Kind.TEXT, least=max(_LEAST_VALUE, cell_width(head)),
+            head, lambda row: (value(row), "note"), Fit.TEXT, least=max(_LEAST_VALUE, cell_width(head)),
             most=max(_MOST_COLUMN, cell_width(head)), priority=priority + number, sort=sort,
         )  # fmt: skip
 
@@ -195,12 +195,12 @@ def paint_differences(
 
         sign, role = signs[number]
         return Column(
-            lambda cells: RowBuilder(cells, glyphs).add(sign, role).row().line, cell, Kind.TEXT, least=_LEAST_VALUE,
+            lambda cells: RowBuilder(cells, glyphs).add(sign, role).row().line, cell, Fit.TEXT, least=_LEAST_VALUE,
             most=_MOST_VALUE,
         )  # fmt: skip
 
     columns = (
-        Column[Difference]("setting", lambda one: (Label.of(one.short).display, "note"), Kind.NAME, least=10),
+        Column[Difference]("setting", lambda one: (Label.of(one.short).display, "note"), Fit.NAME, least=10),
         *(value_of(number) for number in range(len(signs))),
     )
     painter = TablePainter(Table(columns, found, target=lambda _: None), width, glyphs)
@@ -230,9 +230,9 @@ class SettingsPage(ListPage[str]):
         count = units.count(len(names)) + (f" of {units.count(len(values))}" if typed else "")
         rows = [_title(count, width, glyphs), _files(settings.files, width, glyphs)]
         columns = (
-            Column[str]("", lambda name: (Label.of(name).display, "note"), Kind.NAME, least=16),
+            Column[str]("", lambda name: (Label.of(name).display, "note"), Fit.NAME, least=16),
             Column[str](
-                "", lambda name: (Label.of(units.setting(values[name])).display, "value"), Kind.TEXT,
+                "", lambda name: (Label.of(units.setting(values[name])).display, "value"), Fit.TEXT,
                 least=_LEAST_VALUE, priority=1,
             ),
         )  # fmt: skip

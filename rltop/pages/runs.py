@@ -14,7 +14,7 @@ from rltop.model import Level, RunState
 from rltop.pages.alerts import alert_role
 from rltop.pages.header import STATE_ROLES
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Mark, Open
+from rltop.pages.page import Effect, ListPage, MarkRun, Open
 from rltop.pages.query import read_query, unknown_names
 from rltop.pages.run_entry import (
     REWARDS,
@@ -35,10 +35,10 @@ from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, clip, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames, Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, sort_items
+from rltop.rows.table import Cell, Column, Fit, Sorting, Table, TablePainter, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.run import Run
 from rltop.run.session import CROWD
@@ -161,7 +161,7 @@ def run_columns(
         Column(
             "run",
             lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"),
-            Kind.NAME,
+            Fit.NAME,
             least=_LEAST_NAME,
             sort=lambda one: one.name.raw.casefold(),
         ),
@@ -186,7 +186,7 @@ def run_columns(
         Column(
             "alerts",
             _paint_verdict,
-            Kind.DRAWN,
+            Fit.DRAWN,
             least=_LEAST_VERDICT,
             priority=1,
             likes=_LIKED_VERDICT,
@@ -195,10 +195,10 @@ def run_columns(
         ),
         Column("s/step", lambda one: duration_cell(one.pace_s), priority=7, sort=lambda one: one.pace_s),
         Column("ETA", lambda one: duration_cell(one.eta_s), priority=8, sort=lambda one: one.eta_s),
-        Column("algorithm", lambda one: (one.algorithm, "note"), Kind.TEXT, least=9, priority=9, sort=_algorithm),
+        Column("algorithm", lambda one: (one.algorithm, "note"), Fit.TEXT, least=9, priority=9, sort=_algorithm),
         Column("speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
         Column(
-            "trainer", lambda one: (one.dialect, "note"), Kind.NAME, 8, _MOST_TRAINER, priority=11,
+            "trainer", lambda one: (one.dialect, "note"), Fit.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
         ),
         *_setting_columns(context),
@@ -208,7 +208,7 @@ def run_columns(
 def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Column[RunEntry]]:
     if curve is None:
         return ()
-    return (Column("", curve, Kind.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5, wants=_wants_curve),)
+    return (Column("", curve, Fit.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5, wants=_wants_curve),)
 
 
 def _setting_columns(context: ListContext) -> Sequence[Column[RunEntry]]:
@@ -369,7 +369,7 @@ class RunsPage(ListPage[RunEntry]):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
     details = frozenset({TargetKind.RUN})
-    where = (Where.RUNS, Where.TABLE)
+    where = (Scope.RUNS, Scope.TABLE)
     filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo -word"
     tells_counts: ClassVar[bool] = True
     help = (
@@ -471,7 +471,7 @@ class RunsPage(ListPage[RunEntry]):
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Mark the chosen run, or compare those that are marked."""
         if key == "mark" and self.chosen is not None:
-            return Mark(self.chosen.name)
+            return MarkRun(self.chosen.name)
         if key == "compare":
             return Open(Target(TargetKind.COMPARE))
         return None

@@ -35,7 +35,7 @@ _NO_COLOR = 7
 """The colour of what belongs to no stage of the step."""
 
 
-class Stage(NamedTuple):
+class StageReading(NamedTuple):
     """One span of the step, compared with what is usual.
 
     Attributes:
@@ -117,7 +117,7 @@ class TimingView(NamedTuple):
     step: int
     total_s: float
     median_s: float | None
-    stages: tuple[Stage, ...]
+    stages: tuple[StageReading, ...]
     is_assumed: bool
     is_overlapping: bool
     is_async: bool
@@ -133,24 +133,24 @@ class TimingView(NamedTuple):
         return median(step.total_s for step in self.strip[-PACE_STEPS:])
 
     @property
-    def top(self) -> tuple[Stage, ...]:
+    def top(self) -> tuple[StageReading, ...]:
         """The stages of the step itself, "other" included."""
         return tuple(stage for stage in self.stages if stage.depth == 0 and not stage.is_outside)
 
     @property
-    def largest(self) -> Stage | None:
+    def largest(self) -> StageReading | None:
         """The stage that takes most of the step; not what is unexplained."""
         named = [stage for stage in self.top if stage.kind is not SpanKind.OTHER]
         return max(named, key=lambda stage: stage.duration_s, default=None)
 
     @property
-    def longer(self) -> Stage | None:
+    def longer(self) -> StageReading | None:
         """The longest stage, where it took longer than the step."""
         largest = self.largest
         return largest if largest is not None and largest.is_longer else None
 
     @property
-    def most_grown(self) -> Stage | None:
+    def most_grown(self) -> StageReading | None:
         """The stage that took the most time beyond what is usual."""
         grown = [stage for stage in self.top if (stage.delta_s or 0.0) > 0]
         return max(grown, key=lambda stage: stage.delta_s or 0.0, default=None)
@@ -320,9 +320,9 @@ def _stage(
     total_s: float,
     medians: Mapping[str, float],
     colors: Mapping[str, int],
-) -> Stage:
+) -> StageReading:
     color_of_top = _NO_COLOR if is_outside else colors.get(top.name, _NO_COLOR)
-    return Stage(
+    return StageReading(
         name=Label.of(span.name),
         key=span.key,
         depth=depth,

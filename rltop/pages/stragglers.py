@@ -17,10 +17,10 @@ from rltop.pages.page import Page
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import StragglerKind, StragglerReading, straggler_reading
@@ -388,9 +388,9 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
         return Label.of(label).display, "key"
 
     return (
-        Column("stage", name, Kind.NAME, least=12, sort=lambda one: one.stage),
+        Column("stage", name, Fit.NAME, least=12, sort=lambda one: one.stage),
         Column(
-            "slowest", lambda one: (Label.of(one.slowest).display, "text"), Kind.NAME, least=10,
+            "slowest", lambda one: (Label.of(one.slowest).display, "text"), Fit.NAME, least=10,
             sort=lambda one: one.slowest,
         ),
         Column("behind", lambda one: (_seconds(one.behind_s), "value"), least=8, sort=lambda one: one.behind_s),
@@ -447,10 +447,10 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
         return Piece(glyphs.bar * usual, "stage-0"), Piece(glyphs.fills[1] * (full - usual), "warn")
 
     columns: Sequence[Column[tuple[str, float]]] = (
-        Column("rank", lambda one: (Label.of(one[0]).display, "text"), Kind.NAME, least=10, most=max(24, width // 4)),
+        Column("rank", lambda one: (Label.of(one[0]).display, "text"), Fit.NAME, least=10, most=max(24, width // 4)),
         Column("time", lambda one: (_seconds(one[1]), "value"), least=8),
         Column("behind", late, least=9, priority=1),
-        Column("", bar, Kind.DRAWN, least=4, priority=2),
+        Column("", bar, Fit.DRAWN, least=4, priority=2),
     )
     table = Table(
         columns,
@@ -464,7 +464,7 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
 class RanksPage(Page):
     """Which rank makes the others wait, stage by stage."""
 
-    where = (Where.TABLE,)
+    where = (Scope.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "

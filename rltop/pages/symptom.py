@@ -20,7 +20,7 @@ from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.table import Column, Fit, Table, paint_table
 from rltop.rules.chains import Fact, Link, chain_of, chains
 from rltop.run.snapshot import Snapshot
 
@@ -117,12 +117,12 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
 
 def _columns(glyphs: Glyphs) -> Sequence[Column[tuple[MetricRow, str]]]:
     return (
-        Column("check in order", lambda one: (one[0].title, "text"), Kind.NAME, least=17),
-        Column("key", lambda one: (one[0].reading.key.display, "key"), Kind.NAME, least=12, priority=3),
+        Column("check in order", lambda one: (one[0].title, "text"), Fit.NAME, least=17),
+        Column("key", lambda one: (one[0].reading.key.display, "key"), Fit.NAME, least=12, priority=3),
         Column("last", lambda one: value_cell(one[0]), least=8, is_right=False),
         Column("vs base", lambda one: change_cell(one[0]), least=8, priority=1),
         Column(
-            "whole run", lambda one, cells: sparkline(fitted(one[0].reading.spark, 2 * cells), glyphs), Kind.DRAWN,
+            "whole run", lambda one, cells: sparkline(fitted(one[0].reading.spark, 2 * cells), glyphs), Fit.DRAWN,
             least=10, most=_CURVE_CELLS, priority=2, wants=lambda _: _CURVE_CELLS,
         ),
         Column("what it tells", lambda one: (one[1], "note"), least=24, priority=4, is_right=False),

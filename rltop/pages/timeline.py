@@ -15,7 +15,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames, Where
+from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting, Table, paint_table, sort_items
 from rltop.run.past import Calendar, outlived
@@ -349,7 +349,7 @@ class EventsPage(ListPage[int]):
     """Every event of the run: lanes on the step axis, and the list of them with a filter."""
 
     details = frozenset({TargetKind.EVENT, TargetKind.VERDICT})
-    where = (Where.TIMELINE, Where.TABLE)
+    where = (Scope.TIMELINE, Scope.TABLE)
     filter_hint = "filter by rule, family or message"
     help = (
         "All events of the run. Top: one lane per rule family over the steps, with a bar from where an alert was "

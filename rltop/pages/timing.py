@@ -20,10 +20,10 @@ from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import NAMED, paint_stages, paint_strip, stage_fills
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 
@@ -224,7 +224,7 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
     name = 18 if width >= 70 else 13 if width >= 44 else 10
     steps = f"{view.steps} steps"
     return (
-        Column("stage", _stage_name, Kind.NAME, least=name, most=name, sort=lambda one: one.name.raw),
+        Column("stage", _stage_name, Fit.NAME, least=name, most=name, sort=lambda one: one.name.raw),
         Column("last", lambda one: (units.duration(one.last_s), "value"), least=8, sort=lambda one: one.last_s),
         Column("median", lambda one: (units.duration(one.median_s), "value"), least=8, sort=lambda one: one.median_s),
         Column("p95", lambda one: (units.duration(one.p95_s), "note"), least=8, priority=2, sort=lambda one: one.p95_s),
@@ -234,10 +234,10 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
         ),
         Column("trend", _trend, least=6, sort=lambda one: one.trend),
         Column(
-            steps, lambda one, cells: _bars(one, cells, glyphs), Kind.DRAWN, least=len(steps),
+            steps, lambda one, cells: _bars(one, cells, glyphs), Fit.DRAWN, least=len(steps),
             most=_BARS, priority=4, gap=3, wants=lambda one: min(_BARS, view.steps),
         ),
-        Column("", lambda one: (_ran_on(one, view), "dim"), Kind.TEXT, least=10, priority=3),
+        Column("", lambda one: (_ran_on(one, view), "dim"), Fit.TEXT, least=10, priority=3),
     )  # fmt: skip
 
 
@@ -301,7 +301,7 @@ _BESIDES = 9
 class TimingPage(Page):
     """Where the time of a step went, stage by stage, and which stage explains a slow-down."""
 
-    where = (Where.TABLE,)
+    where = (Scope.TABLE,)
     search_hint = "a part of a stage's name"
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "flow", "find")
     help = (

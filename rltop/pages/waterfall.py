@@ -11,7 +11,16 @@ from functools import lru_cache
 
 from rltop import units
 from rltop.model import Label, SpanKind, Unit
-from rltop.pages.stages import OTHER, PACE_STEPS, STRIP_STEPS, Stage, StripStep, TimingView, outlier_of, share_text
+from rltop.pages.stages import (
+    OTHER,
+    PACE_STEPS,
+    STRIP_STEPS,
+    StageReading,
+    StripStep,
+    TimingView,
+    outlier_of,
+    share_text,
+)
 from rltop.rows.cells import RowBuilder, clip, clip_distinct
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
@@ -125,10 +134,10 @@ def _columns_known(
     height: int, top: float, colors: tuple[tuple[str, int], ...], fills: tuple[tuple[str, str], ...], signs: str
 ) -> dict[StripStep, list[Piece]]:
     """The columns of steps drawn so far on this scale and in these colours: a record brings one more."""
-    return _Columns()
+    return _ColumnCache()
 
 
-class _Columns(dict[StripStep, list[Piece]]):
+class _ColumnCache(dict[StripStep, list[Piece]]):
     """So many, and not more."""
 
     def __setitem__(self, step: StripStep, column: list[Piece]) -> None:
@@ -244,7 +253,7 @@ def _compared(view: TimingView, median_s: float, usual: str) -> list[str]:
     return [*texts, f"({usual}, {moved})", f"({moved})"]
 
 
-def _rarest_cost(view: TimingView) -> Stage | None:
+def _rarest_cost(view: TimingView) -> StageReading | None:
     """The largest stage of the step that most steps do not have, such as a checkpoint."""
     seen = [dict(step.parts) for step in view.strip]
     rare = [
@@ -316,7 +325,7 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
     return rows
 
 
-def bars_at(stages: Sequence[Stage], width: int) -> int:
+def bars_at(stages: Sequence[StageReading], width: int) -> int:
     """The cell at which bars begin behind the names and numbers of stages."""
     longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
     most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
@@ -324,11 +333,11 @@ def bars_at(stages: Sequence[Stage], width: int) -> int:
     return 2 + name + 2 + _NUMBERS + 2
 
 
-def _target(stage: Stage, view: TimingView) -> Target:
+def _target(stage: StageReading, view: TimingView) -> Target:
     return Target(TargetKind.TIMING, stage.key, view.step, view.stream.raw)
 
 
-def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
+def _chosen(view: TimingView, room: int) -> tuple[list[StageReading], list[StageReading]]:
     """Which stages are drawn in `room` rows, in order, and which are summed up in the last one."""
     stages = list(view.stages)
     if len(stages) <= room:
@@ -345,7 +354,7 @@ def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
     return [stage for stage in stages if stage.depth == 0 or id(stage) in kept_ids], []
 
 
-def _names(stages: Sequence[Stage], cells: int) -> list[str]:
+def _names(stages: Sequence[StageReading], cells: int) -> list[str]:
     """The names of stages, indented by depth; what tells two of one depth apart survives where they are cut."""
     before = ["  " * min(one.depth, 3) + (f"{BESIDE} " if one.kind is SpanKind.OVERLAPPING else "") for one in stages]
     fitted = {}
@@ -355,7 +364,7 @@ def _names(stages: Sequence[Stage], cells: int) -> list[str]:
     return [indent + next(fitted[indent]) for indent in before]
 
 
-def _paint_name(builder: RowBuilder, stage: Stage, name: str, width: int, glyphs: Glyphs) -> None:
+def _paint_name(builder: RowBuilder, stage: StageReading, name: str, width: int, glyphs: Glyphs) -> None:
     role = "dim" if stage.kind is SpanKind.OTHER or stage.depth or stage.is_outside else "text"
     builder.add("   ").left(name, width - 1, role).add(" ")
     builder.add(glyphs.rise if stage.is_risen else " ", "warn")
@@ -363,16 +372,16 @@ def _paint_name(builder: RowBuilder, stage: Stage, name: str, width: int, glyphs
     builder.right("" if stage.is_outside else share_text(stage.share), 6, "unit")
 
 
-def _fills_within(view: TimingView, glyphs: Glyphs) -> dict[Stage, str]:
+def _fills_within(view: TimingView, glyphs: Glyphs) -> dict[StageReading, str]:
     """The fill of every span: that of the stage it is inside."""
-    fills, found, own = stage_fills(view, glyphs), dict[Stage, str](), glyphs.bar
+    fills, found, own = stage_fills(view, glyphs), dict[StageReading, str](), glyphs.bar
     for stage in view.stages:
         own = own if stage.depth else fills[_name(stage)]
         found[stage] = own
     return found
 
 
-def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
+def _paint_bar(builder: RowBuilder, stage: StageReading, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
     if axis <= 0:
         return
     if stage.parts:
@@ -392,7 +401,7 @@ def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, fill:
     builder.add(" " * start).add(text[: width - start], stage.role)
 
 
-def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
+def _paint_parts(builder: RowBuilder, stage: StageReading, axis: float, width: int, fill: str, glyphs: Glyphs) -> None:
     """A bar with its gaps: a cell is filled where the stage runs for half of it, and marked where it runs at all."""
     covered = [0.0] * width
     for start_s, end_s in stage.parts:
@@ -406,7 +415,7 @@ def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, fil
     builder.add(text, stage.role)
 
 
-def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyphs: Glyphs) -> Row:
+def _paint_left_out(stages: Sequence[StageReading], view: TimingView, width: int, glyphs: Glyphs) -> Row:
     total = sum(stage.duration_s for stage in stages)
     builder = RowBuilder(width, glyphs).add("   ").left(f"{len(stages)} more", _NAME, "dim").add(" ")
     builder.right(units.duration(total), 9, "dim")
@@ -444,7 +453,7 @@ def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
     return {**{_name(stage): glyphs.fills[NAMED] for stage in view.stages if not stage.depth}, **fills}
 
 
-def _name(stage: Stage) -> str:
+def _name(stage: StageReading) -> str:
     return OTHER if stage.kind is SpanKind.OTHER else stage.name.raw
 
 

@@ -8,10 +8,10 @@ from pathlib import PurePath
 from typing import ClassVar
 
 from rltop import units
-from rltop.live.groups import Group, group_in_words, grouped
+from rltop.live.groups import ProcessGroup, group_in_words, grouped
 from rltop.live.judge import Where, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, Engine, Job, LogTold, Process, Silence
+from rltop.live.probe import Device, InferenceEngine, Job, LogTold, Process, Silence
 from rltop.model import Label, Level, RunState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
@@ -19,7 +19,7 @@ from rltop.pages.signals import cadence_of
 from rltop.rows.cells import RowBuilder, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.table import Column, Fit, Table, paint_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -141,8 +141,8 @@ class WhereView(NamedTuple):
 
     where: Where
     now_s: float
-    groups: Sequence[Group] = ()
-    engines: Sequence[Engine] = ()
+    groups: Sequence[ProcessGroup] = ()
+    engines: Sequence[InferenceEngine] = ()
     devices: Sequence[Device] = ()
     jobs: Sequence[Job] = ()
     logs: Sequence[LogTold] = ()
@@ -238,39 +238,39 @@ def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
         text = f"{glyphs.level(Level.WARN)} the others wait for {said}"
         rows = [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(text).display, width - 2, 3)]
 
-    def sign(group: Group) -> tuple[str, str]:
+    def sign(group: ProcessGroup) -> tuple[str, str]:
         level = Level.CRIT if group.state == "dead" else Level.WARN if group.is_outside and is_late else Level.OK
         return (glyphs.level(level), LEVEL_ROLES[level]) if level > Level.OK else ("", "text")
 
-    def phase(group: Group) -> tuple[str, str]:
+    def phase(group: ProcessGroup) -> tuple[str, str]:
         role = "strong" if group.is_outside else "text" if group.state == "running" else "dim"
         return Label.of(group.what.removeprefix("in ")).display, role
 
-    columns: Sequence[Column[Group]] = (
+    columns: Sequence[Column[ProcessGroup]] = (
         Column("", lambda one: (units.count(len(one.members)), "value"), least=3),
-        Column("in", phase, Kind.NAME, least=12, most=44, likes=26),
-        Column("", lambda one: (_meaning(one), "note"), Kind.TEXT, least=8, most=26, priority=4),
+        Column("in", phase, Fit.NAME, least=12, most=44, likes=26),
+        Column("", lambda one: (_meaning(one), "note"), Fit.TEXT, least=8, most=26, priority=4),
         Column("since", lambda one: (_since(one, view.now_s), "value"), least=8, priority=1),
-        Column("who", lambda one: (Label.of(_who(one)).display, "text"), Kind.TEXT, least=10, most=48, likes=24),
-        Column("told by", lambda one: (_source(one.members), "note"), Kind.NAME, least=8, priority=5),
+        Column("who", lambda one: (Label.of(_who(one)).display, "text"), Fit.TEXT, least=10, most=48, likes=24),
+        Column("told by", lambda one: (_source(one.members), "note"), Fit.NAME, least=8, priority=5),
         Column("age", lambda one: (_age(min(each.time_s for each in one.members), view.now_s), "note"), priority=2),
     )
     return [title.row(), *rows, *paint_table(Table(columns, view.groups, sign=sign), width, glyphs)]
 
 
-def _meaning(group: Group) -> str:
+def _meaning(group: ProcessGroup) -> str:
     words = words_of(group.key, "") if group.key and group.state == "running" else ""
     if group.is_outside:
         return f"{words}, others wait" if words else "others are elsewhere"
     return words if words != group.phase else ""
 
 
-def _who(group: Group) -> str:
+def _who(group: ProcessGroup) -> str:
     kind = {each.name for each in group.members if each.name}
     return " ".join(part for part in (next(iter(kind)) if len(kind) == 1 else "", group.who) if part)
 
 
-def _since(group: Group, now_s: float) -> str:
+def _since(group: ProcessGroup, now_s: float) -> str:
     if group.since_s is None:
         return ""
     least = "≥ " if all(each.is_seen for each in group.members) else ""
@@ -297,7 +297,7 @@ def _section(title: str, columns: Sequence[Column], items: Sequence, width: int,
     if left_out > 0:
         head.add(f", the worst {_MOST_LISTED} listed", "dim")
 
-    def sign(one: Engine | Device) -> tuple[str, str]:
+    def sign(one: InferenceEngine | Device) -> tuple[str, str]:
         return (glyphs.level(Level.WARN), "warn") if one.trouble else ("", "text")
 
     return [head.row(), *paint_table(Table(columns, items[:_MOST_LISTED], sign=sign), width, glyphs)]
@@ -309,20 +309,20 @@ def _told(value: float, form: str = "") -> str:
     return units.share(value) if form == "share" else units.size(int(value)) if form == "size" else units.number(value)
 
 
-def _engine_columns(now_s: float) -> Sequence[Column[Engine]]:
-    def state(one: Engine) -> tuple[str, str]:
+def _engine_columns(now_s: float) -> Sequence[Column[InferenceEngine]]:
+    def state(one: InferenceEngine) -> tuple[str, str]:
         parts = [one.trouble, "asleep" if one.is_asleep else "", "updating weights" if one.is_syncing else ""]
         return Label.of(", ".join(filter(None, parts))).display, "warn" if one.trouble else "note"
 
     return (
-        Column("engine", lambda one: (Label.of(one.name).display, "key"), Kind.NAME, least=10),
+        Column("engine", lambda one: (Label.of(one.name).display, "key"), Fit.NAME, least=10),
         Column("running", lambda one: (_told(one.running), "value"), least=7),
         Column("waiting", lambda one: (_told(one.waiting), "value"), least=7),
         Column("KV", lambda one: (_told(one.cache, "share"), "value"), least=5, priority=2),
         Column("tokens/s", lambda one: (_told(one.tokens_per_s), "value"), least=8, priority=1),
         Column("preempted", lambda one: (_told(one.preemptions), "value"), priority=5),
-        Column("", state, Kind.TEXT, least=8),
-        Column("told by", lambda one: (_brief(one.source), "note"), Kind.NAME, least=8, priority=4),
+        Column("", state, Fit.TEXT, least=8),
+        Column("told by", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
         Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
     )
 
@@ -333,7 +333,7 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
         return f"{_told(one.memory_bytes, 'size')}{f' of {of}' if of else ''}", "value"
 
     return (
-        Column("device", lambda one: (Label.of(f"{one.host} {one.number}".strip()).display, "key"), Kind.NAME, least=8),
+        Column("device", lambda one: (Label.of(f"{one.host} {one.number}".strip()).display, "key"), Fit.NAME, least=8),
         Column("busy", lambda one: (_told(one.use, "share"), "value"), least=5),
         Column("memory", memory, least=8),
         Column(
@@ -344,8 +344,8 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
             lambda one: ("" if one.temperature_c != one.temperature_c else f"{one.temperature_c:.0f} °C", "value"),
             priority=2,
         ),
-        Column("", lambda one: (Label.of(one.trouble).display, "warn"), Kind.TEXT, least=8),
-        Column("told by", lambda one: (_brief(one.source), "note"), Kind.NAME, least=8, priority=4),
+        Column("", lambda one: (Label.of(one.trouble).display, "warn"), Fit.TEXT, least=8),
+        Column("told by", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
         Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
     )
 

@@ -25,7 +25,7 @@ from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row
-from rltop.rows.table import Column, Kind, Table, TablePainter
+from rltop.rows.table import Column, Fit, Table, TablePainter
 from rltop.rules.diagnosis import next_steps
 from rltop.run.snapshot import Snapshot
 
@@ -143,9 +143,9 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
     columns: Sequence[Column[Verdict]] = (
         Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
         Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),
-        Column("", lambda one: (Label.of(one.title).display, "strong"), Kind.NAME, least=24),
+        Column("", lambda one: (Label.of(one.title).display, "strong"), Fit.NAME, least=24),
         Column("", lambda one: (f"since {units.step(one.since_step)}", "dim"), is_right=False, priority=1),
-        Column("", lambda one: (Label.of(one.key).display, "dim"), Kind.NAME, least=16, priority=2),
+        Column("", lambda one: (Label.of(one.key).display, "dim"), Fit.NAME, least=16, priority=2),
     )
     table = Table(columns, verdicts, sign=lambda one: (glyphs.level(one.level), LEVEL_ROLES[one.level]))
     painter = TablePainter(table, width, glyphs)

@@ -38,7 +38,7 @@ from rltop.rows.cells import clip_middle
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Column, Kind, Table
+from rltop.rows.table import Column, Fit, Table
 from rltop.rules.words import words_of
 from rltop.run.run_settings import RunSettings
 from rltop.run.snapshot import Snapshot
@@ -271,7 +271,7 @@ def grid_of(table: Table[T], cells: int = _TABLE_CELLS) -> Grid:
 
 
 def _cell(column: Column[T], item: T, cells: int) -> Line:
-    cell = column.cell(item, cells) if column.kind is Kind.DRAWN else column.cell(item)
+    cell = column.cell(item, cells) if column.kind is Fit.DRAWN else column.cell(item)
     if cell and isinstance(cell[0], str):
         return (Piece(cell[0], str(cell[1])),)
     return tuple(piece for piece in cell if isinstance(piece, Piece))

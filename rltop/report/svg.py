@@ -17,7 +17,7 @@ from rltop.model import Label, Unit
 from rltop.pages.chart import Axis, Curve, PlotData, Zoom
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
-from rltop.pages.stages import STRIP_STEPS, Stage, StripStep, TimingView, share_text
+from rltop.pages.stages import STRIP_STEPS, StageReading, StripStep, TimingView, share_text
 from rltop.report.run_report import Figure
 from rltop.rows.cells import RowBuilder, clip_middle
 from rltop.rows.glyphs import UNICODE
@@ -151,7 +151,7 @@ def stages_svg(timing: TimingView) -> str:
     return _svg(WIDTH, max(1, len(stages)) * (_BAR + _GAP), f"stages of step {units.step(timing.step)}", parts)
 
 
-def _bar(stage: Stage, top: int, start_s: float, stop_s: float, end_s: float, room: int) -> str:
+def _bar(stage: StageReading, top: int, start_s: float, stop_s: float, end_s: float, room: int) -> str:
     start = 0.0 if stage.is_outside or end_s <= 0 else min(1.0, max(0.0, start_s / end_s))
     width = 0.0 if end_s <= 0 else min(1.0 - start, max(0.0, (stop_s - start_s) / end_s))
     height = _BAR if not stage.depth else _BAR - 6

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from rltop.structs import NamedTuple, Struct
 
 
-class Where(enum.Enum):
+class Scope(enum.Enum):
     """Where keys apply, in the order in which help and docs list them."""
 
     EVERYWHERE = "Everywhere"
@@ -57,9 +57,9 @@ class Key(NamedTuple):
     comes_first: bool = False
 
 
-KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
+KEYS: Mapping[Scope, tuple[Key, ...]] = MappingProxyType(
     {
-        Where.EVERYWHERE: (
+        Scope.EVERYWHERE: (
             Key(
                 "back",
                 "escape,q",
@@ -207,7 +207,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("suspend", "ctrl+z", "Suspend", "Suspend to the shell (fg resumes)", action="suspend_process"),
             Key("interrupt", "ctrl+c,ctrl+q", "Quit", "Quit from anywhere", action="quit", comes_first=True),
         ),
-        Where.LIST: (
+        Scope.LIST: (
             Key("up", "up,k", "Up", "Select the row above", shown_as="↑"),
             Key("down", "down,j", "Down", "Select the row below", shown_as="↓"),
             Key("left", "left,h", "Left", "Select the item to the left", shown_as="←"),
@@ -218,7 +218,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("last", "end,G", "Last", "Go to the last row"),
             Key("open", "enter", "Open", "Open the selected item", is_shown=True, shown_as="⏎"),
         ),
-        Where.CHART: (
+        Scope.CHART: (
             Key("log", "l", "Log", "Switch between logarithmic and linear scale", is_shown=True),
             Key("smooth", "s", "Smooth", "Show or hide the smoothed curve", is_shown=True),
             Key(
@@ -247,11 +247,11 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("smooth-less", "left_square_bracket", "Smoother", "Smooth over fewer records"),
             Key("smooth-more", "right_square_bracket", "Smoother", "Smooth over more records"),
         ),
-        Where.AXES: (
+        Scope.AXES: (
             Key("axis", "A", "Axis", "Draw by step, time, tokens, samples, epoch or wall time", is_shown=True),
             Key("log-x", "ctrl+l", "Log x", "Switch the x axis between logarithmic and linear scale"),
         ),
-        Where.MARKS: (
+        Scope.MARKS: (
             Key(
                 "mark-metric",
                 "space",
@@ -262,7 +262,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 shown_as="Spc",
             ),
         ),
-        Where.OVERLAY: (
+        Scope.OVERLAY: (
             Key(
                 "overlay",
                 "o",
@@ -272,7 +272,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 is_shown=True,
             ),
         ),
-        Where.GRID: (
+        Scope.GRID: (
             Key(
                 "charts-before",
                 "left,h,left_square_bracket",
@@ -312,21 +312,21 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("chart-rows", "w", "Rows", "Cycle how many charts are below each other", is_shown=True),
             Key("whole", "0", "Whole run", "Show the whole run in every chart"),
         ),
-        Where.METRICS: (
+        Scope.METRICS: (
             Key("fold", "left,h", "Fold", "Fold the selected section"),
             Key("unfold", "right,l", "Unfold", "Unfold the selected section"),
             Key("fold-all", "z", "Fold all", "Fold or unfold all sections", is_shown=True),
         ),
-        Where.ROWS: (
+        Scope.ROWS: (
             Key("row-up", "K,shift+up", "Move", "Move a pinned row up", is_shown=True, group="Move"),
             Key("row-down", "J,shift+down", "Move", "Move a pinned row down", is_shown=True, group="Move"),
             Key("hide", "H", "Hide", "Hide the selected row, or show it again", is_shown=True),
         ),
-        Where.TIMELINE: (
+        Scope.TIMELINE: (
             Key("family", "f", "Family", "Cycle the family filter", is_shown=True),
             Key("level", "v", "Level", "Cycle the minimum level", is_shown=True),
         ),
-        Where.TABLE: (
+        Scope.TABLE: (
             Key(
                 "sort",
                 "s",
@@ -335,7 +335,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 is_shown=True,
             ),
         ),
-        Where.RUNS: (
+        Scope.RUNS: (
             Key("mark", "space", "Mark", "Mark the run for comparison, or unmark it", is_shown=True, shown_as="Spc"),
             Key(
                 "compare",
@@ -345,18 +345,18 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 is_shown=True,
             ),
         ),
-        Where.COMPARE: (
+        Scope.COMPARE: (
             Key("metric-before", "left", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
             Key("metric-after", "right", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
             Key("align", "A", "Axis", "Align by step, time since the start, or tokens", is_shown=True),
             Key("baseline", "b", "Baseline", "Compare the others with the next run", is_shown=True),
         ),
-        Where.ROLLOUTS: (
+        Scope.ROLLOUTS: (
             Key("previous", "left,h", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
             Key("next", "right,l", "Next", "Next step, group or completion", is_shown=True, group="Next"),
             Key("order", "s", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
         ),
-        Where.LOG: (
+        Scope.LOG: (
             Key("error-after", "right_square_bracket", "Error", "Go to the next error", is_shown=True, group="Error"),
             Key(
                 "error-before", "left_square_bracket", "Error", "Go to the previous error", is_shown=True, group="Error"
@@ -364,7 +364,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("log-step", "s", "Step", "Go to the line that names the step on the screen", is_shown=True),
             Key("log-file", "f", "File", "Show the next file that may be the console log", is_shown=True),
         ),
-        Where.MATCHES: (
+        Scope.MATCHES: (
             Key(
                 "match-after",
                 "n",
@@ -386,7 +386,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 comes_first=True,
             ),
         ),
-        Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
+        Scope.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }
 )
 """The table: one row for each key. A page's own keys reach it by their ids, see `pages.page.Page.on`."""

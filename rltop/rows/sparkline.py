@@ -22,7 +22,7 @@ from rltop.structs import NamedTuple
 _SPIKE = 2.5
 
 
-class Window(NamedTuple):
+class StepWindow(NamedTuple):
     """A stretch of steps cut into columns: column i covers [start + i·stride, …).
 
     Where columns are drawn apart, `up` and `down` say how far: what is read into
@@ -52,7 +52,7 @@ Few and fixed, so that a new record seldom moves the whole line.
 """
 
 
-def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window:
+def anchored_window(first: int, last: int, cadence: int, columns: int) -> StepWindow:
     """The window over a whole run in at most `columns` columns.
 
     The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what
@@ -66,7 +66,7 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
         start = first - first % stride
         if (last - start) // stride < columns:
             break
-    return Window(start, stride, columns)
+    return StepWindow(start, stride, columns)
 
 
 def _strides() -> Iterator[int]:
@@ -94,7 +94,7 @@ class SparkData(NamedTuple):
 
     lows: Sequence[float]
     highs: Sequence[float]
-    window: Window
+    window: StepWindow
     nonfinite: frozenset[int] = frozenset()
     restarts: frozenset[int] = frozenset()
     reference: float | None = None
@@ -107,7 +107,7 @@ class SparkData(NamedTuple):
 
 def spark_data(
     buckets: Iterable[Bucket],
-    window: Window,
+    window: StepWindow,
     signal: Signal | None = None,
     *,
     marks: Iterable[int] = (),
@@ -225,7 +225,7 @@ def _merged(data: SparkData, columns: int) -> SparkData:
     return data._replace(
         lows=lows,
         highs=highs,
-        window=Window(start, window.stride * merge, columns),
+        window=StepWindow(start, window.stride * merge, columns),
         nonfinite=frozenset((i + shift) // merge for i in data.nonfinite),
         restarts=frozenset((i + shift) // merge for i in data.restarts),
         newest=(data.newest + shift) // merge,

@@ -21,7 +21,7 @@ Cell = Line | tuple[str, str]
 """What stands in a cell: text and its role, or pieces."""
 
 
-class Kind(enum.Enum):
+class Fit(enum.Enum):
     """What may be done to the cells of a column where there is no room for all of it."""
 
     NUMBER = enum.auto()
@@ -54,7 +54,7 @@ class Column(NamedTuple, Generic[T]):
 
     head: str | Callable[[int], Line]
     cell: Callable[..., Cell]
-    kind: Kind = Kind.NUMBER
+    kind: Fit = Fit.NUMBER
     least: int = 1
     most: int = 0
     priority: int = 0
@@ -70,7 +70,7 @@ class Column(NamedTuple, Generic[T]):
     @property
     def stands_right(self) -> bool:
         """Do its cells stand at the right edge?"""
-        return self.kind is Kind.NUMBER if self.is_right is None else self.is_right
+        return self.kind is Fit.NUMBER if self.is_right is None else self.is_right
 
 
 class Sorting(NamedTuple):
@@ -116,7 +116,7 @@ def _order_behind(column: Column[T], sorting: Sorting | None) -> Sorting:
     if sorting is not None and sorting.head == head:
         return Sorting(head, not sorting.is_falling)
     # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
-    return Sorting(head, is_falling=column.kind in (Kind.NUMBER, Kind.DRAWN))
+    return Sorting(head, is_falling=column.kind in (Fit.NUMBER, Fit.DRAWN))
 
 
 def heads_of(rows: Sequence[Row]) -> list[Sorting]:
@@ -137,7 +137,7 @@ def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting |
     return heads[to] if to < len(heads) else None
 
 
-class Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """Which columns there are, and how many cells each has, gap aside."""
 
     columns: tuple[int, ...]
@@ -148,7 +148,7 @@ class Layout(NamedTuple):
         return self.cells[self.columns.index(number)] if number in self.columns else 0
 
 
-def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> Layout:
+def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> ColumnLayout:
     """Divide a width among columns.
 
     Columns leave, the highest priority first, until what the others need at the least
@@ -188,18 +188,18 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
                 cells[one], spare = cells[one] - less, spare + less
                 spare += 0 if cells[one] else leave(one)
     _share(cells, wanted, columns, kept, spare)
-    return Layout(tuple(kept), tuple(cells[one] for one in kept))
+    return ColumnLayout(tuple(kept), tuple(cells[one] for one in kept))
 
 
 _LEAST_NAME, _LEAST_WRAPPED = 4, 12
-_NARROWED = ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NUMBER, None), (Kind.NAME, 0))
+_NARROWED = ((Fit.DRAWN, 0), (Fit.TEXT, 0), (Fit.NAME, _LEAST_NAME), (Fit.NUMBER, None), (Fit.NAME, 0))
 """What is narrowed where no column may leave, in order, and to how many cells."""
 
 
 def _needed(wanted: int, column: Column[T]) -> int:
-    if column.kind is Kind.NUMBER:
+    if column.kind is Fit.NUMBER:
         return max(wanted, column.least)
-    if column.is_steady or (column.kind is Kind.DRAWN and column.wants is None):
+    if column.is_steady or (column.kind is Fit.DRAWN and column.wants is None):
         return column.least
     return min(column.least, wanted)
 
@@ -212,7 +212,7 @@ def _share(
     growing = [
         one
         for one in kept
-        if columns[one].kind in (Kind.NAME, Kind.TEXT) or (columns[one].kind is Kind.DRAWN and columns[one].wants)
+        if columns[one].kind in (Fit.NAME, Fit.TEXT) or (columns[one].kind is Fit.DRAWN and columns[one].wants)
     ]
     while spare > 0 and (growing := [one for one in growing if cells[one] < limit[one]]):
         lowest = min(cells[one] for one in growing)
@@ -223,7 +223,7 @@ def _share(
             cells[one] += rise
             spare -= rise
     for one in kept:
-        if columns[one].kind is Kind.DRAWN and columns[one].wants is None:
+        if columns[one].kind is Fit.DRAWN and columns[one].wants is None:
             more = max(0, min(spare, columns[one].most - cells[one] if columns[one].most else spare))
             cells[one] += more
             spare -= more
@@ -249,7 +249,7 @@ class Table(NamedTuple, Generic[T]):
     sign_head: str = ""
 
 
-class _Shown(NamedTuple, Generic[T]):
+class _Placed(NamedTuple, Generic[T]):
     """A column where it stands.
 
     Attributes:
@@ -291,7 +291,7 @@ def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measure
     for number in sorted(range(len(table.columns)), key=lambda one: (table.columns[one].priority, one)):
         column, head = table.columns[number], cell_width(heads[number])
         gap = column.gap if number else 0
-        if column.priority and column.kind is Kind.NUMBER and used + gap + max(column.least, head) > width:
+        if column.priority and column.kind is Fit.NUMBER and used + gap + max(column.least, head) > width:
             break
         found = _measured(column, table.items, head)
         used += gap + _needed(found.wanted, column) if found.wanted else 0
@@ -302,7 +302,7 @@ def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measure
 
 
 def _measured(column: Column[T], items: Sequence[T], head: int) -> _Measured:
-    if column.kind is Kind.DRAWN:
+    if column.kind is Fit.DRAWN:
         if column.wants is None:
             return _Measured(wanted=max(head, 1))
         wants = max([column.wants(item) for item in items], default=1)
@@ -326,15 +326,15 @@ class TablePainter(Generic[T]):
         measured = _measure(table, heads, width - front)
         wanted = [one.wanted for one in measured]
         layout = lay_out(wanted, table.columns, width - front)
-        self._shown: list[_Shown[T]] = []
+        self._shown: list[_Placed[T]] = []
         start = front
         for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
             column = table.columns[one]
             start += column.gap if place else 0
-            is_cut = column.kind is Kind.NAME and wanted[one] > cells
+            is_cut = column.kind is Fit.NAME and wanted[one] > cells
             texts, widths, _ = measured[one]
             names = self._names(column, texts, cells) if is_cut else {}
-            self._shown.append(_Shown(column, heads[one], start, cells, texts, widths, column.stands_right, names))
+            self._shown.append(_Placed(column, heads[one], start, cells, texts, widths, column.stands_right, names))
             start += cells
 
     def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
@@ -385,7 +385,7 @@ class TablePainter(Generic[T]):
         rows = [builder.row(self._table.target(self._table.items[number]))]
         return rows + [RowBuilder(self._width, self._glyphs).to(indent).add(each, line[-1].role).row() for each in rest]
 
-    def _begun(self, number: int, before: _Shown[T] | None = None) -> RowBuilder:
+    def _begun(self, number: int, before: _Placed[T] | None = None) -> RowBuilder:
         table = self._table
         item = table.items[number]
         builder = RowBuilder(self._width, self._glyphs)
@@ -396,7 +396,7 @@ class TablePainter(Generic[T]):
             if shown is before:
                 break
             column, at, cells = shown.column, shown.start, shown.cells
-            if column.kind is Kind.DRAWN:
+            if column.kind is Fit.DRAWN:
                 cell, used = column.cell(item, cells), cells
             else:
                 cell, used = shown.texts[number], shown.widths[number]

@@ -23,7 +23,7 @@ _WIDE_SOMEWHERE = (
 )
 
 
-class _Known(dict[str, int]):
+class _WidthCache(dict[str, int]):
     """Widths of characters met so far; every cell of every line asks for one."""
 
     def __missing__(self, char: str) -> int:
@@ -33,7 +33,7 @@ class _Known(dict[str, int]):
         return width
 
 
-_KNOWN = _Known()
+_KNOWN = _WidthCache()
 
 
 def char_width(char: str) -> int:

@@ -25,7 +25,7 @@ _DEPARTED = 2.0
 """Spreads from the level before that are no departure."""
 
 
-class Judged(NamedTuple):
+class JudgedValue(NamedTuple):
     """Which number of a record an alert is about.
 
     Attributes:
@@ -78,7 +78,9 @@ class Before(NamedTuple):
     since: tuple[float, ...]
 
 
-def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequence[Observation]) -> Judged | None:
+def judged_in(
+    spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequence[Observation]
+) -> JudgedValue | None:
     """Which logged number a finding is about; None where none of the rule's metrics is.
 
     The value of a finding is a number of the record itself or a median of a few of
@@ -93,8 +95,8 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
     if newest is None:
         return None
     subject = detector.subject(finding)
-    candidates = [] if subject is None else [Judged(subject.metric, subject.instance), Judged(subject.metric)]
-    candidates += [Judged(name) for name in spec.metrics]
+    candidates = [] if subject is None else [JudgedValue(subject.metric, subject.instance), JudgedValue(subject.metric)]
+    candidates += [JudgedValue(name) for name in spec.metrics]
     logged = [(one, value) for one in candidates if (value := one.read(newest)) is not None]
     for one, value in logged:
         if value == finding.value:
@@ -108,7 +110,7 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
 
 
 def freeze(
-    detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
+    detector: Detector, judged: JudgedValue | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> Before | None:
     """The level before an alert; None where the rule compares with an absolute line, or nothing is known before."""
     base = finding.baseline
@@ -139,7 +141,7 @@ def is_absolute(detector: Detector, finding: Finding) -> bool:
 
 
 def healthy(
-    detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
+    detector: Detector, judged: JudgedValue | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> float | None:
     """The baseline that an alert may quote; None where the run was as bad before, or is too young to tell."""
     base, line = finding.baseline, finding.threshold
@@ -189,7 +191,7 @@ def loads_before(recent: Sequence[Observation], since: int) -> tuple[tuple[str, 
     """
     found = []
     for name in LOADS:
-        before, _ = Judged(name).split(recent, since)
+        before, _ = JudgedValue(name).split(recent, since)
         if len(before) >= LEAST_VALUES:
             found.append((name, median_of(before)))
     return tuple(found)

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
-from rltop.rules.evaluations import History, evaluations
+from rltop.rules.evaluations import EvaluationHistory, evaluations
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
-    from rltop.rules.baseline import Home, Judged
+    from rltop.rules.baseline import Home, JudgedValue
 
 BASELINES = ("entropy", "response_len_mean", "truncated_frac")
 """Metrics that several rules compare with what they were early in the segment."""
@@ -313,7 +313,7 @@ class RuleContext:
         self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
         self.raised: dict[tuple[str, Level], int] = {}
         self.standing: set[str] = set()
-        self.homes: dict[Judged, Home] = {}
+        self.homes: dict[JudgedValue, Home] = {}
         self.left: Left | None = None
         self._begin_baselines()
         self.record = 0
@@ -321,7 +321,7 @@ class RuleContext:
         self.top_lr = 0.0
         self.is_lr_rising = False
         self._evaluations: Mapping[str, float] | None = None
-        self._histories: dict[str, History] = {}
+        self._histories: dict[str, EvaluationHistory] = {}
         self._evaluated: Observation | None = None
         self.observation: Observation
         self.values: Mapping[str, float] = {}
@@ -374,14 +374,14 @@ class RuleContext:
         return self._evaluations
 
     @property
-    def histories(self) -> Mapping[str, History]:
+    def histories(self) -> Mapping[str, EvaluationHistory]:
         """Evaluations by source, this record's included; kept from the first record on that is asked about."""
         if self._evaluated is not self.observation:
             self._evaluated = self.observation
             for name, value in self.evaluations.items():
                 history = self._histories.get(name)
                 if history is None:
-                    history = self._histories[name] = History(value)
+                    history = self._histories[name] = EvaluationHistory(value)
                 history.push(value)
         return self._histories
 

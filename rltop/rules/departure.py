@@ -10,7 +10,7 @@ import math
 from collections import deque
 
 from rltop.model import Observation
-from rltop.rules.baseline import Before, Judged
+from rltop.rules.baseline import Before, JudgedValue
 from rltop.rules.rule import Finding
 from rltop.stats.change import usual_of
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
@@ -46,7 +46,7 @@ class Departure:
 
     __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "trigger", "value")
 
-    def __init__(self, judged: Judged, before: Before, finding: Finding) -> None:
+    def __init__(self, judged: JudgedValue, before: Before, finding: Finding) -> None:
         """Begin at the finding that raised the alert.
 
         Args:

@@ -34,7 +34,7 @@ _HELD_CHECKPOINTS = 64
 _TWO_WRITERS = "two writers in one file: steps go back and forth every few rows; give each writer its own file"
 
 
-class Selection:
+class RuleSelection:
     """Which rules apply to a run, and with which thresholds."""
 
     def __init__(self, identity: Identity, options: EngineOptions) -> None:
@@ -78,7 +78,7 @@ class Selection:
         signals = self.identity.signals.get(metric)
         return signals[0].key if signals else ""
 
-    def keeps(self, spec: RuleSpec, before: Selection) -> bool:
+    def keeps(self, spec: RuleSpec, before: RuleSelection) -> bool:
         """Whether a rule goes on with its state: it applies, with the same thresholds and the same keys."""
         if not self.applies(spec) or not self.logs(spec):
             return False
@@ -95,11 +95,11 @@ class _Announcer:
     def __init__(self) -> None:
         self.has_told, self._dropped, self._repeated = False, 0, 0
 
-    def is_due(self, observation: Observation, rules: Selection) -> bool:
+    def is_due(self, observation: Observation, rules: RuleSelection) -> bool:
         """Is there something that has not been told?"""
         return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
 
-    def tell(self, observation: Observation, rules: Selection) -> list[Event]:
+    def tell(self, observation: Observation, rules: RuleSelection) -> list[Event]:
         """The facts that have not been told."""
         told: list[Event] = []
         refused = rules.identity.refused
@@ -158,7 +158,7 @@ class Engine:
             options: what the user says about rules; None for nothing.
         """
         self._options = options or EngineOptions()
-        self.rules = Selection(identity, self._options)
+        self.rules = RuleSelection(identity, self._options)
         self.events: list[Event] = []
         self._announcer = _Announcer()
         self._muted: set[str] = set()
@@ -329,7 +329,7 @@ class Engine:
 
     def identified(self, identity: Identity) -> list[Event]:
         """Apply what the stream turned out to be; rules that still apply keep their state."""
-        before, self.rules = self.rules, Selection(identity, self._options)
+        before, self.rules = self.rules, RuleSelection(identity, self._options)
         context = self._context
         context.algorithm, context.traits = identity.algorithm, identity.traits
         context.group_size, context.staleness_bound = self.rules.group_size, identity.staleness_bound

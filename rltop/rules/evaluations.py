@@ -102,7 +102,7 @@ def _noise_before(values: Sequence[float]) -> float:
     return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
 
 
-class History:
+class EvaluationHistory:
     """The last evaluations of one source, kept once for all rules that judge them; a noise is worked out when asked.
 
     Attributes:
@@ -145,9 +145,9 @@ class History:
             self._noise_before = _noise_before(self.held)
         return self._noise_before
 
-    def clone(self) -> History:
+    def clone(self) -> EvaluationHistory:
         """An independent copy."""
-        twin = History.__new__(History)
-        for name in History.__slots__:
+        twin = EvaluationHistory.__new__(EvaluationHistory)
+        for name in EvaluationHistory.__slots__:
             setattr(twin, name, getattr(self, name))
         return twin

@@ -69,7 +69,7 @@ def _odds(share: float) -> float:
     return share / (1.0 - share)
 
 
-class _Source(State):
+class _EvaluatedSet(State):
     """The last evaluations of one data set, each with the training reward (mean, error) at that time."""
 
     held: deque[_Evaluated] = deque(maxlen=_HELD)
@@ -85,7 +85,7 @@ class HeldOutFlat(Detector):
     is a quarter of what training did, or less where the data are much harder or leave little room.
     """
 
-    sources: dict[str, _Source] = {}
+    sources: dict[str, _EvaluatedSet] = {}
     rewards: deque[float] = deque(maxlen=_REWARDS)
     flat: dict[str, Finding] = {}
 
@@ -102,7 +102,7 @@ class HeldOutFlat(Detector):
         for name, value in found.items():
             source = self.sources.get(name)
             if source is None:
-                source = self.sources[name] = _Source()
+                source = self.sources[name] = _EvaluatedSet()
             source.held.append((value, at))
         if at is None:
             return QUIET
@@ -119,7 +119,7 @@ class HeldOutFlat(Detector):
         finding = self.flat[worst]._replace(words=(worst, *others))
         return finding._replace(level=INFO) if is_other else finding
 
-    def _rises(self, source: _Source) -> bool:
+    def _rises(self, source: _EvaluatedSet) -> bool:
         values = [value for value, _ in source.held]
         return len(values) >= self.thresholds["info_evaluations"] and _fit(values).least > 0.0
 
@@ -151,7 +151,7 @@ class HeldOutFlat(Detector):
         source.line = source.since = None
 
     def _finding(
-        self, source: _Source, count: int, rewards: tuple[float, float], reward: RewardTrack
+        self, source: _EvaluatedSet, count: int, rewards: tuple[float, float], reward: RewardTrack
     ) -> Finding | None:
         """What the newest evaluations say against a reward that rose meanwhile."""
         values = [value for value, _ in islice(source.held, len(source.held) - count, None)]
@@ -165,7 +165,7 @@ class HeldOutFlat(Detector):
         return Finding(level, median_of(values[-_FEW:]), start, source.line, (*rewards, float(count)))
 
     def _level(
-        self, source: _Source, values: list[float], rewards: tuple[float, float], reward: RewardTrack
+        self, source: _EvaluatedSet, values: list[float], rewards: tuple[float, float], reward: RewardTrack
     ) -> tuple[Level, _Fit] | None:
         thresholds = self.thresholds
         low, high = min(values), max(values)

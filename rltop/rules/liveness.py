@@ -27,7 +27,7 @@ SPEC = NAMED["L4"]
 LIMITS = SPEC.thresholds
 
 
-class Silence(Struct):
+class SilenceLimits(Struct):
     """How long is too long, in seconds since the newest record."""
 
     quiet_s: float
@@ -126,7 +126,7 @@ class Liveness(State):
         self._last_time_s = self._last_arrived_s = None
         self.is_finished = False
 
-    def silence(self, lag_s: float = 0.0) -> Silence:
+    def silence(self, lag_s: float = 0.0) -> SilenceLimits:
         """The thresholds for the current gap; `lag_s` is what a network file system may hold back.
 
         W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
@@ -135,7 +135,7 @@ class Liveness(State):
         thresholds = self.thresholds
         if not self.knows_pace:
             first = thresholds["first_record_s"] + lag_s
-            return Silence(first, first, float("inf"))
+            return SilenceLimits(first, first, float("inf"))
         ordered = sorted(self._gaps)
         median = median_of(ordered)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
@@ -146,7 +146,7 @@ class Liveness(State):
             + lag_s
         )
         quiet = min(warn, max(thresholds["quiet_s"], thresholds["quiet_median"] * median, p99) + lag_s)
-        return Silence(quiet, warn, max(crit, warn))
+        return SilenceLimits(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
         """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.

@@ -106,7 +106,7 @@ class LengthInflation(Detector):
         return f"reward {number(before)} → {number(after)} with completions {factor}× as long{told}"
 
 
-class _Part(State):
+class _Component(State):
     """One reward component: its best level, and its noise there."""
 
     window = Window(_LEVEL)
@@ -118,7 +118,7 @@ class PartTraded(Detector):
     """R10: one reward component falls far below its best level while the total rises."""
 
     further = (("reward", Unit.NONE),)
-    parts: dict[str, _Part] = {}
+    parts: dict[str, _Component] = {}
     earned: set[str] = set()
     seen = 0
 
@@ -158,7 +158,7 @@ class PartTraded(Detector):
         if part is None:
             if len(self.parts) >= _MAX_PARTS:
                 return None
-            part = self.parts[name] = _Part()
+            part = self.parts[name] = _Component()
         window = part.window
         window.push(value)
         if window.count < _LEVEL:

@@ -16,7 +16,7 @@ from rltop.rules.baseline import (
     LEVEL_RECORDS,
     LOADS,
     Home,
-    Judged,
+    JudgedValue,
     freeze,
     healthy,
     is_absolute,
@@ -49,7 +49,7 @@ class Standing:
     def __init__(
         self,
         leaving: NOfMCounter,
-        judged: Judged | None = None,
+        judged: JudgedValue | None = None,
         departure: Departure | None = None,
         loads: tuple[tuple[str, float], ...] = (),
         usual: float | None = None,
@@ -225,6 +225,6 @@ def quoted(detector: Detector, finding: Finding, usual: float | None) -> Finding
     return finding._replace(baseline=usual)
 
 
-def _unit(judged: Judged) -> Unit:
+def _unit(judged: JudgedValue) -> Unit:
     metric = CATALOG.get(judged.metric)
     return Unit.NONE if metric is None else metric.unit

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rltop.model import Algorithm, Evidence, Level
 from rltop.rules.context import RuleContext
-from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, History, metric_of, noise_of
+from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, median_of
 from rltop.units import number
@@ -29,7 +29,7 @@ NEAR_LN2 = 0.1
 ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
 
 
-class _Source(State):
+class _DataSet(State):
     """One data set as one rule sees it: the best median of three evaluations, and how bad the last two were.
 
     Attributes:
@@ -43,11 +43,11 @@ class _Source(State):
     low: Finding | None = None
     since: tuple[int, int] | None = None
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: EvaluationHistory) -> None:
         super().__init__()
         self.all = history
 
-    def push(self, history: History, reward: float) -> None:
+    def push(self, history: EvaluationHistory, reward: float) -> None:
         """Take in that there is another evaluation."""
         self.all = history
         if history.level > self.best:
@@ -76,7 +76,7 @@ class ValidationFalls(Detector):
     which names the others. A source stays low until its next evaluation.
     """
 
-    sources: dict[str, _Source] = {}
+    sources: dict[str, _DataSet] = {}
     low: dict[str, Finding] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -91,7 +91,7 @@ class ValidationFalls(Detector):
             history = histories[name]
             source = sources.get(name)
             if source is None:
-                source = sources[name] = _Source(history)
+                source = sources[name] = _DataSet(history)
             source.push(history, reward)
             best = source.best
             is_as_usual = value >= best - floor or value >= best - warn * abs(best)
@@ -107,7 +107,7 @@ class ValidationFalls(Detector):
         worst, *others = sorted(self.low, key=lambda name: (-self.low[name].level, list(self.sources).index(name)))
         return self.low[worst]._replace(words=(worst, *others))
 
-    def _judge(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
+    def _judge(self, source: _DataSet, value: float, context: RuleContext) -> Finding | None:
         reward, thresholds, history = context.reward, self.thresholds, source.all
         is_gaming = reward.count > 0 and reward.usual >= source.reward_at_best
         extra = (float(is_gaming), reward.usual)
@@ -124,7 +124,7 @@ class ValidationFalls(Detector):
         return source.note(Finding(self._level(source, value, is_gaming), value, source.best, line, extra), context)
 
     def _judge_young(
-        self, source: _Source, value: float, extra: tuple[float, ...], context: RuleContext
+        self, source: _DataSet, value: float, extra: tuple[float, ...], context: RuleContext
     ) -> Finding | None:
         """The second evaluation of all if it has halved, the third if it stays low: never more than WARN."""
         first = source.all.first
@@ -136,7 +136,7 @@ class ValidationFalls(Detector):
         lasting = source.note(low, context)
         return low if low is not None and value <= 0.5 * first else lasting
 
-    def _judge_return(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
+    def _judge_return(self, source: _DataSet, value: float, context: RuleContext) -> Finding | None:
         """Of a few episodes in the unit of the environment: three below all seen before: WARN."""
         held = source.all.held
         if source.all.seen <= _MIN_RETURNS:
@@ -150,7 +150,7 @@ class ValidationFalls(Detector):
         lasting = source.note(finding, context)
         return lasting if before_last is not None and held[-OF_LEVEL] < usual - reach else None
 
-    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
+    def _level(self, source: _DataSet, value: float, is_gaming: bool) -> Level:
         thresholds, noise = self.thresholds, source.all.noise
         reach = max(thresholds["floor"], thresholds["sigmas"] * noise)
         if source.best > thresholds["worth"] * reach and value <= thresholds["crit"] * source.best:

@@ -49,7 +49,7 @@ _PREFIX = regex(r"^train/|(?<=^eval)_")
 Values = Mapping[str, float]
 
 
-class Row(NamedTuple):
+class RowSample(NamedTuple):
     """Numbers of one row that tell runs apart, and when it was written, where it says so."""
 
     values: Values
@@ -60,8 +60,8 @@ class Numbers(NamedTuple):
     """The first and the last rows of a run; `size` is that of its file when it was read."""
 
     size: int
-    head: Sequence[Row] = ()
-    tail: Sequence[Row] = ()
+    head: Sequence[RowSample] = ()
+    tail: Sequence[RowSample] = ()
 
     @property
     def has_begun(self) -> bool:
@@ -84,7 +84,7 @@ def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
         return Numbers(found.size)
 
 
-def _head(found: Found) -> list[Row]:
+def _head(found: Found) -> list[RowSample]:
     assert found.kind is not None
     path, decoder = os.path.abspath(found.paths[0]), found.kind.make(DecoderOptions())  # noqa: PTH100
     if found.kind is WHOLE_JSON:
@@ -102,14 +102,14 @@ def _head(found: Found) -> list[Row]:
     return _rows(records, decoder)
 
 
-def _tail(found: Found) -> list[Row]:
+def _tail(found: Found) -> list[RowSample]:
     assert found.kind is not None
     member = split_member(found.path)
     if member is not None:
         from rltop.formats.tables import newest_values  # noqa: PLC0415 - few have trackers
 
         values = _telling(newest_values(member[0]).get(member[1], {}))
-        return [Row(values)] if values else []
+        return [RowSample(values)] if values else []
     last = last_rows(found.kind, ROWS)
     if last is None:
         return []
@@ -127,8 +127,8 @@ def _decoded(decoder: Decoder, events: Iterable[Chunk | Reset]) -> list[Record]:
     return [record for each in chunks for record in decoder.feed(each.data, each.offset, each.generation)]
 
 
-def _rows(records: Sequence[Record], decoder: Decoder, *, is_tail: bool = False) -> list[Row]:
-    rows = [Row(_telling(dict(zip(one.schema.keys, one.values, strict=False))), one.time_s) for one in
+def _rows(records: Sequence[Record], decoder: Decoder, *, is_tail: bool = False) -> list[RowSample]:
+    rows = [RowSample(_telling(dict(zip(one.schema.keys, one.values, strict=False))), one.time_s) for one in
             [*records, *decoder.finish()]]  # fmt: skip
     rows = [row for row in rows if row.values]
     return rows[-ROWS:] if is_tail else rows[:ROWS]
@@ -147,7 +147,7 @@ def are_same(one: Numbers, other: Numbers) -> bool:
     return gap_s is not None and gap_s <= _RERUN_S
 
 
-def _agree(some: Sequence[Row], others: Sequence[Row]) -> float | None:
+def _agree(some: Sequence[RowSample], others: Sequence[RowSample]) -> float | None:
     """How far apart rows were written of which at least half agree in every key that both have; None where they do not.
 
     0 where no time is known. A few round numbers may agree by chance.
@@ -166,12 +166,12 @@ def _is_odd(value: float) -> bool:
     return value != round(value, 2)
 
 
-def _with(rows: Sequence[Row], keys: set[str]) -> list[Row]:
+def _with(rows: Sequence[RowSample], keys: set[str]) -> list[RowSample]:
     kept = [row._replace(values={key: row.values[key] for key in row.values if key in keys}) for row in rows]
     return [row for row in kept if row.values]
 
 
-def _like(row: Row, others: Sequence[Row]) -> Row | None:
+def _like(row: RowSample, others: Sequence[RowSample]) -> RowSample | None:
     for other in others:
         keys = row.values.keys() & other.values.keys()
         if keys and all(math.isclose(row.values[key], other.values[key], rel_tol=_CLOSE) for key in keys):

@@ -44,7 +44,7 @@ _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
 """What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
 
 
-class Judged(NamedTuple):
+class SniffResult(NamedTuple):
     """What a look into a file has shown.
 
     Attributes:
@@ -62,8 +62,8 @@ class Judged(NamedTuple):
     numbers: Numbers | None = None
 
 
-_EMPTY = Judged(0, CONSOLE, "empty")
-Seen = dict[str, Judged]
+_EMPTY = SniffResult(0, CONSOLE, "empty")
+Seen = dict[str, SniffResult]
 """What earlier looks have shown, by path."""
 
 
@@ -93,7 +93,7 @@ class Discovery(Struct, frozen=False):
         """The first and last rows of a run, from an earlier look where it has not grown since."""
         from rltop.run.copies import read_numbers  # noqa: PLC0415 - most folders have files of one kind
 
-        known = self.seen.get(run.path, Judged(run.size, run.kind, ""))
+        known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
         if known.numbers is None or not known.numbers.is_of(run):
             self.opened += 1
             known = self.seen[run.path] = known._replace(numbers=read_numbers(run, known.numbers))
@@ -388,7 +388,7 @@ def _listed_writers(path: str, info: os.stat_result, result: Discovery) -> list[
         return []
 
 
-def _judged(path: str, size: int, seen: Seen) -> Judged:
+def _judged(path: str, size: int, seen: Seen) -> SniffResult:
     """What a file of a directory is, from an earlier look where that still holds.
 
     The one guard around a file that nobody named: whatever is wrong with it, it must not
@@ -401,14 +401,14 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
     try:
         kind, reason = sniff(path)
         damage = damage_at_start(path, kind)
-        known = Judged(size, kind, reason or damage, _title(path, kind), bool(damage))
+        known = SniffResult(size, kind, reason or damage, _title(path, kind), bool(damage))
     except FileNotFoundError:
-        return Judged(size, None, "deleted since the directory was listed")
+        return SniffResult(size, None, "deleted since the directory was listed")
     except OSError as error:
         # Not remembered: permission may be given, and a server come back, without the file's being written.
-        return Judged(size, None, reason_of(error), is_unreadable=True)
+        return SniffResult(size, None, reason_of(error), is_unreadable=True)
     except Exception as error:
-        known = Judged(size, None, reason_of(error), is_unreadable=True)
+        known = SniffResult(size, None, reason_of(error), is_unreadable=True)
     if known.reason != UNWRITTEN:
         seen[path] = known
     return known

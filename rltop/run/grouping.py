@@ -55,7 +55,7 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None, died:
         died: console logs without a row, each a run where its folder has no metrics.
     """
     grouped = Grouped()
-    by_home: dict[Path, list[tuple[Found, Spot]]] = {}
+    by_home: dict[Path, list[tuple[Found, Placement]]] = {}
     titles = dict(titles or {})
     files = _without_shared(list(files), titles, grouped)
     for each, spot in place(_sequences(files, titles), titles):
@@ -97,7 +97,7 @@ def _wandb_run(found: Found) -> tuple[Path, str]:
     return path.parent.parent, path.name
 
 
-def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]]) -> None:
+def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Placement]]) -> None:
     """The runs of one folder: the most complete file of the whole, with parts and ranks beside it."""
     wholes = _best([one for one in streams if not one[1].is_rank], grouped)
     ranks = _best([one for one in streams if one[1].is_rank], grouped)
@@ -121,7 +121,7 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]
         grouped.runs.append(_joined(main, beside, home))
 
 
-def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Found]:
+def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Path, Found]:
     """Take traces out that stand in, or one or two folders below, the folder of a run: the newest one each."""
     found: dict[Path, Found] = {}
     for home, streams in list(by_home.items()):
@@ -137,7 +137,7 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Fo
     return found
 
 
-def _has_metrics(streams: Iterable[tuple[Found, Spot]]) -> bool:
+def _has_metrics(streams: Iterable[tuple[Found, Placement]]) -> bool:
     return any(_is_metrics(each) for each, _ in streams)
 
 
@@ -146,7 +146,7 @@ def _is_metrics(found: Found) -> bool:
     return found.kind is None or found.kind.has_metrics
 
 
-def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
+def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Placement]]) -> None:
     if trace is None:
         return
     paths = {each.path for each, _ in streams}
@@ -163,7 +163,7 @@ def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
     return main._replace(name=Label.of(name) if name else main.name, beside=tuple(beside[: MAX_STREAMS - 1]))
 
 
-def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
+def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tuple[Found, Placement]]:
     """Those of the most complete kind; the others hold the same again."""
     if not streams:
         return []
@@ -259,7 +259,7 @@ def _rotation(path: str) -> int:
     return int(number[1]) if number and "tfevents" not in name else 0
 
 
-class Spot(NamedTuple):
+class Placement(NamedTuple):
     """Where a file belongs.
 
     Attributes:
@@ -272,7 +272,7 @@ class Spot(NamedTuple):
     is_rank: bool = False
 
 
-def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Spot]]:
+def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Placement]]:
     """Every file with its place; a part is believed only where another part of the same run stands beside it.
 
     Args:
@@ -292,21 +292,21 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, S
     for each, sure, guess in spots:
         if each.kind is TABLES or split_member(each.path) is not None:
             # A tracker keeps the runs of many trainers: each is one of its own, whatever stands beside it.
-            placed.append((each, Spot(Path(each.path))))
+            placed.append((each, Placement(Path(each.path))))
         elif sure is not None:
             placed.append((each, sure))
         elif guess is not None and len(parts[guess.home]) > 1:
             placed.append((each, guess))
         else:
-            placed.append((each, Spot(home_of(Path(each.path).parent))))
+            placed.append((each, Placement(home_of(Path(each.path).parent))))
     return placed
 
 
-def _rank_spot(path: str) -> Spot | None:
+def _rank_spot(path: str) -> Placement | None:
     where = Path(path)
     stem = _RANK_STEM.fullmatch(Path(bare_name(where.name)).stem)
     if stem is not None and "tfevents" not in where.name:
-        return Spot(home_of(where.parent), f"rank {int(stem[2])}", is_rank=True)
+        return Placement(home_of(where.parent), f"rank {int(stem[2])}", is_rank=True)
     if not any(map(_RANK_FOLDER.fullmatch, where.parts)):
         return None
     for folder in where.parents:
@@ -315,19 +315,19 @@ def _rank_spot(path: str) -> Spot | None:
             continue
         above = folder.parent
         if above.parent.name in INNER_FOLDERS and above.name not in INNER_FOLDERS:
-            return Spot(home_of(above.parent), f"{above.name} rank {int(found[1])}", is_rank=True)
-        return Spot(home_of(above), f"rank {int(found[1])}", is_rank=True)
+            return Placement(home_of(above.parent), f"{above.name} rank {int(found[1])}", is_rank=True)
+        return Placement(home_of(above), f"rank {int(found[1])}", is_rank=True)
     return None
 
 
-def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Spot | None:
+def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Placement | None:
     folder = Path(found.path).parent
     if found.kind is not TENSORBOARD:
         return None
     for above in folder.parents:
         parent = event_folders.get(above)
         if parent is not None and _is_begun_during(found, parent):
-            return Spot(home_of(above), str(folder.relative_to(above)))
+            return Placement(home_of(above), str(folder.relative_to(above)))
     return None
 
 
@@ -351,15 +351,15 @@ def titled_part(title: str) -> str:
     return last if name and last in _ROLES else ""
 
 
-def _role_spot(path: str, titles: dict[str, str]) -> Spot | None:
+def _role_spot(path: str, titles: dict[str, str]) -> Placement | None:
     where = Path(path)
     title = titles.get(path, "")
     if part := titled_part(title):
-        return Spot(home_of(where.parent) / title.removesuffix(f"_{part}"), part)
+        return Placement(home_of(where.parent) / title.removesuffix(f"_{part}"), part)
     stem = Path(bare_name(where.name)).stem
     if stem in _ROLES and "tfevents" not in where.name:
-        return Spot(home_of(where.parent), stem)
+        return Placement(home_of(where.parent), stem)
     folder = where.parent
     if folder.name in _ROLES or (folder.parent.name == "tensorboard" and folder.parent.parent.name == "monitor"):
-        return Spot(home_of(folder.parent), folder.name)
+        return Placement(home_of(folder.parent), folder.name)
     return None

@@ -348,7 +348,7 @@ def side_of(key: str) -> tuple[str, bool] | None:
     return f"{key[: word.start()]}chosen{key[word.end() :]}", word[1] == "chosen"
 
 
-class _Plan:
+class _MarginPlan:
     """Where the two stand in rows of one schema, and the schema with their difference behind them."""
 
     __slots__ = ("chosen", "rejected", "schema")
@@ -366,7 +366,7 @@ class Margins:
     """
 
     def __init__(self) -> None:
-        self._plans: dict[Schema, _Plan | None] = {}
+        self._plans: dict[Schema, _MarginPlan | None] = {}
         self._plain: Schema | None = None
         self._has_margin = False
         self._halves: dict[str, dict[bool, str]] = {}
@@ -379,7 +379,7 @@ class Margins:
         plan = self._plan(record.schema)
         return record if plan is None else self._widened(record, plan)
 
-    def _plan(self, schema: Schema) -> _Plan | None:
+    def _plan(self, schema: Schema) -> _MarginPlan | None:
         if schema not in self._plans:
             if len(self._plans) >= _SCHEMAS_KEPT:
                 self._plans.clear()
@@ -390,7 +390,7 @@ class Margins:
             self._plain = schema
         return plan
 
-    def _planned(self, schema: Schema) -> _Plan | None:
+    def _planned(self, schema: Schema) -> _MarginPlan | None:
         """The first pair of which a row of this schema has a part; None where there is none, or a margin is logged."""
         self._has_margin = any("margin" in key and not is_evaluation_key(key) for key in schema.keys)
         if self._has_margin:
@@ -404,9 +404,9 @@ class Margins:
                 self._plans.clear()
                 self._plain = None
         both = next((halves for _, (name, _) in sides if len(halves := self._halves[name]) == 2), None)
-        return None if both is None else _Plan(both[True], both[False], schema)
+        return None if both is None else _MarginPlan(both[True], both[False], schema)
 
-    def _widened(self, record: Record, plan: _Plan) -> Record:
+    def _widened(self, record: Record, plan: _MarginPlan) -> Record:
         margin = self._half(record, *plan.chosen) - self._half(record, *plan.rejected)
         if not math.isfinite(margin):
             return record

@@ -21,7 +21,7 @@ from rltop.model import Counts, Event, NonFinite, Observation, Verdict
 from rltop.rules.advice import advise
 from rltop.rules.engine import Engine
 from rltop.rules.input_health import FIRST_RECORD, TWO_WRITERS, UNREADABLE, first_record_late, two_writers, unreadable
-from rltop.rules.liveness import Liveness, Silence
+from rltop.rules.liveness import Liveness, SilenceLimits
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import NAMED
@@ -181,7 +181,7 @@ class RuleRunner:
     def _names(self) -> list[str]:
         return [profile.name for profile in self.profiles]
 
-    def silence_limits(self, lag_s: float) -> Silence:
+    def silence_limits(self, lag_s: float) -> SilenceLimits:
         """How long is too long without a row, where rows are seen `lag_s` seconds late at most."""
         return self.liveness.silence(lag_s)
 
@@ -339,7 +339,7 @@ class _Columns:
         self._absent = _picker([column for _, column, _, _ in self._sources if cells[column] != cells[column]])
 
 
-class _Asked(Mapping[str, float]):
+class _LazyRow(Mapping[str, float]):
     """Values of a row, read when a rule asks.
 
     Hundreds of stages may be logged, and only a slow step is explained; losses without a metric
@@ -456,9 +456,9 @@ class Observer:
             self._primary.read(cells, only),
             _Instances(self._instances, cells, only),
             self._nonfinite(raw, only),
-            _Asked(self._stages, cells) if only is None else {},
+            _LazyRow(self._stages, cells) if only is None else {},
             only is not None,
-            loss_like=_Asked(self._loss_like, cells) if only is None else {},
+            loss_like=_LazyRow(self._loss_like, cells) if only is None else {},
             other_run=self._stream.other_runs.get(row.segment, ""),
             guessed=self._guessed.read(cells) if only is None else {},
             said=row.said,

@@ -635,7 +635,7 @@ _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """What the rules say, the open row included.
 
     Attributes:
@@ -664,7 +664,7 @@ class Judging:
     def __init__(self, stream: RunStream) -> None:
         self.changes = 0
         self._stream = stream
-        self._judged: tuple[Hashable, Judged] = (None, Judged((), (), ()))
+        self._judged: tuple[Hashable, Judgement] = (None, Judgement((), (), ()))
         self._checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
 
     @property
@@ -673,11 +673,11 @@ class Judging:
         return self._stream.known.rules
 
     @property
-    def now(self) -> Judged:
+    def now(self) -> Judgement:
         """What the rules say of the stream for itself."""
         return self.judged(is_loading=self._stream.loading is not None)
 
-    def judged(self, *, is_loading: bool) -> Judged:
+    def judged(self, *, is_loading: bool) -> Judgement:
         """What the rules say; looks at the open row when something has moved.
 
         Args:
@@ -697,7 +697,7 @@ class Judging:
         rules = self.rules
         return self._stream.version, is_loading, 0 if rules is None else len(rules.events)
 
-    def _judge(self, is_loading: bool) -> Judged:
+    def _judge(self, is_loading: bool) -> Judgement:
         rules, shown = self.rules, self._stream.shown
         identity = shown.pipeline.current_identity()
         seen = None
@@ -710,12 +710,12 @@ class Judging:
         warm_up = None if rules is None else rules.warm_up(self._stream.known.pipeline.stream)
         if self._stream.is_preview or is_loading:
             verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
-            return Judged(verdicts, settled, times, (), profiles, warm_up)
+            return Judgement(verdicts, settled, times, (), profiles, warm_up)
         if seen is not None:
             profiles, warm_up = seen.profiles, seen.warm_up
             if seen.events:
                 settled, times = [*settled, *seen.events], [*times, *seen.event_times]
-        return Judged(verdicts, settled, times, muted, profiles, warm_up)
+        return Judgement(verdicts, settled, times, muted, profiles, warm_up)
 
     def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
         """What fires now and what has just recovered, worst first, silence included.

@@ -12,9 +12,9 @@ from textual.binding import Binding, BindingsMap
 from textual.keys import format_key, key_to_character
 from textual.screen import Screen
 
-from rltop.rows.keys import KEYS, Key, KeyNames, Where
+from rltop.rows.keys import KEYS, Key, KeyNames, Scope
 
-_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.MATCHES, Where.FILTER, Where.MARKS, Where.OVERLAY})
+_OF_TEXTUAL = frozenset({Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER, Scope.MARKS, Scope.OVERLAY})
 """Groups whose actions are methods of the application or a widget; those of the others are the page's."""
 
 
@@ -23,7 +23,7 @@ def action_of(key: Key) -> str:
     return key.action or key.id.replace("-", "_")
 
 
-def _binding(key: Key, where: Where, groups: Mapping[str, Binding.Group]) -> Binding:
+def _binding(key: Key, where: Scope, groups: Mapping[str, Binding.Group]) -> Binding:
     return Binding(
         key.keys,
         action_of(key) if where in _OF_TEXTUAL else f"act({key.id!r})",
@@ -37,14 +37,14 @@ def _binding(key: Key, where: Where, groups: Mapping[str, Binding.Group]) -> Bin
     )
 
 
-def _bindings() -> Mapping[Where, tuple[Binding, ...]]:
+def _bindings() -> Mapping[Scope, tuple[Binding, ...]]:
     groups = {key.group: Binding.Group(key.group, compact=True) for keys in KEYS.values() for key in keys if key.group}
     return MappingProxyType(
         {where: tuple(_binding(key, where, groups) for key in keys) for where, keys in KEYS.items()}
     )
 
 
-BINDINGS: Mapping[Where, tuple[Binding, ...]] = _bindings()
+BINDINGS: Mapping[Scope, tuple[Binding, ...]] = _bindings()
 """The table, for widgets and screens."""
 
 
@@ -100,7 +100,7 @@ _YIELDING = frozenset({"back", "live-end", "left", "right", "match-after", "matc
 """Bindings that leave their key to the next one whenever they have nothing to do."""
 
 
-def key_names(keymap: Mapping[str, str], page: Iterable[Where] = (), *, is_typing: bool = False) -> KeyNames:
+def key_names(keymap: Mapping[str, str], page: Iterable[Scope] = (), *, is_typing: bool = False) -> KeyNames:
     """What reaches each action under a keymap, on a page with keys of its own.
 
     A key goes to what has it first: the list, then the page, then the application. An
@@ -111,15 +111,15 @@ def key_names(keymap: Mapping[str, str], page: Iterable[Where] = (), *, is_typin
         page: the groups of the table that the page has for itself.
     """
     settled = normal_keymap(keymap)
-    board, everywhere = BINDINGS[Where.LIST], BINDINGS[Where.EVERYWHERE]
+    board, everywhere = BINDINGS[Scope.LIST], BINDINGS[Scope.EVERYWHERE]
     found: dict[str, tuple[str, ...]] = {}
     for where, bindings in BINDINGS.items():
         # The list is not there while one types.
-        chain = (bindings,) if where is Where.FILTER else (board, (*_TEXTUALS, *bindings))
+        chain = (bindings,) if where is Scope.FILTER else (board, (*_TEXTUALS, *bindings))
         found |= _reaching(settled, *chain)
     # Last, so that what holds on the page itself wins.
-    own = [binding for where in page if where is not Where.MATCHES for binding in BINDINGS[where]]
-    found |= _reaching(settled, BINDINGS[Where.MATCHES], board, (*_TEXTUALS, *own), everywhere)
+    own = [binding for where in page if where is not Scope.MATCHES for binding in BINDINGS[where]]
+    found |= _reaching(settled, BINDINGS[Scope.MATCHES], board, (*_TEXTUALS, *own), everywhere)
     told = {id: [key for key in keys if not (is_typing and types(key))] for id, keys in found.items() if id}
     return KeyNames(MappingProxyType({id: tuple(map(_spell, keys)) for id, keys in told.items()}))
 
@@ -158,11 +158,11 @@ def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
     return {id: ",".join(keys) for id, keys in (left | given).items()}
 
 
-def _goes_before(given: str, id: str, where: Where) -> bool:
+def _goes_before(given: str, id: str, where: Scope) -> bool:
     """Whether a key that was given to one action is taken from another: wherever both would be reached by it."""
-    if any(binding.id == given for where in (Where.EVERYWHERE, Where.LIST) for binding in BINDINGS[where]):
+    if any(binding.id == given for where in (Scope.EVERYWHERE, Scope.LIST) for binding in BINDINGS[where]):
         return True
-    return where is Where.LIST and id not in _YIELDING
+    return where is Scope.LIST and id not in _YIELDING
 
 
 def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from rltop.screen.modes import Job, foreground
+from rltop.screen.modes import ShellJob, foreground
 
 _HARMLESS = frozenset(
     {
@@ -78,7 +78,7 @@ class Signals:
     def __init__(
         self, terminal: int, end: Callable[[int], None], stop: Callable[[], None], go_on: Callable[[], None]
     ) -> None:
-        self.job = Job.current()
+        self.job = ShellJob.current()
         self._terminal = terminal
         self._end = end
         self._stop = stop

@@ -72,7 +72,7 @@ def opened_anew(output_fd: int) -> int:
         return output_fd
 
 
-class Job(NamedTuple):
+class ShellJob(NamedTuple):
     """Whose terminal it may be.
 
     Attributes:
@@ -84,7 +84,7 @@ class Job(NamedTuple):
     shells: frozenset[int]
 
     @classmethod
-    def current(cls) -> Job:
+    def current(cls) -> ShellJob:
         """The one that this process belongs to."""
         own = os.getpgrp()
         return cls(own, frozenset({os.getsid(0), os.getpgid(os.getppid())}) - {own})
@@ -102,7 +102,7 @@ def give_back(
     input_fd: int,
     output_fd: int,
     settings: Settings | None,
-    job: Job,
+    job: ShellJob,
     patience_s: float = WRITE_TIMEOUT_S,
     *,
     keeps_keys: bool = False,

@@ -20,7 +20,7 @@ from textual.screen import Screen
 from rltop.structs import NamedTuple
 
 
-class _Look(NamedTuple):
+class _Style(NamedTuple):
     """What is switched on: attribute codes, and the codes of the two colours (empty: the terminal's own)."""
 
     attributes: frozenset[str] = frozenset()
@@ -28,7 +28,7 @@ class _Look(NamedTuple):
     background: str = ""
 
 
-_PLAIN = _Look()
+_PLAIN = _Style()
 
 
 class Pen:
@@ -60,7 +60,7 @@ class Pen:
         self._go(_PLAIN if style is None or self._system is None else _look(style, self._system))
         self._written.append(text)
 
-    def _go(self, look: _Look) -> None:
+    def _go(self, look: _Style) -> None:
         old, self._look = self._look, look
         if look == old:
             return
@@ -78,7 +78,7 @@ class Pen:
         return written
 
 
-def _changes(old: _Look, look: _Look) -> list[str]:
+def _changes(old: _Style, look: _Style) -> list[str]:
     codes = sorted(look.attributes - old.attributes)
     if look.foreground != old.foreground:
         codes.append(look.foreground or "39")
@@ -88,13 +88,13 @@ def _changes(old: _Look, look: _Look) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _look(style: Style, system: ColorSystem) -> _Look:
+def _look(style: Style, system: ColorSystem) -> _Style:
     attributes = style.without_color.render("x", color_system=system)
     codes = attributes[2 : attributes.index("m")].split(";") if attributes.startswith("\x1b[") else []
     foreground = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else ""
     background = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else ""
     default = {"39": "", "49": ""}
-    return _Look(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
+    return _Style(frozenset(codes), default.get(foreground, foreground), default.get(background, background))
 
 
 class _CellUpdate(ChopsUpdate):

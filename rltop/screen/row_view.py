@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rltop.rows.keys import Where
+from rltop.rows.keys import Scope
 from rltop.rows.rows import POINTED, Line, Row, RowLink, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
@@ -101,7 +101,7 @@ class Selected(Message):
 class RowView(Widget, can_focus=True):
     """Draws `rows`; Enter posts `Opened`, moving posts `Selected`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Scope.LIST]]
 
     def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None, mouse: Mouse | None = None) -> None:
         """A view that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""

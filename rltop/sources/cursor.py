@@ -15,7 +15,7 @@ import stat
 from rltop.clock import Clock
 from rltop.errors import SourceError, reason_of
 from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus, is_binary
-from rltop.sources.file import FileStat, FileSystem, Fingerprint, read_fully
+from rltop.sources.file import FileFingerprint, FileStat, FileSystem, read_fully
 from rltop.structs import NamedTuple, Struct
 
 READ_BYTES = 1024 * 1024
@@ -80,7 +80,7 @@ class Cursor:
         self._clock = clock
         self._options = options
         self._events: list[Chunk | Reset] = []
-        self._fingerprint = Fingerprint()
+        self._fingerprint = FileFingerprint()
         self._hole: Hole | None = None
         self._is_binary = is_binary(name=name)
         self._nul_passed = 0
@@ -158,7 +158,7 @@ class Cursor:
             self._events.append(Reset(reason, self.generation, is_restart))
 
     def matches(self, handle: int) -> bool | None:
-        """Whether an open file agrees with what was read: see `Fingerprint.matches`."""
+        """Whether an open file agrees with what was read: see `FileFingerprint.matches`."""
         return self._fingerprint.matches(self._fs, handle, self.offset)
 
     def read(self, handle: int, size: int, *, verify_end: bool = True, is_ending: bool = False) -> Outcome:

@@ -278,7 +278,7 @@ HEAD_BYTES = 256
 ANCHOR_BYTES = 64
 
 
-class Fingerprint:
+class FileFingerprint:
     """The first 256 bytes of a file and the last 64 that were read.
 
     The head tells another file from a longer one; the anchor tells a file that was

@@ -48,7 +48,7 @@ _CHANGES_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Backoff:
     """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
 
     shortest_s: float
@@ -134,7 +134,7 @@ class MountThread:
         self,
         *,
         mount: Mount,
-        pace: Pace,
+        pace: Backoff,
         fs: FileSystem,
         clock: Clock,
         tail_options: TailOptions,
@@ -508,9 +508,9 @@ class Reader:
             thread = self._threads.get(key)
             if thread is None:
                 pace = (
-                    Pace(options.network_poll_s, options.network_poll_max_s, options.network_backoff)
+                    Backoff(options.network_poll_s, options.network_poll_max_s, options.network_backoff)
                     if mount.is_network
-                    else Pace(options.local_poll_s, options.local_poll_s, 1.0)
+                    else Backoff(options.local_poll_s, options.local_poll_s, 1.0)
                 )
                 thread = MountThread(
                     mount=mount,

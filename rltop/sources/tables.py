@@ -21,7 +21,7 @@ from rltop.regex import regex
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.file import FileSystem
-from rltop.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
 from rltop.structs import Struct, field
 
 PIECE_ROWS = 500
@@ -70,7 +70,7 @@ class _Lines:
         return b"".join(taken)
 
 
-def _time_of(row: TableRow, table: Table) -> str:
+def _time_of(row: TableRow, table: DatabaseTable) -> str:
     """When a row was written, so that texts compare as times do; empty for settings, which come first."""
     value = row.value(_TIME, _MAX_NAME_BYTES) if _TIME in table.columns else None
     return value if isinstance(value, str) else f"{value:024.3f}" if isinstance(value, int | float) else ""
@@ -203,7 +203,7 @@ class DatabaseTail:
                     room -= len(line)
         return look
 
-    def _line(self, row: TableRow, table: Table) -> bytes:
+    def _line(self, row: TableRow, table: DatabaseTable) -> bytes:
         """A row of the run that is followed as a line; empty where it is of another one."""
         if not any(row.value(name, _MAX_NAME_BYTES) == self._member for name in RUN_COLUMNS if name in table.columns):
             return b""

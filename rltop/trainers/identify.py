@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
-from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, PatternSet, Refused, is_exact, is_present
+from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, PatternSet, RefusedKey, is_exact, is_present
 from rltop.catalog.guesses import guess, said_meaning, signal_of_guess
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Signal, Traits
@@ -314,15 +314,15 @@ def _joined(
 
 
 def _possible(
-    signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]], before: tuple[Refused, ...]
-) -> tuple[dict[str, Sequence[Signal]], tuple[Refused, ...]]:
+    signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]], before: tuple[RefusedKey, ...]
+) -> tuple[dict[str, Sequence[Signal]], tuple[RefusedKey, ...]]:
     """The signals whose first values can be what their names say, and those refused so far."""
     refused = {(each.metric, each.key): each for each in before}
     for name, found in signals.items():
         for signal in found:
             value = _impossible(signal, samples.get(signal.key, ()))
             if value is not None:
-                refused.setdefault((name, signal.key), Refused(name, signal.key, value))
+                refused.setdefault((name, signal.key), RefusedKey(name, signal.key, value))
     if not refused:
         return signals, ()
     kept = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rltop.app import plot_pane
 from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
-from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Series, Zoom
+from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, PlottedSeries, Zoom
 from rltop.pages.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.pages.markers import Marker, MarkerKind
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
@@ -182,7 +182,7 @@ def test_the_cursor_moves_over_a_picture_that_is_drawn_once(monkeypatch: pytest.
     at = {}
     for step in (0, 15, 30, 59):
         data = plot(values, marks=(PlotMark(15, "restart", "r"), PlotMark(step, "cursor", f"step {step}", value=3.0)))
-        named = Series("1", f"run {step}", "stage-0", data.raw)
+        named = PlottedSeries("1", f"run {step}", "stage-0", data.raw)
         data = replace(data, series=(named,))
         rows = paint_chart(data, 80, 20, UNICODE)
         assert f"step {step}" in text(rows[0]) and f"run {step}" in text(rows[0])
@@ -211,8 +211,12 @@ def test_the_cursor_stands_below_the_sign_of_its_step() -> None:
 
 def test_two_units_have_an_axis_each_and_every_curve_its_sign() -> None:
     steps = tuple(float(n) for n in range(50))
-    low = Series("A", "entropy 0.5 nats", "stage-0", Curve(steps, tuple(n / 100 for n in range(50))), (49.0, 0.9))
-    high = Series("B", "length 900", "stage-1", Curve(steps, tuple(900.0 - n for n in range(50))), None, is_right=True)
+    low = PlottedSeries(
+        "A", "entropy 0.5 nats", "stage-0", Curve(steps, tuple(n / 100 for n in range(50))), (49.0, 0.9)
+    )
+    high = PlottedSeries(
+        "B", "length 900", "stage-1", Curve(steps, tuple(900.0 - n for n in range(50))), None, is_right=True
+    )
     data = PlotData(
         "", "", Curve((), ()), Curve((), ()), (), (), Zoom(0, 49), Zoom(0, 49), series=(low, high), right=Unit.TOKENS
     )

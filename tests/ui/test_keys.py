@@ -28,7 +28,7 @@ from rltop.pages.stragglers import RanksPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
-from rltop.rows.keys import KEYS, NO_KEYS, Where
+from rltop.rows.keys import KEYS, NO_KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.screen.early import keeps_early_keys
@@ -52,8 +52,8 @@ def footer(app: RltopApp) -> str:
 
 
 def test_without_a_keymap_the_keys_are_those_of_the_bindings() -> None:
-    names = key_names({}, [Where.METRICS])
-    for where in (Where.EVERYWHERE, Where.LIST, Where.METRICS):
+    names = key_names({}, [Scope.METRICS])
+    for where in (Scope.EVERYWHERE, Scope.LIST, Scope.METRICS):
         for binding in BINDINGS[where]:
             assert list(names.every(binding.id or "")) == spell(binding.key), binding.id
 
@@ -148,7 +148,7 @@ async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter(key: 
 async def test_help_lists_the_keys_of_the_page_first() -> None:
     app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
     async with app.run_test(size=(120, 60)) as pilot:
-        for key, first in (("e", Where.TIMELINE), ("v", Where.GRID), ("m", Where.METRICS)):
+        for key, first in (("e", Scope.TIMELINE), ("v", Scope.GRID), ("m", Scope.METRICS)):
             await press(pilot, key, "question_mark")
             text = page_text(app)
             assert text.index(first.value) < text.index("Everywhere")
@@ -185,12 +185,12 @@ async def test_a_key_that_was_given_away_is_named_no_more() -> None:
 
 
 def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> None:
-    names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, [Where.CHART])
+    names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, [Scope.CHART])
     # What somebody has given a key to goes before those that have another one.
     assert names.every("timing") == ("j",) and names.every("down") == ("↓",)
     assert names.every("alerts") == ("y",) and names.every("smooth") == ("s",)
     assert names.every("pan-left") == ("←", "Shift-←") and names.every("rollouts") == ("h",)
-    assert key_names({"fold": "k"}, [Where.METRICS]).every("fold") == ("k",)
+    assert key_names({"fold": "k"}, [Scope.METRICS]).every("fold") == ("k",)
     assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
 

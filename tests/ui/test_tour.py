@@ -26,7 +26,7 @@ from rltop import resources
 from rltop.app.app import RltopApp
 from rltop.app.page_screen import PageScreen
 from rltop.pages.page import ListPage
-from rltop.rows.keys import KEYS, Where
+from rltop.rows.keys import KEYS, Scope
 
 FIXTURES = resources.folder("fixtures")
 RUNS = (
@@ -47,7 +47,7 @@ STARTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """How each page is reached from the overview."""
 
-MOVES = frozenset(key.id for key in KEYS[Where.LIST]) | {"to-list", "left", "right"}
+MOVES = frozenset(key.id for key in KEYS[Scope.LIST]) | {"to-list", "left", "right"}
 """At an end of a list there is nowhere to go, and nothing to be said."""
 LEFT_OUT = frozenset({"quit", "interrupt", "suspend", "live-end"})
 COMMON = (
@@ -152,21 +152,21 @@ async def test_every_key_of_a_page_answers(name: str, size: tuple[int, int], run
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         await reach(app, pilot, name)
-        groups = screen_of(app).page.where if name != "overview" else (Where.EVERYWHERE,)
+        groups = screen_of(app).page.where if name != "overview" else (Scope.EVERYWHERE,)
         keys = [key for where in groups for key in KEYS[where]]
-        keys += [key for key in KEYS[Where.EVERYWHERE] if (IS_WHOLE or key.id in COMMON) and name != "overview"]
-        keys += KEYS[Where.LIST] if name in ("overview", "metrics") else []
+        keys += [key for key in KEYS[Scope.EVERYWHERE] if (IS_WHOLE or key.id in COMMON) and name != "overview"]
+        keys += KEYS[Scope.LIST] if name in ("overview", "metrics") else []
         own = {
             one
             for where in groups
-            if where is not Where.EVERYWHERE
+            if where is not Scope.EVERYWHERE
             for key in KEYS[where]
             for one in key.keys.split(",")
         }
         at = id(app.screen)
         for key in keys:
             spelled = key.keys.split(",")[0]
-            if key.id in LEFT_OUT or (key in KEYS[Where.EVERYWHERE] and spelled in own):
+            if key.id in LEFT_OUT or (key in KEYS[Scope.EVERYWHERE] and spelled in own):
                 continue
             screen = app.screen
             if id(screen) != at or not isinstance(screen, PageScreen) or screen.is_typing or not app.cursor.is_live:

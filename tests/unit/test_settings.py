@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rltop.errors import ConfigError
 from rltop.rules.profiles import PROFILES
-from rltop.settings import BY_NAME, SETTINGS, Kind, add_flags, gather, toml_text
+from rltop.settings import BY_NAME, SETTINGS, ValueType, add_flags, gather, toml_text
 
 
 def written(folder: Path, text: str) -> Path:
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         gather({}, {}, tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS if setting.kind is Kind.TEXT])
+@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS if setting.kind is ValueType.TEXT])
 def test_no_text_may_hold_a_nul_which_no_path_can(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"`{name}` contains a NUL"):
         gather({}, {}, written(tmp_path, f'{name} = "a\\u0000"\n'))
@@ -132,11 +132,11 @@ def test_every_setting_has_a_flag_that_reaches_it() -> None:
     parser = ArgumentParser()
     add_flags(parser)
     for setting in SETTINGS:
-        spelt = [setting.flag] if setting.kind is Kind.SWITCH else [setting.flag, str(setting.example)]
+        spelt = [setting.flag] if setting.kind is ValueType.SWITCH else [setting.flag, str(setting.example)]
         given_options = vars(parser.parse_args(spelt))
         found = gather(given_options, {}, None)
         assert found.origins == {setting.name: setting.flag}
-        expected = True if setting.kind is Kind.SWITCH else setting.example
+        expected = True if setting.kind is ValueType.SWITCH else setting.example
         assert found.values[setting.name] == expected
     assert vars(parser.parse_args(["--no-watch"]))["watch"] is False
 

@@ -20,7 +20,7 @@ from rltop.formats.console.causes import Causes
 from rltop.formats.console.failures import ConsoleError, Samples, error_of, of_one_end
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
-    Found,
+    LineMetrics,
     Row,
     front_of,
     has_step_and_number,
@@ -31,7 +31,7 @@ from rltop.formats.console.lines import (
     read_stepless,
     strip_escapes,
 )
-from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner, parted
+from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, HitKind, LineScanner, parted
 from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
 from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
@@ -45,19 +45,19 @@ _MAX_BARS = 64
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _QUOTED_CHARS = 40
-_OF_ROWS = Kind.METRIC | Kind.TREE
+_OF_ROWS = HitKind.METRIC | HitKind.TREE
 _OWN_STEP_KEYS = ("step", "global_step")
 
 
 def _may_tell(hit: Hit) -> bool:
-    return bool(hit.kind & Kind.BAR) and (b"=" in hit.line or hit.line.count(b": ") > 1)
+    return bool(hit.kind & HitKind.BAR) and (b"=" in hit.line or hit.line.count(b": ") > 1)
 
 
 @dataclass(slots=True)
 class _Waiting:
     """A row that waits for its step: a training row for its own, another for that of the row before."""
 
-    found: Found
+    found: LineMetrics
     position: FilePosition
     is_training: bool
 
@@ -95,7 +95,7 @@ class ConsoleDecoder(Decoder):
         self._has_trainer_rows = False
         """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
         self._has_loop_rows = False
-        self._head: Found | None = None
+        self._head: LineMetrics | None = None
         """What named a step on the line `_goes_on_from`, and no metric yet."""
         self._goes_on_from: int | None = None
         """The number of the line of a loop that was read last: pairs on the next one belong to it."""
@@ -105,7 +105,7 @@ class ConsoleDecoder(Decoder):
         self._rollouts = RolloutSteps()
         self._has_evaluations, self._cut_rows = False, 0
         self._schema: Schema | None = None
-        self._validation: tuple[Found, int] | None = None
+        self._validation: tuple[LineMetrics, int] | None = None
         """One that was printed before the row of its step."""
         self._newest_keys: tuple[str, ...] = ()
         self._stepless_row: tuple[str, Row] = "", {}
@@ -198,7 +198,7 @@ class ConsoleDecoder(Decoder):
             if hit is not None:
                 before, hit = parted(before, hit)
             self._take(before, records)
-        if hit is not None and hit.columns and (hit.part > 1 or hit.kind & _OF_ROWS == Kind.METRIC):
+        if hit is not None and hit.columns and (hit.part > 1 or hit.kind & _OF_ROWS == HitKind.METRIC):
             self._uncertain = hit
         elif hit is not None:
             self._take(hit, records)
@@ -210,22 +210,22 @@ class ConsoleDecoder(Decoder):
                 return
             if len(hit.line) < CAPTURE_CHARS - 1:  # what was cut is known by its length
                 hit = hit._replace(line=hit.line[mark.end() :].removeprefix(b" "))
-        if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
+        if hit.kind & HitKind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
-        if hit.kind & Kind.TREE:
+        if hit.kind & HitKind.TREE:
             text = strip_escapes(hit.line[:MAX_LINE_BYTES].decode("utf-8", "replace"))
             self._take_table(self._tree.take(text, hit.offset), self._tree.offset, records)
-        elif (hit.kind & (Kind.METRIC | Kind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
+        elif (hit.kind & (HitKind.METRIC | HitKind.MORE) or _may_tell(hit)) and len(hit.line) <= MAX_METRIC_BYTES:
             self._take_line(hit, records)
-        if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & Kind.TABLE else _MAX_TITLE_BYTES):
+        if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & HitKind.TABLE else _MAX_TITLE_BYTES):
             text = strip_escapes(hit.line.decode("utf-8", "replace"))
             self._take_table(self._table.take(text, hit.number, hit.offset), self._table.offset, records)
-        if hit.kind & Kind.ERROR:
+        if hit.kind & HitKind.ERROR:
             self._note_error(hit)
 
     def _take_line(self, hit: Hit, records: list[Record]) -> None:
         text = hit.line.decode("utf-8", "replace")
-        all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & (Kind.METRIC | Kind.BAR) else []
+        all_found = read_line(text, is_ended=hit.is_ended) if hit.kind & (HitKind.METRIC | HitKind.BAR) else []
         for found in [] if self._are_of_other_rank(text, all_found) else all_found:
             if not found.is_of_loop:
                 self._has_trainer_rows = True
@@ -250,7 +250,7 @@ class ConsoleDecoder(Decoder):
         more = read_pairs(text, is_ended=hit.is_ended, is_rest=hit.part > 1) if may_go_on else None
         self._note_wrap(hit, text, all_found, is_read=bool(all_found or more))
         if more is None:
-            if not (all_found or self._row_count > self._stepless) and hit.kind & Kind.METRIC and hit.is_ended:
+            if not (all_found or self._row_count > self._stepless) and hit.kind & HitKind.METRIC and hit.is_ended:
                 self._note_stepless(text, hit.number)
             return
         if self._head is not None:
@@ -261,12 +261,12 @@ class ConsoleDecoder(Decoder):
         if self._number_loop(more):
             self._take_row(more, hit.offset, hit.number, records)
 
-    def _take_head(self, found: Found, hit: Hit, text: str) -> None:
+    def _take_head(self, found: LineMetrics, hit: Hit, text: str) -> None:
         if len(found.row) > 1 and not self._row_count:
             self.counts.miss_form(strip_escapes(text).strip(), hit.number)
         self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
 
-    def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[Found], *, is_read: bool) -> None:
+    def _note_wrap(self, hit: Hit, text: str, all_found: Sequence[LineMetrics], *, is_read: bool) -> None:
         """Count a row once of which something is lost because a terminal has cut its line."""
         if not hit.part:
             return
@@ -280,7 +280,7 @@ class ConsoleDecoder(Decoder):
         reason = f"wrapped by a terminal, what it cut is left out: “{strip_escapes(text).strip()[-_QUOTED_CHARS:]}”"
         self.counts.refuse(hit.number, reason, is_lost=False)
 
-    def _are_of_other_rank(self, text: str, all_found: Sequence[Found]) -> bool:
+    def _are_of_other_rank(self, text: str, all_found: Sequence[LineMetrics]) -> bool:
         """Is it a row without a step that another rank has printed, or another process as the same or of its epoch?"""
         if not all_found or all_found[0].step is not None or all_found[0].validation:
             return False
@@ -338,12 +338,12 @@ class ConsoleDecoder(Decoder):
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def _take_table(self, found: Found | None, offset: int, records: list[Record]) -> None:
+    def _take_table(self, found: LineMetrics | None, offset: int, records: list[Record]) -> None:
         if found is not None:
             self._has_trainer_rows = True
             self._take_row(found, offset, 0, records)
 
-    def _take_validation(self, found: Found, offset: int, records: list[Record]) -> None:
+    def _take_validation(self, found: LineMetrics, offset: int, records: list[Record]) -> None:
         """What is printed first waits for the row that logs it; what is printed last adds to the newest row."""
         if found.validation == "Initial":
             self._release_validation(records)
@@ -354,7 +354,7 @@ class ConsoleDecoder(Decoder):
             found.step = self._rollouts.last or 0
             self._take_row(found, offset, 0, records)
 
-    def _release_validation(self, records: list[Record], row: Found | None = None) -> None:
+    def _release_validation(self, records: list[Record], row: LineMetrics | None = None) -> None:
         """Give out the validation that waits, with the row of its step if that holds evaluations alone."""
         if self._validation is None:
             return
@@ -368,7 +368,7 @@ class ConsoleDecoder(Decoder):
             found.step = max(0, (row.step or 0) - 1)
         self._take_row(found, offset, 0, records)
 
-    def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
+    def _take_row(self, found: LineMetrics, offset: int, number: int, records: list[Record]) -> None:
         position = FilePosition(self._generation, offset)
         if self._stepless or self.counts.unread_lines:  # they were remarks
             self.counts.no_step_lines -= self._stepless
@@ -401,7 +401,7 @@ class ConsoleDecoder(Decoder):
         else:
             self.counts.no_step_lines += 1
 
-    def _go_on_counting(self, found: Found) -> None:
+    def _go_on_counting(self, found: LineMetrics) -> None:
         """A bar that begins anew in each epoch counts on from the one before; without a total of the run."""
         done, total = found.step or 0, found.total or 0
         if done < self._bar_done:
@@ -410,7 +410,7 @@ class ConsoleDecoder(Decoder):
         found.step = self._bar_offset + done
         found.total = None if self._bar_offset else total
 
-    def _number_loop(self, found: Found) -> bool:
+    def _number_loop(self, found: LineMetrics) -> bool:
         """Give a line of a loop its step; False where it cannot have one."""
         unit = "episode" if found.is_of_episode else "step"
         if found.step is not None and any(key in found.row for key in TRAINER_STEP_KEYS):
@@ -435,7 +435,7 @@ class ConsoleDecoder(Decoder):
                 self._loop_unit = unit
         return found.step is not None
 
-    def _note_lost(self, found: Found, number: int) -> None:
+    def _note_lost(self, found: LineMetrics, number: int) -> None:
         if found.is_cut:
             self._cut_rows += 1
             is_longer = self._has_evaluations and 2 * self._cut_rows <= self._row_count
@@ -444,7 +444,7 @@ class ConsoleDecoder(Decoder):
         reason = f"{what}; {len(found.row)} values could be read"
         self.counts.refuse(number, reason, is_lost=False)
 
-    def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:
+    def _count_row(self, found: LineMetrics, position: FilePosition, records: list[Record]) -> None:
         is_training = is_training_row(found.row)
         if is_training and self._is_summed_up:
             self._begin_anew(records)

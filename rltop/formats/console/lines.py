@@ -65,7 +65,7 @@ Row = dict[str, object]
 
 
 @dataclass(slots=True)
-class Found:
+class LineMetrics:
     """Metrics found in a line.
 
     Attributes:
@@ -142,7 +142,7 @@ def strip_escapes(text: str) -> str:
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
-def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
+def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
     """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
 
     Args:
@@ -172,14 +172,14 @@ def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
 # -- step:N - k:v - … ----------------------------------------------------------------------------------------------
 
 
-def _read_step_lines(text: str, *, is_cut: bool) -> list[Found]:
+def _read_step_lines(text: str, *, is_cut: bool) -> list[LineMetrics]:
     """Every `step:N - …` of a line: two may have been joined where a line feed was lost."""
     starts = list(_STEP_LINE.finditer(text))
     found = []
     for i, start in enumerate(starts):
         is_last = i + 1 == len(starts)
         end = len(text) if is_last else starts[i + 1].start()
-        one = Found(int(start[1]))
+        one = LineMetrics(int(start[1]))
         pieces = text[start.end() : end].split(" - ")
         one.is_cut = is_last and CAPTURE_CHARS - 1 <= len(text) <= CAPTURE_CHARS
         if one.is_cut and pieces[-1].endswith(" -"):  # the blank behind it is gone as well
@@ -192,7 +192,7 @@ def _read_step_lines(text: str, *, is_cut: bool) -> list[Found]:
     return found
 
 
-def _read_piece(piece: str, into: Found, *, is_unsure: bool) -> None:
+def _read_piece(piece: str, into: LineMetrics, *, is_unsure: bool) -> None:
     if not piece.strip():
         return
     if not is_unsure:
@@ -248,7 +248,7 @@ def _mean_of(listed: str) -> float | str:
 # -- {…}: dictionaries as printed, and JSON --------------------------------------------------------------------------
 
 
-def _read_object(text: str, *, is_cut: bool) -> Found | None:
+def _read_object(text: str, *, is_cut: bool) -> LineMetrics | None:
     named = _STEP_DICT.search(text)
     if named is not None:
         return _nonempty(_read_dict(text, named.end(), int(named[1]), is_cut=is_cut))
@@ -272,7 +272,7 @@ VALIDATION = " validation metrics: {"
 _LITERAL = regex(r"\s*\(?(?:\"((?:[^\"\\]|\\.)*+)\"|'((?:[^'\\]|\\.)*+)')\)?\s*")
 
 
-def _read_validation(text: str) -> list[Found]:
+def _read_validation(text: str) -> list[LineMetrics]:
     """`Initial validation metrics: {…}` of veRL: alone on its line, or broken by `pprint` into texts, one a line."""
     pieces = []
     for line in text.splitlines():
@@ -289,20 +289,20 @@ def _read_validation(text: str) -> list[Found]:
     return [found] if found.row else []
 
 
-def _of_rollout(found: Found, counted: re.Match[str]) -> Found | None:
+def _of_rollout(found: LineMetrics, counted: re.Match[str]) -> LineMetrics | None:
     """`rollout N: {'rollout/…': …}`: what slime and miles log of a generation; None where it is something else."""
     own = (f"{counted['what']}/", *_OF_ROLLOUTS)
     found.rollout = int(counted["rollout"])
     return _nonempty(found) if any(key.startswith(own) for key in found.row) else None
 
 
-def _nonempty(found: Found) -> Found | None:
+def _nonempty(found: LineMetrics) -> LineMetrics | None:
     """The row, unless it is mostly text: what agents do is printed as `Step N: {…}` too."""
     numbers = sum(isinstance(number_of(value), float | NonFinite) for value in found.row.values())
     return found if numbers and 2 * numbers >= len(found.row) else None
 
 
-def _read_tagged(text: str) -> Found | None:
+def _read_tagged(text: str) -> LineMetrics | None:
     """`{"step": N, "metrics": {…}}`: JSON, with NaN where training blew up."""
     start = text.find('"metrics": {')
     step = re.search(r'"step":\s*(\d{1,15})\b', text[:start] if start >= 0 else "")
@@ -315,7 +315,7 @@ def _read_tagged(text: str) -> Found | None:
     metrics = parsed.get("metrics") if isinstance(parsed, dict) else None
     if not isinstance(metrics, dict):
         return None
-    return _nonempty(Found(int(step[1]), dict(flat_items(metrics))))
+    return _nonempty(LineMetrics(int(step[1]), dict(flat_items(metrics))))
 
 
 def _dict_start(text: str) -> int | None:
@@ -330,7 +330,7 @@ _LOG_MARKS = frozenset({"epoch", "train_runtime"})
 _STEP_NAMES = ("step", "global_step")
 
 
-def _is_log_row(found: Found) -> bool:
+def _is_log_row(found: LineMetrics) -> bool:
     """Is this what a trainer logs, rather than a configuration or a sample?
 
     Every row of transformers has the epoch beside at least one other number; a
@@ -346,7 +346,7 @@ def _is_log_row(found: Found) -> bool:
     return not _LOG_MARKS.isdisjoint(row) or any(name in row for name in _STEP_NAMES)
 
 
-def _is_loop_row(found: Found) -> bool:
+def _is_loop_row(found: LineMetrics) -> bool:
     """Is a dictionary that is all of its line what a loop prints of a step that it does not name: is a loss in it?"""
     row = found.row
     is_flat = not found.nested and not found.lost
@@ -354,9 +354,9 @@ def _is_loop_row(found: Found) -> bool:
     return is_flat and is_numeric and any("loss" in key.lower() and not is_evaluation_key(key) for key in row)
 
 
-def _read_dict(text: str, start: int, step: int | None, *, is_cut: bool) -> Found:
+def _read_dict(text: str, start: int, step: int | None, *, is_cut: bool) -> LineMetrics:
     """The items of the dictionary whose brace stands at `start`, as far as they are whole."""
-    found = Found(step)
+    found = LineMetrics(step)
     at = start + 1
     while at < len(text):
         item = _ITEM.match(text, at)
@@ -409,8 +409,8 @@ def _skip_value(text: str, at: int) -> int | None:
 # -- Step N | k:v k:v ------------------------------------------------------------------------------------------------
 
 
-def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found]:
-    found = Found(int(bar[1]))
+def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[LineMetrics]:
+    found = LineMetrics(int(bar[1]))
     for pair in _BAR_PAIR.finditer(text, bar.end()):
         if is_cut and pair.end() == len(text):
             found.lost += 1
@@ -432,9 +432,9 @@ LASTED = "time/step"
 _FEWEST_NAMED = 3
 
 
-def _read_named(rest: str, step: int, *, is_cut: bool) -> list[Found]:
+def _read_named(rest: str, step: int, *, is_cut: bool) -> list[LineMetrics]:
     """`Step N | 3.21s | Loss 0.0012`, or `Time: 3.21s | Loss: 0.0012`, as prime-rl prints it; nothing else."""
-    found = Found(step)
+    found = LineMetrics(step)
     pieces = [piece.strip() for piece in rest.split(" | ")]
     for i, piece in enumerate(pieces):
         if is_cut and i + 1 == len(pieces):
@@ -562,7 +562,7 @@ _SAID = regex(rf"{_RESULT}\s{{1,4}}{_NUMBER}(?![\w/])")
 _STEP_SAID = regex(r"(?<![\w/.@-])(?i:global_step|step|iter(?:ation)?|update|episode)['\"]?[\s:=#\[]{1,3}\d")
 
 
-def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
+def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
     if len(text) > _MAX_LOOP_CHARS:
         return []
@@ -572,7 +572,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     if line is None:
         return _read_log_line(text) or _read_more(text) or _read_pairs_with_step(text)
     count = next(line[name] for name in ("step", "at", "done", "inner", "engine", "episode") if line[name])
-    found = Found(int(count), is_of_loop=True, is_of_episode=line["episode"] is not None)
+    found = LineMetrics(int(count), is_of_loop=True, is_of_episode=line["episode"] is not None)
     total = line["total"] or line["goal"] or line["of"] or line["episodes"]
     found.total = int(total) if total else None
     rest = line["rest"].rstrip()
@@ -597,11 +597,11 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     return [found] if is_row and (not found.is_head or end == len(rest)) else []
 
 
-def _read_pairs_with_step(text: str) -> list[Found]:
+def _read_pairs_with_step(text: str) -> list[LineMetrics]:
     if _STEP_PAIR.search(text) is None:
         return []
     text = text.strip()
-    found = Found(None, is_of_loop=True)
+    found = LineMetrics(None, is_of_loop=True)
     pairs = _Pairs(found.row)
     if pairs.read(text) != len(text) or not pairs.are_of_training:
         return []
@@ -614,7 +614,7 @@ def _read_pairs_with_step(text: str) -> list[Found]:
     return [found]
 
 
-def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> Found | None:
+def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> LineMetrics | None:
     """What a line of nothing but pairs adds to the line of a loop before it; None where it is something else.
 
     Args:
@@ -625,18 +625,18 @@ def read_pairs(text: str, *, is_ended: bool, is_rest: bool) -> Found | None:
         text = _HALF.sub("", text)
     if not text or len(text) > _MAX_LOOP_CHARS:
         return None
-    found = Found(None, is_of_loop=True, is_more=True)
+    found = LineMetrics(None, is_of_loop=True, is_more=True)
     pairs = _Pairs(found.row)
     is_all = pairs.read(text) == len(text)
     return found if is_all and (is_rest or pairs.are_of_training or pairs.are_plain) else None
 
 
-def read_stepless(text: str) -> Found | None:
+def read_stepless(text: str) -> LineMetrics | None:
     """A line of nothing but pairs with a loss or a reward among them, which lacks a step; None for anything else."""
     text = without_prefix(strip_escapes(text))
     front = _LOG_FRONT.match(text)
     text = text[front.end() :].strip() if front is not None else text
-    found = Found(None, is_of_loop=True) if text and len(text) <= _MAX_LOOP_CHARS else None
+    found = LineMetrics(None, is_of_loop=True) if text and len(text) <= _MAX_LOOP_CHARS else None
     if found is None:
         return None
     pairs = _Pairs(found.row)
@@ -734,12 +734,12 @@ class _Pairs:
         return (self._count > 1 or not self._is_loose) and any("loss" in key or "reward" in key for key in told)
 
 
-def _read_log_line(text: str) -> list[Found]:
+def _read_log_line(text: str) -> list[LineMetrics]:
     """A line of Python's logging of nothing but pairs, a loss among them, that names no step."""
     line = _LOG_LINE.match(text)
     if line is None:
         return []
-    found, rest = Found(None, is_of_loop=True), line["rest"].rstrip()
+    found, rest = LineMetrics(None, is_of_loop=True), line["rest"].rstrip()
     end = _Pairs(found.row).read(rest)
     has_loss = len(found.row) > 1 and any("loss" in key and not is_evaluation_key(key) for key in found.row)
     while group := _LOOP_GROUP.match(rest, end):
@@ -749,16 +749,16 @@ def _read_log_line(text: str) -> list[Found]:
     return [found] if has_loss and end == len(rest) else []
 
 
-def _read_more(text: str) -> list[Found]:
+def _read_more(text: str) -> list[LineMetrics]:
     """What DeepSpeed-Chat says of a step behind its losses, on a line of its own."""
     line = _MORE_LINE.match(text)
     if line is None:
         return []
     told = {"average_reward_score": line["mean"], "eval_ppl": line["ppl"], "eval_loss": line["loss"]}
-    return [Found(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
+    return [LineMetrics(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
 
 
-def _read_around_bar(text: str) -> list[Found]:
+def _read_around_bar(text: str) -> list[LineMetrics]:
     """What a progress bar that counts training steps says before its percentage, behind its pace, and behind itself."""
     if "%|" not in text or len(text) > _MAX_LOOP_CHARS:
         return []
@@ -777,7 +777,7 @@ def _read_around_bar(text: str) -> list[Found]:
     return found[:1]
 
 
-def _read_described(text: str) -> Found | None:
+def _read_described(text: str) -> LineMetrics | None:
     bar = _DESCRIBED.match(text.lstrip())
     if bar is None:
         return None
@@ -791,7 +791,7 @@ def _read_described(text: str) -> Found | None:
     return found if found.step else None
 
 
-def _read_behind(text: str, part: re.Pattern[str], *, is_sure: bool) -> Found | None:
+def _read_behind(text: str, part: re.Pattern[str], *, is_sure: bool) -> LineMetrics | None:
     """What stands behind the pace of the last bar, or behind it; without a loss the bar must be one of training."""
     bars = list(part.finditer(text))
     if not bars:
@@ -806,5 +806,5 @@ def _read_behind(text: str, part: re.Pattern[str], *, is_sure: bool) -> Found | 
     return found if found.step and found.row and is_all else None
 
 
-def _of_bar(bar: re.Match[str]) -> Found:
-    return Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
+def _of_bar(bar: re.Match[str]) -> LineMetrics:
+    return LineMetrics(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)

@@ -17,7 +17,7 @@ from rltop.regex import regex
 from rltop.structs import NamedTuple
 
 
-class Kind:
+class HitKind:
     """What a line may be; plain numbers, as operations on an enumeration cost more than all the rest of a line."""
 
     METRIC = 1
@@ -45,10 +45,10 @@ _ERROR = (
     b"[prompt]", b"[response]", b"[ground_truth]", b"[score]",
 )  # fmt: skip
 NEEDLES: tuple[tuple[bytes, int], ...] = (
-    *((needle, Kind.METRIC) for needle in _METRIC),
-    *((needle, Kind.BAR) for needle in _BAR),
-    *((needle, Kind.ERROR) for needle in _ERROR),
-    *((needle, Kind.TABLE) for needle in _TABLE),
+    *((needle, HitKind.METRIC) for needle in _METRIC),
+    *((needle, HitKind.BAR) for needle in _BAR),
+    *((needle, HitKind.ERROR) for needle in _ERROR),
+    *((needle, HitKind.TABLE) for needle in _TABLE),
 )
 """Byte strings one of which stands in every line of each kind."""
 
@@ -218,7 +218,7 @@ class LineScanner:
         """The hits of whole lines. The last of `raw` may be unfinished."""
         body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
         found: dict[int, int] = {}
-        wanted = ~Kind.METRIC if self._is_cut else ~0
+        wanted = ~HitKind.METRIC if self._is_cut else ~0
         for needle, kind in NEEDLES:
             at = body.find(needle)
             while at >= 0:
@@ -240,7 +240,7 @@ class LineScanner:
             columns = 0 if behind > begin else self._widest_columns(line, found[begin])
             if behind > begin and _VALIDATION not in line:
                 line = line.replace(b"\n", b"")
-            elif found[begin] & Kind.METRIC and behind <= begin:
+            elif found[begin] & HitKind.METRIC and behind <= begin:
                 line, behind, _ = _unwrapped(body, begin, line)
                 end = -1 if behind == len(body) else behind or end
             if b"\0" in line:
@@ -252,20 +252,20 @@ class LineScanner:
 
     def _widest_columns(self, line: bytes, kind: int) -> int:
         is_joined = line.rstrip().endswith(b"}") or _STEPS.search(line) is not None
-        columns = _columns(line) if kind & (Kind.METRIC | Kind.MORE) and not is_joined else 0
-        if kind & Kind.METRIC:
+        columns = _columns(line) if kind & (HitKind.METRIC | HitKind.MORE) and not is_joined else 0
+        if kind & HitKind.METRIC:
             self._widest = max(self._widest, columns)
         return columns if _NARROW <= columns <= _WIDEST and columns >= self._widest else 0
 
     def _find_more(self, body: bytes, found: dict[int, int]) -> None:
         """Mark the lines behind those that may be of metrics; the first of the next piece may be one of them."""
-        begins = [begin for begin in sorted(found) if found[begin] & Kind.METRIC]
+        begins = [begin for begin in sorted(found) if found[begin] & HitKind.METRIC]
         at = 0 if self._more_lines else -1
         for begin in (*begins, len(body)):
             while at >= 0 and self._more_lines and at < begin:
                 end = body.find(b"\n", at)
                 if end != at:
-                    found[at] = found.get(at, 0) | Kind.MORE
+                    found[at] = found.get(at, 0) | HitKind.MORE
                     is_full = self._full_lines > 0 and end - at == self._length
                     self._full_lines -= is_full
                     self._more_lines -= not is_full
@@ -277,13 +277,13 @@ class LineScanner:
 
     def _find_trees(self, body: bytes, found: dict[int, int]) -> None:
         """Mark the lines below `Step N` that are those of a tree, and the one at which it ends; it may go on later."""
-        titles = [at for at, kind in found.items() if kind & Kind.METRIC and _TITLE.match(body, at)]
+        titles = [at for at, kind in found.items() if kind & HitKind.METRIC and _TITLE.match(body, at)]
         at = 0 if self._tree_lines else -1
         for title in (*sorted(titles), len(body)):
             if at >= 0:
                 self._mark_tree(body, at, title, found)
             if title < len(body):
-                found[title] |= Kind.TREE
+                found[title] |= HitKind.TREE
                 self._tree_lines, self._between = _MOST_OF_TREE, 0
                 at = body.find(b"\n", title) + 1
 
@@ -291,7 +291,7 @@ class LineScanner:
         while self._tree_lines and at < end:
             is_end = _BLANK.match(body, at) is not None
             if is_end or _TREE_LINE.match(body, at):
-                found[at] = found.get(at, 0) | Kind.TREE
+                found[at] = found.get(at, 0) | HitKind.TREE
                 self._between = 0
             else:
                 self._between += 1
@@ -442,7 +442,7 @@ def parted(hit: Hit, more: Hit) -> tuple[Hit, Hit]:
     """
     line, rest, part = hit.line, more.line, max(1, hit.part)
     is_next = more.offset - hit.offset - len(line) in (1, 2)  # an end is \n or \r\n
-    if not is_next or _columns(rest) > hit.columns or more.kind & (Kind.BAR | Kind.ERROR | Kind.TREE):
+    if not is_next or _columns(rest) > hit.columns or more.kind & (HitKind.BAR | HitKind.ERROR | HitKind.TREE):
         return hit, more
     if _BEGINS.match(rest) and not line.rstrip().endswith((b",", b";", b"|")):
         return hit, more

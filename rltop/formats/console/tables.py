@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from rltop.formats.console.lines import Found
+from rltop.formats.console.lines import LineMetrics
 from rltop.formats.rows import number_of, step_of
 from rltop.model import NonFinite
 from rltop.model.keys import STEP_KEYS
@@ -55,7 +55,7 @@ class PanelReader:
         self._groups: list[tuple[str, list[str]]] = []
         self.offset = 0
 
-    def take(self, text: str, offset: int) -> Found | None:
+    def take(self, text: str, offset: int) -> LineMetrics | None:
         """The row of the panel that this line ends, or None."""
         line = _PANEL_LINE.match(text)
         if line is None:
@@ -73,7 +73,7 @@ class PanelReader:
             self._groups = []
         return None
 
-    def _row(self) -> Found | None:
+    def _row(self) -> LineMetrics | None:
         row: dict[str, object] = {}
         for group, parts in self._groups:
             for each in " ".join(parts).split(" | "):
@@ -82,7 +82,7 @@ class PanelReader:
                     row[name if group == _NO_GROUP else f"{group}/{name}"] = value.strip()
         step = next((step_of(row.pop(key)) for key in STEP_KEYS if key in row), None)
         is_of_metrics = sum("/" in key for key in row) >= _FEWEST_GROUPED
-        return Found(step, row) if isinstance(step, int) and is_of_metrics else None
+        return LineMetrics(step, row) if isinstance(step, int) and is_of_metrics else None
 
 
 class TableReader:
@@ -98,7 +98,7 @@ class TableReader:
         self._title: tuple[int, int, int] | None = None
         self._begin(-1, -1, is_open=False)
 
-    def take(self, text: str, number: int, offset: int) -> Found | None:
+    def take(self, text: str, number: int, offset: int) -> LineMetrics | None:
         """The row of a table that this line ends, or None."""
         found = self._panel.take(text, offset)
         if found is not None:
@@ -127,7 +127,7 @@ class TableReader:
         """Has a table begun that has not ended?"""
         return bool(self._row)
 
-    def finish(self) -> Found | None:
+    def finish(self) -> LineMetrics | None:
         """The row of the table so far, if it is one of metrics; it is forgotten."""
         row, step, start = self._row, self._step, self._start
         self._begin(-1, -1, is_open=False)
@@ -140,7 +140,7 @@ class TableReader:
         if step is None or not any(sign in key.lower() for key in row for sign in _SIGNS):
             return None
         self.offset = start
-        return Found(step, row)
+        return LineMetrics(step, row)
 
     def _begin(self, number: int, offset: int, *, is_open: bool) -> None:
         self._row: dict[str, object] = {}
@@ -187,7 +187,7 @@ class TreeReader:
         self._row: dict[str, object] = {}
         self._above: list[tuple[int, str]] = []
 
-    def take(self, text: str, offset: int) -> Found | None:
+    def take(self, text: str, offset: int) -> LineMetrics | None:
         """The row of the tree that this line ends, or None.
 
         Args:
@@ -207,14 +207,14 @@ class TreeReader:
         """Has a tree begun that has not ended?"""
         return bool(self._row)
 
-    def finish(self) -> Found | None:
+    def finish(self) -> LineMetrics | None:
         """The row of the tree so far, if it is one of metrics; it is forgotten."""
         step, row = self._step, self._row
         self._step, self._row, self._above = None, {}, []
         if step is None or len(row) < _FEWEST or not any("/" in key for key in row):
             return None
         self.offset = self._start
-        return Found(step, row)
+        return LineMetrics(step, row)
 
     def _add(self, line: re.Match[str]) -> None:
         indent, value = len(line["indent"]), line["value"]

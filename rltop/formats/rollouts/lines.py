@@ -32,7 +32,7 @@ _NEAR_BYTES = 64 * 1024
 _MAX_STRETCHES = 500_000
 
 
-class Line(NamedTuple):
+class RawLine(NamedTuple):
     """One line of a file: where it begins, and its bytes without the newline."""
 
     start: int
@@ -61,7 +61,7 @@ class _Pass:
         self._is_skipping = not is_aligned
         self.too_long = 0
 
-    def lines(self, file: BinaryIO, most: int) -> Iterator[Line]:
+    def lines(self, file: BinaryIO, most: int) -> Iterator[RawLine]:
         """Whole lines in about `most` more bytes; a line without its end is left for the next time."""
         end = self.at + most
         while self.at < end and not self.is_done:
@@ -71,14 +71,14 @@ class _Pass:
                 return
             yield from self._cut(data)
 
-    def _last(self, file: BinaryIO) -> Iterator[Line]:
+    def _last(self, file: BinaryIO) -> Iterator[RawLine]:
         """A last line that is whole although nothing ends it; one that is being written is no JSON yet."""
         if self._is_skipping:
             return
         file.seek(self.at)
         data = file.read(MAX_LINE_BYTES)
         if data.endswith(b"}") and b"\n" not in data and parsed(data) is not None:
-            yield Line(self.at, data)
+            yield RawLine(self.at, data)
             self.at += len(data)
 
     @property
@@ -112,7 +112,7 @@ class _Pass:
             elif len(data) < wanted:
                 return b""
 
-    def _cut(self, data: bytes) -> Iterator[Line]:
+    def _cut(self, data: bytes) -> Iterator[RawLine]:
         start = 0
         base = self.at
         if self._is_skipping:
@@ -124,7 +124,7 @@ class _Pass:
             if self.stop is not None and base + start >= self.stop:
                 self.at = self.stop
                 return
-            yield Line(base + start, data[start:stop])
+            yield RawLine(base + start, data[start:stop])
             start = stop + 1
         self.at = base + len(data)
 
@@ -212,7 +212,7 @@ class LinesDump:
                 return True
         return len(self._passes) > 1
 
-    def _take(self, line: Line) -> None:
+    def _take(self, line: RawLine) -> None:
         if not line.data.strip():
             return
         row = parsed(line.data)
@@ -280,7 +280,7 @@ def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step
             yield placed(row, TextPlace(path, line.start, len(line.data))).completion
 
 
-def rows_of_file(file: BinaryIO) -> Iterator[tuple[Line, Row]]:
+def rows_of_file(file: BinaryIO) -> Iterator[tuple[RawLine, Row]]:
     """Every row of a file, with its line; lines that are none are passed over."""
     way = _Pass(0, None, is_aligned=True)
     before = -1

@@ -51,7 +51,7 @@ _MOST_PARTS = 3
 _MAX_DEPTH = 4
 
 
-class PlacedRow(NamedTuple):
+class DumpRow(NamedTuple):
     """One row of a dump: its step (None where the row does not say) and what it is."""
 
     step: int | None
@@ -148,14 +148,14 @@ def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> 
             yield f"{prefix}{key}"[:OPENING_CHARS], str(value)[:OPENING_CHARS]
 
 
-def placed(row: Row, place: TextPlace) -> PlacedRow:
+def placed(row: Row, place: TextPlace) -> DumpRow:
     """Read one row, whichever trainer wrote it."""
     eid = row.get("eid")
     if isinstance(eid, Mapping):
         return _trinity(row, eid, place)
     step, texts = whole_step(_first(row, STEP)), texts_of(row)
     group, number = _group_of(row, texts[0])
-    return PlacedRow(step, _completion(row, texts, group, number, place))
+    return DumpRow(step, _completion(row, texts, group, number, place))
 
 
 def step_of_row(row: Row) -> int | None:
@@ -203,12 +203,12 @@ def _name(value: object) -> str:
     return "" if value is None else text_of(value)[:OPENING_CHARS]
 
 
-def _trinity(row: Row, eid: Row, place: TextPlace) -> PlacedRow:
+def _trinity(row: Row, eid: Row, place: TextPlace) -> DumpRow:
     """Trinity: (batch, task) is the group, run the completion, and every step of a run a row of its own."""
     texts = texts_of(row)
     group = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}"
     completion = _completion(row, texts, group, _name(eid.get("run")), place)
-    return PlacedRow(whole_step(eid.get("batch")), completion)
+    return DumpRow(whole_step(eid.get("batch")), completion)
 
 
 def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place: TextPlace) -> Completion:

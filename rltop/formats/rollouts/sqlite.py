@@ -17,7 +17,7 @@ from rltop.errors import DecodeError
 from rltop.formats.rollouts.rows import by_prompt, finite, text_of, whole_step
 from rltop.model.completions import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.regex import regex
-from rltop.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
 
 PIECE_ROWS = 500
 """What one call of `refresh` looks through."""
@@ -51,7 +51,7 @@ class ExperienceBuffer:
         self._error = ""
         self._begin_anew(None)
 
-    def _begin_anew(self, table: Table | None) -> None:
+    def _begin_anew(self, table: DatabaseTable | None) -> None:
         self._table = table
         self._schema = b""
         self._steps: list[int] = []
@@ -207,7 +207,7 @@ class ExperienceBuffer:
         return _texts(row)[:2] if row is not None and row.number == number else ("", "")
 
 
-def _holds_experiences(table: Table) -> bool:
+def _holds_experiences(table: DatabaseTable) -> bool:
     return "reward" in table.columns and bool({"experience_bytes", "response", "task_id"} & set(table.columns))
 
 

@@ -124,7 +124,7 @@ def _step_field(data: bytes, pos: int, end: int) -> bytes | None:
     return data[begin:stop] if stop < end and data[stop] == _SUMMARY else None
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """Takes records as they are cut off, and may read ahead."""
 
     def take(self, payload: bytes, at: int) -> None:
@@ -209,7 +209,7 @@ class TfRecordFramer:
         self.feed_to(gathered, data, offset)
         return gathered.found
 
-    def feed_to(self, reader: Reader, data: bytes, offset: int) -> None:
+    def feed_to(self, reader: RecordReader, data: bytes, offset: int) -> None:
         """Give `reader` every record that `data` completes; one that it reads ahead it counts itself."""
         if self._has_begun and offset < self.resume_offset:
             data, offset = data[self.resume_offset - offset :], self.resume_offset
@@ -230,7 +230,7 @@ class TfRecordFramer:
             while self._cross_zeros() and self._cut(reader):
                 pass
 
-    def _cut(self, reader: Reader) -> bool:
+    def _cut(self, reader: RecordReader) -> bool:
         """Cut records off; True if it met zeros, and something behind them may follow."""
         data, start = self._window.data, self._window.start
         lengths, size, pos, wanted = self._lengths, len(data), 0, HEADER_BYTES

@@ -63,7 +63,7 @@ class Template:
 
     __slots__ = ("_checksums", "_fixed", "_layout", "_numbers", "_parts", "_steps", "events", "size", "tags")
 
-    def __init__(self, events: Sequence[_Layout], tags: tuple[str, ...]) -> None:
+    def __init__(self, events: Sequence[_EventLayout], tags: tuple[str, ...]) -> None:
         self.events, self.tags = len(events), tags
         codes, fixed = ["<"], []
         places: dict[str, list[int]] = {"fixed": [], "time": [], "step": [], "number": [], "checksum": []}
@@ -107,7 +107,7 @@ def _picker(places: list[int]) -> Callable[[_Parts], _Parts]:
     return itemgetter(slice(places[0], places[-1] + 1, strides.pop() if strides else 1))
 
 
-class _Layout(NamedTuple):
+class _EventLayout(NamedTuple):
     """Where the open places of one event are: its payload, the end of its step, its numbers, their tags."""
 
     payload: bytes
@@ -138,7 +138,7 @@ def _header(length: int) -> bytes:
     return head + masked_crc32c(head).to_bytes(4, "little")
 
 
-def _layout(payload: bytes) -> _Layout | None:
+def _layout(payload: bytes) -> _EventLayout | None:
     """Where the open places of an event are; None unless it is a time, a step and a summary of single numbers."""
     if len(payload) <= STEP_AT or payload[0] != _TIME_KEY or payload[STEP_AT] != _STEP_KEY:
         return None
@@ -158,7 +158,7 @@ def _layout(payload: bytes) -> _Layout | None:
             numbers.append(place)
     except MalformedMessageError:
         return None
-    return _Layout(payload, step_stop, tuple(numbers), tuple(tags)) if numbers else None
+    return _EventLayout(payload, step_stop, tuple(numbers), tuple(tags)) if numbers else None
 
 
 def _scalar(payload: bytes, start: int, stop: int) -> tuple[bytes | None, int | None]:

@@ -24,7 +24,7 @@ from rltop.live.gathered import gathered
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.metrics import BACK_S, PrometheusProbe
-from rltop.live.probe import Device, Engine, Fact, Job, ProbeError, Process, Silence
+from rltop.live.probe import Device, Fact, InferenceEngine, Job, ProbeError, Process, Silence
 from rltop.live.sources import SourceOptions, probes_of
 
 SCHEMA = json.loads((Path(rltop.report.__file__).parent / "where_schema.json").read_text())
@@ -215,13 +215,13 @@ def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> Whe
         **told,
     }
     where = Where(known.pop("state", "running"), **known)
-    engines = [fact for fact in facts if isinstance(fact, Engine)]
+    engines = [fact for fact in facts if isinstance(fact, InferenceEngine)]
     processes = [fact for fact in facts if isinstance(fact, Process)]
     return gathered(where._replace(engines=engines, ranks=processes), facts, silences, NOW_S)
 
 
-def engine(name: str = "vLLM a", **told: Any) -> Engine:
-    return Engine("http://a/metrics", NOW_S, name, **{"running": 8.0, **told})
+def engine(name: str = "vLLM a", **told: Any) -> InferenceEngine:
+    return InferenceEngine("http://a/metrics", NOW_S, name, **{"running": 8.0, **told})
 
 
 HUNG = "hangs: 8 running, no new tokens for 42.0 s"
@@ -302,10 +302,10 @@ def matrix(made: list[float], age_s: float = 0.0) -> bytes:
     return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode()
 
 
-def asked_of_prometheus(body: bytes) -> tuple[Engine, str]:
+def asked_of_prometheus(body: bytes) -> tuple[InferenceEngine, str]:
     with serving(page(body)) as server:
         (found,) = PrometheusProbe(Endpoint(address_of(server.url, "--prometheus", ""))).ask(NOW_S)
-        assert isinstance(found, Engine)
+        assert isinstance(found, InferenceEngine)
         return found, server.heads[0].split(b" ")[1].decode()
 
 

@@ -15,7 +15,7 @@ from rltop.live.engines import HUNG_S, NAMES, PREFIXES, MetricsReader, compared
 from rltop.live.exposition import plain_name, samples
 from rltop.live.groups import engine_in_words
 from rltop.live.metrics import MetricsProbe
-from rltop.live.probe import Device, Engine, Fact, ProbeError, Process
+from rltop.live.probe import Device, Fact, InferenceEngine, ProbeError, Process
 
 HERE = Path(__file__).parent / "exposition"
 START_S = 1_787_190_000.0
@@ -44,8 +44,8 @@ def play(*answers: tuple[float, bytes], place: str = "node-3:8000") -> list[Fact
     return reader.facts(START_S + answers[-1][0])
 
 
-def engines(facts: Sequence[Fact]) -> list[Engine]:
-    return [fact for fact in facts if isinstance(fact, Engine)]
+def engines(facts: Sequence[Fact]) -> list[InferenceEngine]:
+    return [fact for fact in facts if isinstance(fact, InferenceEngine)]
 
 
 def test_what_sglang_exposes_is_one_engine() -> None:
@@ -141,8 +141,8 @@ def test_storms_are_told_from_one_burst_of_aborts() -> None:
 
 
 def test_one_engine_far_below_the_others() -> None:
-    def engine(number: int, rate: float, running: float = 8) -> Engine:
-        return Engine("metrics", START_S, f"engine {number}", running=running, tokens_per_s=rate)
+    def engine(number: int, rate: float, running: float = 8) -> InferenceEngine:
+        return InferenceEngine("metrics", START_S, f"engine {number}", running=running, tokens_per_s=rate)
 
     even = [engine(n, 1000.0 + n) for n in range(4)]
     assert compared(even) == even

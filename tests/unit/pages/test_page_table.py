@@ -27,7 +27,7 @@ from rltop.pages.stragglers import RanksPage
 from rltop.pages.symptom import SymptomPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
-from rltop.rows.keys import KEYS, Where
+from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import key_names
 from tests.fake_run import run_of, verl_lines
@@ -46,7 +46,7 @@ def test_every_page_class_of_the_room_is_in_this_test() -> None:
 
 
 def test_every_standing_page_has_a_key() -> None:
-    actions = {key.action or key.id for key in KEYS[Where.EVERYWHERE]}
+    actions = {key.action or key.id for key in KEYS[Scope.EVERYWHERE]}
     assert {name for name in STANDING if not {name, f"show('{name}')"} & actions} == {FIRST}
 
 
@@ -65,9 +65,9 @@ def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
 
 def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
     own = {where for page in PAGES for where in page.where}
-    assert own | {Where.EVERYWHERE, Where.LIST, Where.MATCHES, Where.FILTER} == set(Where)
+    assert own | {Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILTER} == set(Scope)
     ids = [key.id for keys in KEYS.values() for key in keys]
-    assert len(ids) == len(set(ids)) and set(KEYS) == set(Where)
+    assert len(ids) == len(set(ids)) and set(KEYS) == set(Scope)
 
 
 @pytest.mark.parametrize("page", sorted(PAGES, key=lambda page: page.__name__), ids=lambda page: page.__name__)
@@ -82,15 +82,15 @@ def moment() -> Moment:
     return Moment(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201))), UNICODE)
 
 
-@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE])
-def test_every_key_of_a_page_changes_what_it_shows_or_says_why_not(where: Where, moment: Moment) -> None:
+@pytest.mark.parametrize("where", [Scope.CHART, Scope.METRICS, Scope.TIMELINE])
+def test_every_key_of_a_page_changes_what_it_shows_or_says_why_not(where: Scope, moment: Moment) -> None:
     makers = {
-        Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"],
+        Scope.CHART: lambda: MetricPage("loss"), Scope.METRICS: STANDING["metrics"],
     }  # fmt: skip
     page = makers.get(where, STANDING["timeline"])()
     page.rows(moment, 120, 40)
     for key in KEYS[where]:
-        if where is Where.CHART:
+        if where is Scope.CHART:
             # What is shown whole cannot be moved.
             page.on("zoom-in", moment)
         answer = page.on(key.id, moment)
@@ -130,7 +130,7 @@ def test_what_is_chosen_is_held_on_to_while_other_lines_come_and_go() -> None:
 @pytest.mark.parametrize("columns", [2, 3])
 @pytest.mark.parametrize("height", [1, 12, 24, 60, 200])
 def test_the_help_in_columns_has_every_line_of_the_help_in_one(moment: Moment, columns: int, height: int) -> None:
-    page = HelpPage("It.", key_names({}), (Where.CHART,))
+    page = HelpPage("It.", key_names({}), (Scope.CHART,))
 
     def lines(width: int) -> list[str]:
         rows = page.rows(moment, width, height)[2:]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
 from rltop.live.groups import grouped
-from rltop.live.probe import Device, Engine, Fact, Job, Process
+from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage, build_overview, paint_overview
@@ -120,8 +120,8 @@ def test_nothing_is_open_in_a_run_that_is_over_or_at_an_earlier_step(tmp_path: P
 def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None:
     facts = [
         *workers("update_actor", "compute_log_prob"),
-        Engine("http://node-1:8000", NOW_S - 2.0, "vLLM 000", 8, 0, 0.4, 0.0, trouble="no new token for 45 s"),
-        Engine("http://node-2:8000", NOW_S - 2.0, "vLLM 001", 1, 0, 0.1, 500.0),
+        InferenceEngine("http://node-1:8000", NOW_S - 2.0, "vLLM 000", 8, 0, 0.4, 0.0, trouble="no new token for 45 s"),
+        InferenceEngine("http://node-2:8000", NOW_S - 2.0, "vLLM 001", 1, 0, 0.1, 500.0),
         Device("http://node-1:9400", NOW_S - 9.0, "node-1", "0", 0.02, 60e9, 80e9, 90.0, 40.0),
         Job("squeue", NOW_S - 40.0, "123", "RUNNING", "node[1-64]", NOW_S - 7_200.0, NOW_S + 3_600.0),
     ]

@@ -17,7 +17,7 @@ from rltop.pages.signals import generic_signal, read_spark
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.sparkline import (
     SparkData,
-    Window,
+    StepWindow,
     anchored_window,
     block_bars,
     fitted,
@@ -33,7 +33,7 @@ ANY = st.floats(allow_nan=True, allow_infinity=False)
 
 
 def draw(values: Sequence[float], glyphs: Glyphs = UNICODE, **more: object) -> str:
-    data = SparkData(values, values, Window(0, 1, len(values)), **more)  # type: ignore[arg-type]
+    data = SparkData(values, values, StepWindow(0, 1, len(values)), **more)  # type: ignore[arg-type]
     return "".join(piece.text for piece in sparkline(data, glyphs))
 
 
@@ -41,7 +41,7 @@ def draw(values: Sequence[float], glyphs: Glyphs = UNICODE, **more: object) -> s
 def test_any_values_give_exactly_the_width(values: list[float], glyphs: Glyphs, reference: float) -> None:
     low = [min(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
     high = [max(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
-    data = SparkData(low, high, Window(0, 1, len(values)), reference=None if reference != reference else reference)
+    data = SparkData(low, high, StepWindow(0, 1, len(values)), reference=None if reference != reference else reference)
     for line in (sparkline(data, glyphs), *tall_sparkline(data, glyphs)):
         text = "".join(piece.text for piece in line)
         assert len(text) == len(values) // 2
@@ -68,14 +68,14 @@ def test_a_line_is_not_bridged_over_a_restart() -> None:
 
 
 def test_a_value_that_was_not_finite_is_marked() -> None:
-    data = SparkData([1.0] * 8, [1.0] * 8, Window(0, 1, 8), nonfinite=frozenset({4}))
+    data = SparkData([1.0] * 8, [1.0] * 8, StepWindow(0, 1, 8), nonfinite=frozenset({4}))
     pieces = sparkline(data, UNICODE)
     assert [(piece.text, piece.role) for piece in pieces] == [("▃▃", "spark"), ("✕", "spark-mark"), ("▃", "spark")]
 
 
 def test_what_is_past_a_threshold_since_the_alert_has_its_colour() -> None:
     values = [9.0, 9.0, 0.0, 0.0, 6.0, 6.0, 9.0, 9.0]
-    data = SparkData(values, values, Window(0, 1, 8), reference=5.0, is_threshold=True, onset=4)
+    data = SparkData(values, values, StepWindow(0, 1, 8), reference=5.0, is_threshold=True, onset=4)
     assert [tuple(piece) for piece in sparkline(data, UNICODE)] == [("▇▁", "spark"), ("▅▇", "threshold")]
     below = data._replace(is_floor=True, onset=0)
     assert [tuple(piece) for piece in sparkline(below, UNICODE)] == [
@@ -85,13 +85,13 @@ def test_what_is_past_a_threshold_since_the_alert_has_its_colour() -> None:
 
 def test_what_is_below_the_baseline_has_its_colour() -> None:
     values = [9.0, 9.0, 0.0, 0.0, 6.0, 6.0]
-    data = SparkData(values, values, Window(0, 1, 6), reference=5.0)
+    data = SparkData(values, values, StepWindow(0, 1, 6), reference=5.0)
     assert [tuple(piece) for piece in sparkline(data, UNICODE)] == [("▇", "spark"), ("▁", "baseline"), ("▅", "spark")]
 
 
 def test_two_rows_have_eight_dots_and_the_reference_where_the_line_is_not() -> None:
     values = [float(level) for level in range(8)]
-    data = SparkData(values, values, Window(0, 1, 8))
+    data = SparkData(values, values, StepWindow(0, 1, 8))
     assert ["".join(piece.text for piece in line) for line in tall_sparkline(data, UNICODE)] == ["  ⡠⠊", "⡠⠊  "]
     assert ["".join(piece.text for piece in line) for line in tall_sparkline(data, ASCII)] == ["  .'", ".'  "]
     level = data._replace(lows=[0.0] * 8, highs=[0.0] * 8, reference=7.0, is_threshold=True, newest=5)
@@ -147,13 +147,13 @@ def test_no_spike_is_lost_in_a_long_noisy_run() -> None:
 
 def test_raw_values_are_read_in_the_metrics_unit() -> None:
     buckets = [Bucket(0, 0, -2.0, -1.0, -1.5, 1)]
-    data = spark_data(buckets, Window(0, 1, 2), Signal(CATALOG["loss"], "loss", scale=-10.0, shift=1.0))
+    data = spark_data(buckets, StepWindow(0, 1, 2), Signal(CATALOG["loss"], "loss", scale=-10.0, shift=1.0))
     assert (data.lows[0], data.highs[0]) == (11.0, 21.0)
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=120), st.integers(4, 60))
 def test_a_fitted_line_keeps_its_extremes(values: list[float], columns: int) -> None:
-    data = SparkData(values, values, Window(0, 1, len(values)), newest=len(values) - 1)
+    data = SparkData(values, values, StepWindow(0, 1, len(values)), newest=len(values) - 1)
     small = fitted(data, columns)
     assert len(small.lows) == len(small.highs) == columns
     assert max(value for value in small.highs if value == value) == max(values)

@@ -15,7 +15,7 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import (
     Column,
-    Kind,
+    Fit,
     Sorting,
     Table,
     TablePainter,
@@ -37,11 +37,11 @@ class Item(NamedTuple):
 
 
 COLUMNS: Sequence[Column[Item]] = (
-    Column("name", lambda item: (item.name, "key"), Kind.NAME, least=6, sort=lambda item: item.name),
+    Column("name", lambda item: (item.name, "key"), Fit.NAME, least=6, sort=lambda item: item.name),
     Column("value", lambda item: (f"{item.value:,.3f}" if item.value is not None else "–", "value"),
            sort=lambda item: item.value),
-    Column("bar", lambda item, cells: ("█" * cells, "spark"), Kind.DRAWN, least=4, most=10, priority=3),
-    Column("note", lambda item: (item.note, "dim"), Kind.TEXT, least=5, priority=2),
+    Column("bar", lambda item, cells: ("█" * cells, "spark"), Fit.DRAWN, least=4, most=10, priority=3),
+    Column("note", lambda item: (item.note, "dim"), Fit.TEXT, least=5, priority=2),
 )  # fmt: skip
 
 
@@ -161,14 +161,14 @@ def test_what_stands_behind_a_name_is_never_cut() -> None:
     def cell(item: Item) -> Line:
         return Piece(item.name, "key"), Piece(" (3 streams)", "dim")
 
-    table = Table((Column("run", cell, Kind.NAME, least=18), COLUMNS[1]), [Item("grpo-qwen2.5-7b-math", 1.0)])
+    table = Table((Column("run", cell, Fit.NAME, least=18), COLUMNS[1]), [Item("grpo-qwen2.5-7b-math", 1.0)])
     assert " (3 streams)" in text(paint_table(table, 32, GLYPHS)[1])
 
 
 def test_the_last_column_wraps_below_itself() -> None:
     columns: Sequence[Column[Item]] = (
         COLUMNS[1],
-        Column("what", lambda item: (item.note, "text"), Kind.TEXT, least=12, lines=3),
+        Column("what", lambda item: (item.note, "text"), Fit.TEXT, least=12, lines=3),
     )
     rows = paint_table(Table(columns, [Item("", 1.0, "one two three four five six seven")]), 30, GLYPHS)
     start = text(rows[1]).index("one")
@@ -191,8 +191,8 @@ def test_a_column_gets_the_cells_it_likes_before_those_that_matter_less() -> Non
         return item, "text"
 
     columns = [
-        Column("name", cell, Kind.NAME, least=10),
-        Column("alerts", cell, Kind.TEXT, least=10, priority=1, likes=20),
+        Column("name", cell, Fit.NAME, least=10),
+        Column("alerts", cell, Fit.TEXT, least=10, priority=1, likes=20),
         Column("age", cell, priority=2),
     ]
     wanted = [10, 30, 8]

@@ -9,7 +9,7 @@ import pyte
 import pytest
 
 from rltop.pages.header import body_height
-from rltop.rows.keys import KEYS, Where
+from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.screen.early import HARMLESS, QUIT, EarlyPicture, paint_early
@@ -173,7 +173,7 @@ def test_the_first_that_can_be_selected_is_lit_as_it_will_be_later() -> None:
 
 
 def test_early_keys_are_those_of_the_key_table() -> None:
-    keys = {each.id: set(each.keys.split(",")) for each in (*KEYS[Where.LIST], *KEYS[Where.EVERYWHERE])}
+    keys = {each.id: set(each.keys.split(",")) for each in (*KEYS[Scope.LIST], *KEYS[Scope.EVERYWHERE])}
     assert keys["quit"] == {QUIT.decode()}
     letters = {key.decode() for key in HARMLESS if not key.startswith(b"\x1b")}
     assert letters | {"up", "down"} == keys["up"] | keys["down"]
