@@ -2,10 +2,11 @@
 
     python bench/row_path.py [COMMIT ...] [--names]
 
-Counted, not timed: the application runs without a terminal over a recorded run, one more row is appended to its file,
-and a profiler notes every function of `rltop/` that is called until the row's step is drawn, and every file that one of
-them stands in. What came before that row, such as the first picture, is not counted. Without COMMIT: the tree as it
-stands; each commit is checked out by itself. `--names` lists the functions, a file at a time.
+Counted, not timed: the application runs without a terminal over a recorded run, rows are appended to its file one by
+one, and a profiler notes every function of `rltop/` that is called until the row's step is drawn, and every file that
+one of them stands in. Those count that are called for each of the rows: what a timer or the first row alone calls
+(looks for logs, imports, the first picture) is not on a row's way. Without COMMIT: the tree as it stands; each commit
+is checked out by itself. `--names` lists the functions, a file at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,10 +27,11 @@ from typing import Any
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[1]
 SIZE = (120, 40)
+ROWS = 5
 
 
 def called_for_a_row(root: Path) -> dict[str, list[str]]:
-    """The functions that one more row calls, by the file of `rltop/` that they stand in.
+    """The functions that each of the last rows calls, by the file of `rltop/` that they stand in.
 
     Args:
         root: a checkout whose modules are imported, and whose `tests/screens.py` makes the application.
@@ -41,45 +44,57 @@ def called_for_a_row(root: Path) -> dict[str, list[str]]:
         raise SystemExit(f"imported {package}, not {root}")
     import screens
 
-    found: dict[str, set[str]] = defaultdict(set)
+    from rltop.clock import FakeClock
+
+    called: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(f"{package}/"):
             code = frame.f_code
             if not code.co_name.startswith("<") or code.co_name == "<lambda>":
-                found[code.co_filename].add(code.co_qualname)
+                called.add((code.co_filename, code.co_qualname))
 
-    async def watch(path: Path, last: bytes) -> None:
-        app = screens.app_over(path)
+    async def watch(path: Path, rows: Sequence[bytes]) -> set[tuple[str, str]]:
+        clock = FakeClock()
+        app = screens.app_over(path, clock=clock)
+        for_each: set[tuple[str, str]] = set()
         async with app.run_test(size=SIZE) as pilot:
-            await pilot.pause(0.5)
-            wanted = f"step {json.loads(last)['step']}"
-            if wanted in screens.page_text(app):
-                raise SystemExit(f"{wanted!r} was there before its row")
-            threading.setprofile(note)
-            sys.setprofile(note)
-            try:
-                with path.open("ab") as file:
-                    file.write(last)
-                app.session.notifier.notify()
-                for _ in range(200):
-                    await asyncio.sleep(0.02)
+            for row in rows:
+                clock.advance(10.0)  # what a timer asks for comes before the row
+                await pilot.pause(0.5)
+                wanted = f"step {json.loads(row)['step']}"
+                if wanted in screens.page_text(app):
+                    raise SystemExit(f"{wanted!r} was there before its row")
+                clock.advance(0.5)  # the pace of pictures allows the next one
+                called.clear()
+                threading.setprofile(note)
+                sys.setprofile(note)
+                try:
+                    with path.open("ab") as file:
+                        file.write(row)
+                    app.session.notifier.notify()
+                    for _ in range(200):
+                        await asyncio.sleep(0.02)
+                        sys.setprofile(None)
+                        is_shown = wanted in screens.page_text(app)
+                        sys.setprofile(note)
+                        if is_shown:
+                            break
+                finally:
                     sys.setprofile(None)
-                    is_shown = wanted in screens.page_text(app)
-                    sys.setprofile(note)
-                    if is_shown:
-                        break
-            finally:
-                sys.setprofile(None)
-                threading.setprofile(None)
-            if not is_shown:
-                raise SystemExit(f"{wanted!r} did not come")
+                    threading.setprofile(None)
+                if not is_shown:
+                    raise SystemExit(f"{wanted!r} did not come")
+                for_each = for_each & called if for_each else set(called)
+        return for_each
 
-    *before, last = screens.RECORDED.read_bytes().splitlines(keepends=True)
+    found: dict[str, set[str]] = defaultdict(set)
+    rows = screens.RECORDED.read_bytes().splitlines(keepends=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
-        path.write_bytes(b"".join(before))
-        asyncio.run(watch(path, last))
+        path.write_bytes(b"".join(rows[:-ROWS]))
+        for file, name in asyncio.run(watch(path, rows[-ROWS:])):
+            found[file].add(name)
     return {str(Path(file).relative_to(package)): sorted(names) for file, names in sorted(found.items())}
 
 
