@@ -55,9 +55,9 @@ def called_for_a_row(root: Path) -> dict[str, list[str]]:
                 called.add((code.co_filename, code.co_qualname))
 
     async def watch(path: Path, rows: Sequence[bytes]) -> set[tuple[str, str]]:
+        for_each: set[tuple[str, str]] = set()
         clock = FakeClock()
         app = screens.app_over(path, clock=clock)
-        for_each: set[tuple[str, str]] = set()
         async with app.run_test(size=SIZE) as pilot:
             for row in rows:
                 clock.advance(10.0)  # what a timer asks for comes before the row
@@ -88,14 +88,14 @@ def called_for_a_row(root: Path) -> dict[str, list[str]]:
                 for_each = for_each & called if for_each else set(called)
         return for_each
 
-    found: dict[str, set[str]] = defaultdict(set)
     rows = screens.RECORDED.read_bytes().splitlines(keepends=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
         path.write_bytes(b"".join(rows[:-ROWS]))
-        for file, name in asyncio.run(watch(path, rows[-ROWS:])):
-            found[file].add(name)
-    return {str(Path(file).relative_to(package)): sorted(names) for file, names in sorted(found.items())}
+        found: dict[str, list[str]] = defaultdict(list)
+        for file, name in sorted(asyncio.run(watch(path, rows[-ROWS:]))):
+            found[str(Path(file).relative_to(package))].append(name)
+    return found
 
 
 def called_in(root: Path) -> dict[str, list[str]]:

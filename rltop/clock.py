@@ -37,7 +37,6 @@ class SystemClock:
         return self._epoch_s + self.monotonic()
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
         return time.time()  # noqa: TID251
 
     def monotonic(self) -> float:
@@ -73,14 +72,11 @@ class FakeClock:
         return self._now
 
     def worked(self) -> float:
-        """What `work` has been told."""
         return self._worked
 
     def advance(self, seconds: float) -> None:
-        """Move forward."""
         self._now += seconds
 
     def work(self, seconds: float) -> None:
-        """Move forward, working all the time."""
         self._worked += seconds
         self._now += seconds

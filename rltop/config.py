@@ -80,7 +80,6 @@ def has_few_colours(environ: Mapping[str, str]) -> bool:
 
 
 def is_console(environ: Mapping[str, str]) -> bool:
-    """Is this the Linux console, whose font has no braille?"""
     return _terminal_of(environ) == "linux"
 
 

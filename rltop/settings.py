@@ -82,7 +82,6 @@ class Setting(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """Name of the environment variable."""
         return PREFIX + self.name.upper()
 
     @property

@@ -97,7 +97,6 @@ class _WriteAheadLog:
                 self._at, self._sums = at, sums
 
     def _summed(self, data: bytes, before: bytes) -> bytes:
-        """The checksum of a frame, which goes on from that of the frame before it."""
         first, second = struct.unpack(">II", before)
         words = struct.unpack(f"{self._order}{len(data) // 4}I", data)
         for i in range(0, len(words), 2):
@@ -240,7 +239,6 @@ class Pages:
         )
 
     def close(self) -> None:
-        """Give the files back."""
         for file in self._files.values():
             file.close()
         self._files = {}
@@ -416,7 +414,6 @@ class TableRow:
 
 
 def _value(kind: int, data: bytes, encoding: int) -> Value:
-    """A value from its serial type and its bytes."""
     if kind >= 12:
         return data.decode(_ENCODINGS.get(encoding, "utf-8"), "replace") if kind & 1 else data
     if kind == 7:
@@ -582,7 +579,6 @@ def _local_bytes(size: int, usable: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
     value = 0
     for i, byte in enumerate(data[at : at + 9]):
         if i == 8:

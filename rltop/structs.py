@@ -158,7 +158,6 @@ def _struct_init(made: type[Struct]) -> Callable[..., None]:
 
 
 def replace(struct: R, **changes: object) -> R:
-    """A copy of a struct with other values in some of its fields."""
     values = {name: getattr(struct, name) for name in struct._struct_fields}
     return type(struct)(**{**values, **changes})
 

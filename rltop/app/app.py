@@ -146,7 +146,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def moment(self) -> Moment:
-        """The run, the step and the signs that every page paints with."""
         run = self.followed
         return Moment(
             run,
@@ -165,7 +164,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
-        """What stands at the step that is shown, worst first."""
         return self.moment.snapshot.verdicts.standing
 
     @property
@@ -176,7 +174,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def page(self) -> Page | None:
-        """The page on top, likewise."""
         return self.shown.page if self.shown is not None else None
 
     @property
@@ -372,14 +369,12 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push_screen(RltopPalette(provider_of(self.offered, self.pick), is_ascii=self.options.is_ascii))
 
     def offered(self) -> Iterable[PaletteEntry]:
-        """Everything that the palette finds."""
         # The palette itself is on top by now.
         pages = [screen for screen in self.screen_stack if isinstance(screen, PageScreen)]
         moment = pages[-1].moment if pages else self.moment
         return commands(moment, self.themes.names, self.themes.palette.name)
 
     async def pick(self, command: PaletteEntry) -> None:
-        """Do what was picked in the palette."""
         match command.does:
             case SetTheme(name):
                 self.set_theme(name)
@@ -394,7 +389,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def carry_out(self, effect: Effect) -> None:
-        """Do what a page wants."""
         match effect:
             case Open(target):
                 self.open(target)
@@ -424,7 +418,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         return PageScreen(make(), self)
 
     def push(self, page: Page) -> None:
-        """Show a page on top of the others."""
         self.push_screen(PageScreen(page, self))
 
     def open(self, target: Target) -> None:
@@ -645,7 +638,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(chart)
 
     def action_meaning(self) -> None:
-        """Say which metric the key at hand is."""
         target = self._metric_at_hand
         if target is not None and self.session.may_mean(self.followed):
             from rltop.pages.arrange import MeaningPage  # noqa: PLC0415 - rarely opened
@@ -662,7 +654,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.draw()
 
     def action_pin(self) -> None:
-        """Pin the metric at hand to the top of the overview, or unpin it."""
         target, before = self._metric_at_hand, self.followed.arrangement
         if target is None:
             self.tell("no metric is selected: select one to pin it")
@@ -708,7 +699,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- themes and settings -------------------------------------------------------------------------------------
 
     def action_next_theme(self) -> None:
-        """Switch to the theme after the present one."""
         self.set_theme(self.themes.next_name)
 
     def set_theme(self, name: str) -> None:
@@ -734,12 +724,10 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 screen.set_palette()
 
     def action_tell_setting(self, name: str) -> None:
-        """Say what a setting does and how it is set."""
         setting = BY_NAME[name]
         self.tell(f"{setting.flag}, {setting.variable}, or {name} in config.toml: {setting.help}")
 
     def action_tell_config(self) -> None:
-        """Say which config file is meant."""
         folder = self.options.themes_folder
         self.tell(f"the config file is {'~/.config/rltop' if folder is None else folder.parent}/config.toml")
 

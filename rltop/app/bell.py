@@ -65,7 +65,6 @@ class Bell:
 
 
 def is_crit(verdict: Verdict) -> bool:
-    """Does it fire at the worst level?"""
     return verdict.is_active and verdict.level is Level.CRIT
 
 

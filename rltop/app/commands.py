@@ -156,7 +156,6 @@ def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
 
 
 def place_typed(query: str) -> PaletteEntry | None:
-    """Going to the step or the window that was typed; None where that is no place."""
     match = _PLACE.fullmatch(query)
     return (
         None
@@ -226,8 +225,6 @@ _WORDS = regex(r"[\W_]+")
 
 
 def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[PaletteEntry], object]) -> type[Provider]:
-    """What the palette finds things with."""
-
     class Commands(Provider):
         """Everything that has a name: typed, or picked from what is offered first."""
 

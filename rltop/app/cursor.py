@@ -116,11 +116,9 @@ class TimeCursor:
 
     @property
     def is_live(self) -> bool:
-        """The newest step is shown, and followed."""
         return self.step is None and not self.is_paused
 
     def show(self, step: int | None) -> None:
-        """Go to a step; the newest one is live."""
         newest = self._app.followed.stream.last_step
         self._move(None if step is None or newest is None or step >= newest else step)
 

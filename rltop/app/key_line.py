@@ -52,7 +52,6 @@ class KeyHint(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Cells that it takes."""
         return cell_width(self.shown) + bool(self.shown and self.words) + cell_width(self.words)
 
 
@@ -97,7 +96,6 @@ class KeyLine(Widget, can_focus=False):
         self.screen.bindings_updated_signal.subscribe(self, self._take)
 
     def on_unmount(self) -> None:
-        """The page is gone."""
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _take(self, screen: Screen[object]) -> None:
@@ -180,7 +178,6 @@ class KeyLine(Widget, can_focus=False):
         return None
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """A click on a key presses it."""
         hint = self._hint_at(event.x)
         if hint is not None and hint.is_enabled:
             self.app.simulate_key(hint.key)
@@ -192,7 +189,6 @@ class KeyLine(Widget, can_focus=False):
         self._hover(self._hint_at(event.x))
 
     def on_leave(self) -> None:
-        """The mouse is elsewhere."""
         self._hover(None)
 
     def _hover(self, hint: KeyHint | None) -> None:

@@ -107,7 +107,6 @@ class PageScreen(Screen[None]):
 
     @property
     def moment(self) -> Moment:
-        """What is shown, in the stream that the page is about."""
         return replace(self._host.moment.within(self.page.stream), keys=self.keys)
 
     @property
@@ -117,12 +116,10 @@ class PageScreen(Screen[None]):
 
     @property
     def has_filter(self) -> bool:
-        """Whether the page has a filter."""
         return isinstance(self.page, ListPage)
 
     @property
     def can_find(self) -> bool:
-        """Whether the page can be filtered or searched."""
         return self.has_filter or bool(self.page.search_hint)
 
     @property
@@ -132,7 +129,6 @@ class PageScreen(Screen[None]):
 
     @property
     def keys(self) -> KeyNames:
-        """The keys as they are on this page now."""
         is_typing = self.is_typing
         if is_typing not in self._keys:
             self._keys[is_typing] = key_names(self._host.options.keymap, self._groups, is_typing=is_typing)
@@ -265,7 +261,6 @@ class PageScreen(Screen[None]):
             self._host.carry_out(effect)
 
     def action_act(self, key: str) -> None:
-        """One of the page's own keys was pressed."""
         if key in SORT_KEYS:
             for effect in sorted_next(self.page, self.board.rows):
                 self.carry_out(effect)
@@ -302,7 +297,6 @@ class PageScreen(Screen[None]):
             self.call_after_refresh(self.board.select, self.page.begins_at)
 
     def on_resize(self) -> None:
-        """There may be room for details now, or none any more."""
         self._settle_detail()
 
     def on_screen_resume(self) -> None:
@@ -346,7 +340,6 @@ class PageScreen(Screen[None]):
         self.open(target if target.stream else target._replace(stream=self.page.stream))
 
     def open(self, target: Target) -> None:
-        """Open what was selected; the head of a table sorts it."""
         if target.kind is TargetKind.HEAD:
             self.carry_out(self.page.sort_by(Sorting.of(target.name)))
         elif target.kind is TargetKind.BAR:
@@ -436,7 +429,6 @@ class PageScreen(Screen[None]):
         self.set_focus(self.filter)
 
     def action_to_list(self) -> None:
-        """From the filter into the list."""
         self.set_focus(self.board)
 
     @on(Input.Changed, "#filter")
@@ -454,7 +446,6 @@ class PageScreen(Screen[None]):
 
 
 def _with_marks(rows: Sequence[Row], page: Page, moment: Moment) -> Sequence[Row]:
-    """The rows of a page on which metrics can be marked, with the letters of those that are."""
     if not moment.marked_metrics or Scope.MARKS not in page.where:
         return rows
     from rltop.pages.overlay import with_marks  # noqa: PLC0415 - few sessions draw several

@@ -23,12 +23,10 @@ class ThemeChoice:
 
     @property
     def names(self) -> list[str]:
-        """Every theme there is, the user's own included."""
         return sorted(find_palettes(self._options.themes_folder))
 
     @property
     def next_name(self) -> str:
-        """The theme after the present one."""
         names = self.names
         at = names.index(self.palette.name) if self.palette.name in names else -1
         return names[(at + 1) % len(names)]

@@ -285,7 +285,6 @@ def is_exact(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Pattern:
-    """The pattern of `text`, compiled once."""
     return Pattern(text)
 
 

@@ -102,7 +102,6 @@ class Family(NamedTuple):
 
     @property
     def main(self) -> Member:
-        """The member that stands for the family: its mean where there is one."""
         return self.members[0]
 
     @property
@@ -117,7 +116,6 @@ class Family(NamedTuple):
 
     @property
     def spread(self) -> Member | None:
-        """The standard deviation, if it is logged."""
         return self._first((Statistic.STD,))
 
     def _first(self, wanted: Sequence[Statistic]) -> Member | None:

@@ -146,12 +146,10 @@ class Arrangement(NamedTuple):
 
     @property
     def is_as_found(self) -> bool:
-        """Has nobody arranged anything?"""
         return not (self.pinned or self.hidden or self.names)
 
     @property
     def is_full(self) -> bool:
-        """Is there no place for another pinned key?"""
         return len(self.pinned) >= MOST_ROWS
 
     def name_of(self, key: str) -> str:

@@ -41,7 +41,6 @@ class _Unread:
         self.status = TailStatus(TailState.READING, "", size, 0)
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Nothing yet."""
         del max_bytes
         return []
 
@@ -54,7 +53,6 @@ class _Once:
 
     @staticmethod
     def is_spent() -> bool:
-        """Never before the end."""
         return False
 
 

@@ -102,7 +102,6 @@ class Hooks:
         self._queue(_Call(flag, notice.level, environment_of(notice, run, path), f"{flag} for {notice.rule}"))
 
     def call_stuck(self, values: Sequence[str]) -> None:
-        """Queue the command for a job that is stuck, if there is one."""
         if ON_STUCK in self._options.commands:
             environment = {name: plain(value) for name, value in zip(STUCK_VARIABLES, values, strict=True)}
             self._queue(_Call(ON_STUCK, Level.WARN, environment, ON_STUCK))
@@ -128,7 +127,6 @@ class Hooks:
 
     @property
     def is_idle(self) -> bool:
-        """No command is running or queued."""
         return not self._running and not self._waiting
 
     def tend(self) -> None:
@@ -264,7 +262,6 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 
 
 def outcome(code: int) -> str:
-    """An exit code in words."""
     if code < 0:
         return f"killed by signal {-code}"
     if code == _NOT_FOUND:

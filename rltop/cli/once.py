@@ -36,7 +36,6 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
 
 
 def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool = True) -> Session:
-    """A session in which a run has been read to its end."""
     clock = SystemClock()
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, config.ingest._replace(has_preview=False))

@@ -182,7 +182,6 @@ def read_rollouts(session: Session) -> None:
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:
-    """A session in which a pipe has been read to its end."""
     from rltop.sources.pipe import PipeFeed
 
     has_data = threading.Event()

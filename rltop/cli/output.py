@@ -52,7 +52,6 @@ class ProgressLine:
     _CELLS = 24
 
     def __init__(self, columns: int, *, is_ascii: bool) -> None:
-        """Nothing is written yet."""
         from rltop.rows.glyphs import glyph_set
 
         self._columns = columns
@@ -171,7 +170,6 @@ def hold_standard_streams() -> None:
 
 
 def is_terminal() -> bool:
-    """Does standard output go to a terminal?"""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -194,7 +192,6 @@ def _terminal_columns() -> int:
 
 
 def is_ascii_only() -> bool:
-    """Is standard output limited to ASCII?"""
     return not _is_utf8(sys.stdout)
 
 

@@ -13,7 +13,6 @@ STANDARD_INPUT = "-"
 
 
 def piped_found() -> Found:
-    """Standard input as a stream."""
     return Found(STANDARD_INPUT, Label.of("standard input"))
 
 

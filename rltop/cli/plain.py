@@ -54,7 +54,6 @@ def refuse_mistyped(paths: Sequence[str]) -> None:
 
 
 def nearest_of(word: str, known: Iterable[str]) -> str:
-    """The one of the `known` words that `word` may have been meant to be, or ""."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.75)), "")

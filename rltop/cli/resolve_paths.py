@@ -246,7 +246,6 @@ def stand_somewhere(paths: Sequence[str]) -> None:
 
 
 def one_of_several(found: Sequence[Found]) -> str:
-    """Which run was chosen of several, and the others."""
     others = [Label.of(each.path).display for each in found[1:4]]
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""
     newest = Label.of(found[0].path).display
@@ -254,7 +253,6 @@ def one_of_several(found: Sequence[Found]) -> str:
 
 
 def completions_found(dumps: Sequence[str]) -> list[str]:
-    """That there are completions where there are no metrics, and how to read them."""
     shown = [Label.of(dump).display for dump in dumps]
     return [f"only completions, which the screen shows (R): {', '.join(shown)}"] if shown else []
 

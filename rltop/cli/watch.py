@@ -101,7 +101,6 @@ class Log:
             self._put(Label.of(f"{time}  {name}{words}").display)
 
     def notice(self, notice: Notice, run: Run) -> None:
-        """Log an alert or event of a run."""
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
 
@@ -295,7 +294,6 @@ class Vigil:
         return self._given_up(announcer, silent_s)
 
     def _given_up(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
-        """Has `--give-up` expired?"""
         run, give_up_s = announcer.run, self._options.give_up_s
         why = run.main.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
         code = EXIT_DIED if run.stream.has_values else EXIT_NO_METRICS
@@ -323,7 +321,6 @@ class Vigil:
 
     @property
     def is_over(self) -> bool:
-        """Are all runs over, and all commands done?"""
         return all(announcer in self._ended for announcer in self._announcers) and self._hooks.is_idle
 
     @property

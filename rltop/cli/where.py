@@ -170,7 +170,6 @@ def _of_file(path: str, now_s: float, asked: Asked) -> Where:
 
 
 def document(found: Where, now_s: float) -> dict[str, Any]:
-    """A job as the JSON document has it."""
     return {
         "state": found.state,
         "phase": found.phase,

@@ -53,12 +53,10 @@ class AutoDecoder(Decoder):
 
     @property
     def is_finished(self) -> bool:
-        """As the decoder of its kind says."""
         return self._inner is not None and self._inner.is_finished
 
     @property
     def failure(self) -> str:
-        """As the decoder of its kind says."""
         return "" if self._inner is None else self._inner.failure
 
     @property
@@ -78,7 +76,6 @@ class AutoDecoder(Decoder):
 
     @property
     def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
-        """How the rows are wrapped."""
         return "" if self._inner is None else self._inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -98,15 +95,12 @@ class AutoDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        """As the decoder of its kind says."""
         return self._inner is not None and not self._damage and self._inner.has_more
 
     def go_on(self) -> list[Record]:
-        """The next piece, from the decoder of its kind."""
         return self._guarded(lambda inner: inner.go_on())
 
     def flush(self) -> list[Record]:
-        """What has been gathered of a row that may go on."""
         return self._guarded(lambda inner: inner.flush())
 
     @property
@@ -115,11 +109,9 @@ class AutoDecoder(Decoder):
         return bool(self._held) or (self._inner is not None and self._inner.holds_back)
 
     def take_spans(self) -> list[TimedSpan]:
-        """As the decoder of its kind gives them; most have none."""
         return [] if self._inner is None else self._inner.take_spans()
 
     def finish(self) -> list[Record]:
-        """Nothing more will come."""
         records = self._settle(is_all=True) if self._inner is None and self._held else []
         return [*records, *self._guarded(lambda inner: inner.finish())]
 

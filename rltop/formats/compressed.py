@@ -29,14 +29,10 @@ class _Inflater(Protocol):
     """One compressed member, decompressed piece by piece."""
 
     @property
-    def is_over(self) -> bool:
-        """Is the member complete?"""
-        ...
+    def is_over(self) -> bool: ...
 
     @property
-    def rest(self) -> bytes:
-        """What follows the complete member."""
-        ...
+    def rest(self) -> bytes: ...
 
     def pull(self, data: bytes) -> tuple[bytes, bytes]:
         """Decompress some of `data`: about a slice out, and what of `data` was not used."""
@@ -128,37 +124,30 @@ class CompressedDecoder(Decoder):
 
     @property
     def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
-        """The counts of the inner decoder."""
         return self.inner.counts
 
     @property
     def unpacked(self) -> int:
-        """Bytes that have been unpacked and decoded."""
         return self._offset
 
     @property
     def is_rewritten(self) -> bool:
-        """As the inner decoder says."""
         return self.inner.is_rewritten
 
     @property
     def is_finished(self) -> bool:
-        """As the inner decoder says."""
         return self.inner.is_finished
 
     @property
     def failure(self) -> str:
-        """As the inner decoder says."""
         return self.inner.failure
 
     @property
     def stopped(self) -> str:
-        """What is wrong with the compressed stream, or as the inner decoder says."""
         return self.note or self.inner.stopped
 
     @property
     def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
-        """The envelope that the inner decoder saw."""
         return self.inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -191,7 +180,6 @@ class CompressedDecoder(Decoder):
         return self.inner.feed(piece, at, self._generation) if piece else []
 
     def flush(self) -> list[Record]:
-        """What the inner decoder has gathered."""
         return self.inner.flush()
 
     @property
@@ -216,7 +204,6 @@ class CompressedDecoder(Decoder):
         return records + self.inner.finish()
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins."""
         self.inner.reset(is_restart=is_restart)
         self._inflater = None
         self._packed.clear()

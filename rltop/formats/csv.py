@@ -103,7 +103,6 @@ class CsvDecoder(Decoder):
         return self._long is not None and self._long.has_more
 
     def go_on(self) -> list[Record]:
-        """The next rows of a long table."""
         return [] if self._long is None else self._new_ones(self._long.go_on())
 
     @property

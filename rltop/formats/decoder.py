@@ -155,7 +155,6 @@ class FramedDecoder(Decoder, Generic[F]):
 
     @property
     def bad_bytes(self) -> int:
-        """Bytes that belong to no record."""
         return self._framer.bad_bytes
 
     @property

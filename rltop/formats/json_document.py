@@ -130,7 +130,6 @@ class DocumentDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        """Is a document being parsed, or are rows being made of it?"""
         return self._parsing is not None or self._rows is not None
 
     def go_on(self) -> list[Record]:
@@ -283,7 +282,6 @@ class DocumentDecoder(Decoder):
         yield from (self._if_new(record, total) for record in exported.release(is_end=True))
 
     def _has_no_step(self, rows: Sequence[object]) -> bool:
-        """Is there no row that names its step, so that their numbers are all there is?"""
         objects = [unwrapped(row) for row in rows if isinstance(row, dict)]
         may_hold_step = self._builder.may_hold_step
         return (
@@ -293,7 +291,6 @@ class DocumentDecoder(Decoder):
         )
 
     def _record(self, row: dict[str, object], number: int | None) -> Record | None:
-        """The record of a row; of one that is numbered if there is a number in it."""
         if number is None:
             return self._builder.from_row(row, self._position)
         if not any(isinstance(number_of(value), float) for _, value in flat_items(row)):
@@ -447,7 +444,6 @@ def _flat(rows: list[object]) -> list[object]:
 
 
 def _row_in(text: object) -> object:
-    """The row that a text in a list of rows is of, or the list of them that a text is."""
     try:
         return orjson.loads(text) if isinstance(text, str) else text
     except orjson.JSONDecodeError:

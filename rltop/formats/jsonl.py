@@ -33,7 +33,6 @@ _MOST_DIGITS = 400
 
 
 def fast_loads() -> Loads:
-    """The parser for many rows: orjson."""
     import orjson  # noqa: PLC0415 - see the head of this file
 
     return orjson.loads
@@ -168,7 +167,6 @@ class DocumentParser:
         return None
 
     def _shared(self, value: object) -> object:
-        """The value with keys of which there is one object each: every row has the same."""
         if type(value) is not dict:
             return value
         keys = self._keys

@@ -211,7 +211,6 @@ def _is_tables(head: bytes) -> bool:
 
 
 def _is_telescope(head: bytes) -> bool:
-    """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
     size = int.from_bytes(head[26:28], "little")
     return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
 
@@ -290,7 +289,6 @@ def bare_name(name: str) -> str:
 
 
 def may_hold_metrics(name: str) -> bool:
-    """Is a file of this name worth a look inside?"""
     return _FILE_NAME.search(bare_name(name)) is not None
 
 

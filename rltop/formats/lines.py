@@ -105,13 +105,11 @@ class LineFramer:
         return (b"".join(self._parts), self._start) if self._parts else None
 
     def finish(self) -> tuple[bytes, int] | None:
-        """The unfinished last line, if there is one; it is forgotten."""
         parts, start = self._parts, self._start
         self.reset()
         return (self._clean(b"".join(parts)), start) if parts else None
 
     def reset(self) -> None:
-        """Forget the unfinished line."""
         self._parts, self._held, self._is_skipping = [], 0, False
 
     def _hold(self, part: bytes) -> None:

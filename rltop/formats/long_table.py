@@ -26,7 +26,6 @@ _AT_ONCE = 500
 
 
 def is_long(names: Collection[str]) -> bool:
-    """May the rows with these columns be those of a long table?"""
     return VALUE in names and any(name in names for name in NAMES) and any(key in names for key in STEP_KEYS)
 
 
@@ -91,7 +90,6 @@ class LongTable:
         return self._ready is not None
 
     def take(self, row: Row, position: FilePosition) -> bool:
-        """Hold a row, if it is one of a long table that has a step."""
         wide = widened(row)
         step = self._builder.take_step(wide) if wide is not None else None
         if wide is None or step is None:
@@ -116,14 +114,12 @@ class LongTable:
         return []
 
     def go_on(self) -> list[Record]:
-        """The next rows."""
         records = list(islice(self._ready or (), _AT_ONCE))
         if len(records) < _AT_ONCE:
             self._ready = None
         return records
 
     def to_end(self) -> list[Record]:
-        """All that is held."""
         records = self.begin()
         while self.has_more:
             records += self.go_on()

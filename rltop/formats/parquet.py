@@ -282,7 +282,6 @@ def _length(data: bytes) -> tuple[int, int]:
 
 
 def _literal(data: bytes, tag: int, at: int) -> tuple[int, int]:
-    """Length of the literal, and where it begins."""
     size = tag >> 2
     if size < 60:
         return size + 1, at

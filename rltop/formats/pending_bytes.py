@@ -62,7 +62,6 @@ class PendingBytes:
         self._wanted = self.start + wanted
 
     def put_back(self, data: bytes) -> None:
-        """Put bytes that were dropped in front again."""
         self.data = data + self.data
         self.start -= len(data)
 

@@ -60,7 +60,6 @@ def number_of(value: object) -> float | NonFinite | None:
 
 
 def clipped_key(key: str) -> str:
-    """The key, cut where no trainer's key is that long."""
     return key if len(key) <= MAX_KEY_CHARS else key[:MAX_KEY_CHARS] + "…"
 
 
@@ -94,7 +93,6 @@ def _finite(value: float) -> float | NonFinite:
 
 
 def _nonfinite(value: float) -> NonFinite:
-    """What a float is that is not finite."""
     return NonFinite.NAN if isnan(value) else NonFinite.POS_INF if value > 0 else NonFinite.NEG_INF
 
 
@@ -394,7 +392,6 @@ class RecordBuilder:
             self._is_part = self.step_key == self._rival and own == before[1] and step != before[0]
 
     def may_hold_step(self, key: str, row: Collection[str]) -> bool:
-        """Is this key among those of a row, and no length of the episode that the row is of?"""
         return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
     def _step_of_writer(self, row: Row) -> Step:
@@ -582,7 +579,6 @@ class RepeatedRows:
         self._next = 0
 
     def rewind(self) -> None:
-        """The file begins anew."""
         self._next = 0
 
     def repeat(self) -> None:

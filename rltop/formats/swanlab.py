@@ -53,7 +53,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
 
     @property
     def is_finished(self) -> bool:
-        """Has the run said that it is over?"""
         return self._state > 0
 
     @property

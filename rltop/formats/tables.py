@@ -96,7 +96,6 @@ class TableDecoder(Decoder):
 
     @property
     def failure(self) -> str:
-        """How the run ended, if not well."""
         return _FAILURES.get(self._status, "")
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -140,7 +139,6 @@ class TableDecoder(Decoder):
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """The table begins anew."""
         del is_restart
         self._framer.reset()
         self._builder.begin_anew()
@@ -302,7 +300,6 @@ def _whole(text: bytes | None) -> int | None:
 
 
 def _seconds(text: bytes | None) -> float | None:
-    """Seconds since the epoch, from ISO text or from milliseconds."""
     if text is None:
         return None
     word = text.decode("ascii", "replace")

@@ -85,7 +85,6 @@ class EventReader:
                 yield event, last[1]
 
     def reset(self) -> None:
-        """A new file begins."""
         self._framer.reset()
         self._is_lines, self._is_inside, self._held = None, False, b""
         self._seen = self._depth = self._begin = 0

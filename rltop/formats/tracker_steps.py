@@ -67,7 +67,6 @@ class TrackerSteps:
 
     @property
     def is_holding(self) -> bool:
-        """Do rows wait for their step?"""
         return bool(self._held)
 
     def forget_rows(self) -> None:
@@ -160,7 +159,6 @@ class ExportedRows:
 
     @property
     def is_holding(self) -> bool:
-        """Do rows wait for their step?"""
         return self._steps.is_holding
 
     def take(self, row: Row, position: FilePosition) -> list[Record]:

@@ -38,12 +38,10 @@ class Address(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Host and port, as a token names its address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """As a person would type it."""
         return f"{self.scheme}://{self.place}{self.path}"
 
 

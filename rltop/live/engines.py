@@ -132,7 +132,6 @@ class MetricsReader:
         self._seen_s: dict[str, float] = {}
 
     def take(self, samples: Iterable[Sample], time_s: float) -> None:
-        """Go on by the samples of one time."""
         engines: dict[tuple[str, ...], dict[str, float]] = {}
         devices: dict[tuple[str, str], dict[str, float]] = {}
         everywhere: dict[str, set[str]] = {}

@@ -35,12 +35,10 @@ class ProcessGroup(NamedTuple):
 
     @property
     def since_s(self) -> float | None:
-        """When the first of them began."""
         return min((each.since_s for each in self.members if each.since_s is not None), default=None)
 
     @property
     def what(self) -> str:
-        """What they are in, as one says it."""
         if self.state == "running":
             return f"in {self.phase}" if self.phase else "running"
         if self.state == "unknown":

@@ -68,7 +68,6 @@ class Where(NamedTuple):
 
 
 def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
-    """Where a job is at a given time."""
     found = _judged(phases, now_s)._replace(
         source=source,
         log=source,
@@ -247,7 +246,6 @@ def _named(phase: Phase) -> dict[str, Any]:
 
 
 def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
-    """The engines that a log tells of."""
     return [
         InferenceEngine(source, time_s, name, state[0], state[1], state[3], state[2])
         for name, (time_s, state) in sorted(phases.engines.items())

@@ -317,7 +317,6 @@ def key_of_method(name: str) -> str:
 
 
 def words_of(key: str, name: str) -> str:
-    """What is said of a phase."""
     if name == "train_wait":
         return FOR_SAMPLES
     return PHASES.get(key) or name.replace("_", " ")

@@ -97,14 +97,12 @@ class Sockets:
 
     @property
     def path(self) -> str:
-        """Of the folder."""
         with self._lock:
             if not self._path:
                 self._path = tempfile.mkdtemp(prefix="rltop-")  # 0700
             return self._path
 
     def remove(self) -> None:
-        """Away with it."""
         with self._lock:
             if self._path:
                 shutil.rmtree(self._path, ignore_errors=True)

@@ -153,7 +153,6 @@ class Phases:
 
     @property
     def is_empty(self) -> bool:
-        """Has nothing been said so far?"""
         return self.begun_s is None
 
     def shift(self, by_s: float) -> None:
@@ -169,7 +168,6 @@ class Phases:
         self.engines = {name: (time_s + by_s, state) for name, (time_s, state) in self.engines.items()}
 
     def take(self, event: PhaseEvent) -> None:
-        """Go on by one event."""
         if self.begun_s is None:
             self.begun_s = self.moved_s = event.time_s
         if event.total is not None:

@@ -216,7 +216,6 @@ class Probes:
         self._news = threading.Event()
 
     def turn(self) -> None:
-        """Take in what has been answered, and ask every source that is due."""
         now, now_s = self._clock.monotonic(), self._clock.wall()
         for each in self._all:
             if each.answer is not None:
@@ -265,7 +264,6 @@ class Probes:
 
     @property
     def sources(self) -> list[str]:
-        """Every source, whether it has answered or not."""
         return [each.probe.source for each in self._all]
 
     def close(self) -> None:

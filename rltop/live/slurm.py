@@ -77,7 +77,6 @@ class SlurmProbe:
         )  # fmt: skip
 
     def close(self) -> None:
-        """End the question that is open."""
         self._command.close()
 
 

@@ -124,5 +124,4 @@ def _number(value: object) -> float:
 
 
 def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[PhaseEvent]:
-    """The steps and times of the rows of a run."""
     return [PhaseEvent(time_s, Act.STEP, process="rows", step=step, total=total) for step, time_s in times]

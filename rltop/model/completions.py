@@ -116,9 +116,7 @@ class RolloutSource(Protocol):
         ...
 
     @property
-    def notes(self) -> Sequence[str]:
-        """What of it cannot be read, in sentences."""
-        ...
+    def notes(self) -> Sequence[str]: ...
 
     @property
     def progress(self) -> float | None:
@@ -129,9 +127,7 @@ class RolloutSource(Protocol):
         """Look at the file again and index a piece of it; True while there is more to index."""
         ...
 
-    def stamp(self, step: int) -> Hashable:
-        """Moves when more of a step has been found."""
-        ...
+    def stamp(self, step: int) -> Hashable: ...
 
     def read(self, step: int) -> list[Completion]:
         """The rows of a step, without their texts; empty where it has none."""

@@ -54,7 +54,6 @@ class Algorithm(enum.StrEnum):
 
     @property
     def display_name(self) -> str:
-        """The name as the field writes it."""
         return {
             "reward": "reward model",
             "distill": "distillation",

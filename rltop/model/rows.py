@@ -25,7 +25,6 @@ class NonFinite(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """The kind as a person writes it."""
         return ("NaN", "+Inf", "-Inf", "null")[self - 1]
 
 
@@ -85,7 +84,6 @@ class Schema:
         return len(self.keys)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Schema:
-        """Itself: a copy would be another schema."""
         return self
 
 
@@ -232,7 +230,6 @@ class Counts(Struct, frozen=False):
 
     @staticmethod
     def names() -> Iterable[str]:
-        """The names of all counters."""
         return (
             "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unread_lines",
             "unusable_steps", "numbered_rows", "nul_bytes", "late_rows", "crossed_rows", "interleaved_rows",

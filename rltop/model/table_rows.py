@@ -99,7 +99,6 @@ def member_path(path: str, member: str) -> str:
 
 
 def may_be_database(path: str) -> bool:
-    """Is a file called as databases are?"""
     return PurePath(path).suffix.lower() in DATABASE_SUFFIXES
 
 

@@ -20,7 +20,6 @@ class Level(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """The level as written in JSON and on the screen."""
         return self.name.lower().replace("_", " ")
 
 
@@ -52,7 +51,6 @@ class Beside(NamedTuple):
 
     @property
     def words(self) -> str:
-        """In words: what, which, since when."""
         return f"{self.title} ({self.id}) since step {self.since_step:,}"
 
 
@@ -111,7 +109,6 @@ class Advice(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The advice as one sentence."""
         return f"{self.words}: {self.reason}"
 
 
@@ -184,7 +181,6 @@ class Verdict(NamedTuple):
         return f"{self.rule}, part {self.part}" if self.part else self.rule
 
     def is_of(self, rules: Collection[str]) -> bool:
-        """Is the rule, or the part, among these ids?"""
         return _is_among(self.rule, self.part, rules)
 
     @property
@@ -194,12 +190,10 @@ class Verdict(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """It stands: it fires, or has settled."""
         return self.state in (VerdictState.FIRING, VerdictState.SETTLED)
 
     @property
     def worst_level(self) -> Level:
-        """The worst level that it has had so far, that of now included."""
         return max(self.level, self.worst)
 
     @property
@@ -263,11 +257,9 @@ class Event(NamedTuple):
 
     @property
     def said_by(self) -> str:
-        """Id of the part that says so, else of the rule."""
         return self.part or self.rule
 
     def is_of(self, rules: Collection[str]) -> bool:
-        """Is the rule, or the part, among these ids?"""
         return _is_among(self.rule, self.part, rules)
 
     @property

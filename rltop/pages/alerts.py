@@ -117,7 +117,6 @@ def _aside(verdict: Verdict, snapshot: Snapshot) -> str:
 
 
 def _whose(verdict: Verdict) -> str:
-    """The name of the symptom, and of the stream where it is not the main one."""
     return f"{verdict.stream} {verdict.title}" if verdict.stream else verdict.title
 
 
@@ -309,7 +308,6 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
 
 
 def _moved(movers: Sequence[tuple[str, int]], onset: int) -> str:
-    """What it began with and what moved then; what moved at the same step has no order."""
     by_step: dict[int, list[str]] = {}
     for title, step in movers:
         by_step.setdefault(step, []).append(Label.of(title).display)
@@ -347,13 +345,11 @@ def _spec_of(rule: str) -> RuleSpec | None:
 
 
 def alert_group(alert: Alert) -> str:
-    """The group of its rule: learning or system."""
     spec = _spec_of(alert.rule)
     return "learning" if spec is None else spec.group.value
 
 
 def alert_title(alert: Alert) -> str:
-    """The name of the symptom."""
     spec = _spec_of(alert.said_by)
     return spec.title if spec is not None else alert.family
 
@@ -380,23 +376,19 @@ def alert_words(alert: Alert) -> str:
 
 
 def alert_role(alert: Alert) -> str:
-    """The role of its level; an earlier attempt is no alarm, nor is what is muted."""
     return "dim" if alert.is_earlier or alert.is_muted else LEVEL_ROLES[alert.level]
 
 
 def alert_target(alert: Alert) -> Target:
-    """Its page, at the step where it was at its worst."""
     return Target(TargetKind.VERDICT, alert.rule, alert.step, alert.stream)
 
 
 def worse_before(history: History, level: Level) -> Alert | None:
-    """The worst alert that was, where it is over and was worse than `level`, the worst that stands; else None."""
     worst = history.worst
     return worst if worst is not None and worst.level > level and _is_over(worst) else None
 
 
 def muted_before(history: History) -> Alert | None:
-    """The worst alert of all, where it is over and its rule is muted; else None."""
     worst = min(history.alerts, key=lambda one: one.rank, default=None)
     return worst if worst is not None and worst.is_muted and _is_over(worst) else None
 

@@ -84,11 +84,9 @@ class ArrangePage(ListPage[ArrangedRow]):
     )
 
     def target(self, line: ArrangedRow) -> Target:
-        """The metric of a row."""
         return Target(TargetKind.METRIC, line.signal.key, stream=line.stream)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Ask for a name of one's own."""
         title = next((one.title for one in self.lines if self.target(one) == target), "")
         return Ask(f"a name for {Label.of(target.name)}; empty for its title", title)
 
@@ -115,7 +113,6 @@ class ArrangePage(ListPage[ArrangedRow]):
         return Arrange(moved) if moved != arrangement else Say("it is at the end of the pinned rows already")
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The head, then the rows in sight."""
         glyphs, snapshot = moment.glyphs, moment.snapshot
         words = self.query.casefold().split()
         found = [
@@ -207,7 +204,6 @@ class _Scaling(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot, key: str) -> _Scaling:
-        """By the first values of a key, and its name."""
         stream = snapshot.stream
         newest = None if stream.last_step is None else stream.value(key, stream.last_step)
         values = [abs(value) for value in (*stream.head(key).values, newest or 0.0) if math.isfinite(value)]
@@ -241,12 +237,10 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The choices for a trainer's own key."""
         super().__init__(stream)
         self.key = key
 
     def target(self, line: tuple[str, str, str]) -> Target:
-        """A metric that the key may be."""
         return Target(TargetKind.MEANING, line[0])
 
     def open(self, target: Target, moment: Moment) -> Effect | None:

@@ -33,7 +33,6 @@ class Band(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that the edges are read from."""
         return tuple(signal.key for signal in (self.low, self.high, self.spread) if signal is not None)
 
 

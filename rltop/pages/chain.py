@@ -298,7 +298,6 @@ class _ValueReader:
         return self._with_line(shown)
 
     def _is_near(self, step: int) -> bool:
-        """Is a step inside what is looked at around the onset?"""
         steps = self._around.steps
         first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
         last = max(self.onset, steps[-1]) if steps else self.onset
@@ -324,7 +323,6 @@ class _ValueReader:
         return [signal.read(value) for value in found if math.isfinite(value)]
 
     def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
-        """What a signal says of itself."""
         moved = self._movement(signal)
         found = ChainLink(title, question, signal, moved, None if moved.step is None else self.records_to(moved.step))
         return self._with_line(found) if has_line else found

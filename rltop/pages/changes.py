@@ -64,7 +64,6 @@ class Changed:
 
     @property
     def is_outside(self) -> bool:
-        """It has left its usual range."""
         return self.is_nonfinite or abs(self.shift.score) >= SIGMAS
 
 
@@ -224,7 +223,6 @@ def change_columns(
 
 
 def line_cells(width: int) -> int:
-    """How many cells there are for a line on a screen of so many."""
     columns = change_columns(width, UNICODE, is_estimate=True)
     # Lines take the room of a remark where both would be short.
     wanted = [0 if column.head == "" and width < _WITH_REMARKS else column.least for column in columns]
@@ -347,7 +345,6 @@ class ChangePage(Page):
         self._has_travelled = has_travelled
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The ranking at the step that is shown."""
         snapshot = moment.snapshot
         view = build_change(snapshot.at(self._step) if snapshot.at_step is None else snapshot, width=width)
         return paint_change(view, width, moment.glyphs, self.sorting)

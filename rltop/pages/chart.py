@@ -47,7 +47,6 @@ class Zoom:
 
     @property
     def length(self) -> int:
-        """How many steps it spans."""
         return self.last - self.first + 1
 
     def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
@@ -149,7 +148,6 @@ class Places:
         return max(0.0, _between(step, self.steps, self.values)) if self.steps else step
 
     def step_at(self, place: float) -> float:
-        """The step at a place."""
         return _between(place, self.values, self.steps) if self.steps else place
 
 

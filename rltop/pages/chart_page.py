@@ -45,7 +45,6 @@ class ChartPage(Page):
     """A page whose charts show the same steps, on axes that keys change."""
 
     def __init__(self, stream: str = "") -> None:
-        """The whole run by step, smoothed."""
         super().__init__(stream)
         self.zoom: Zoom | None = None
         self.axis = Axis.STEP
@@ -60,7 +59,6 @@ class ChartPage(Page):
     # -- what is shown -----------------------------------------------------------------------------------------------
 
     def whole(self, moment: Moment) -> Zoom:
-        """All steps there are."""
         stream = moment.snapshot.stream
         first, last = stream.first_step or 0, stream.last_step or 0
         return Zoom(first, max(first, last))
@@ -85,7 +83,6 @@ class ChartPage(Page):
 
     @property
     def plots(self) -> Sequence[PlotData]:
-        """What the charts of the last picture were drawn from."""
         return [plot for _, plot in self._drawn]
 
     def begin(self) -> None:
@@ -135,7 +132,6 @@ class ChartPage(Page):
 
     @property
     def is_locked(self) -> bool:
-        """The range of values is kept."""
         return bool(self._locked)
 
     # -- keys --------------------------------------------------------------------------------------------------------
@@ -234,7 +230,6 @@ class ChartPage(Page):
         return None if self.zoom is None else (self.zoom.first, self.zoom.last)
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
-        """Zoom to these steps."""
         whole = self.whole(moment)
         first, last = max(first, whole.first), min(last, whole.last)
         if first > last:

@@ -128,12 +128,10 @@ def _numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
 
 
 def runs_beside(moment: Moment) -> list[ComparedRun]:
-    """The marked runs besides the one that is shown."""
     return [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
 
 
 def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
-    """As `common_metrics`, of the runs that are compared."""
     return common_metrics([run.snapshot for run in runs])
 
 
@@ -505,7 +503,6 @@ class ComparePage(ChartPage):
         return [*above, Row(()), *chart, *([] if fits else [Row(()), *settings])]
 
     def compared_with(self, moment: Moment) -> str:
-        """The path of the baseline run."""
         return self._baseline or moment.baseline or next(iter(moment.marked), "")
 
     def _table(
@@ -692,7 +689,6 @@ def baseline_delta(snapshot: Snapshot, other: Snapshot, signal: Signal) -> Basel
 
 
 def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot) -> tuple[MetricRow, ...]:
-    """The rows of the overview, those of the main stream with what each differs by."""
     return tuple(
         row if row.reading.stream else row._replace(against=baseline_delta(snapshot, other, row.reading.signal).text)
         for row in rows
@@ -706,7 +702,6 @@ class FirstDivergence:
         self._known: tuple[Hashable, str] = (None, "")
 
     def text(self, run: Run, other: Run) -> str:
-        """The sentence."""
         rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
         at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))
         if self._known[0] != at:

@@ -232,7 +232,6 @@ def _key(completion: Completion) -> str:
 
 
 def place_of(key: str) -> TextPlace:
-    """The place that the target of a completion names."""
     start, size, path = key.split(" ", 2)
     return TextPlace(path, int(start), int(size))
 
@@ -371,33 +370,27 @@ class CompletionsPage(RolloutPage):
     search_hint = "a part of what a completion begins with"
 
     def __init__(self, group: str, group_order: Sorting | None = None) -> None:
-        """A group of the step on the screen, among the others in an order."""
         super().__init__()
         self._group = group
         self._group_order = group_order
 
     def _view(self, moment: Moment) -> CompletionsView:
-        """The group on the page; of a step that has none of its name, the first."""
         step = build_rollouts(moment.snapshot, self._group_order)
         return build_completions(step, self._group, self.sorting)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The completions of the group."""
         view = self._view(moment)
         self.sorting = view.order
         return paint_completions(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
     def found_by(self, target: Target, moment: Moment) -> str:
-        """How a completion begins, and its reason to stop."""
         found = None if target.kind is not TargetKind.COMPLETION else self._view(moment).find(place_of(target.name))
         return "" if found is None else f"{found[1].opening}\n{found[1].stop}"
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """A completion opens its text."""
         return super().open(target, moment) if target.kind is not TargetKind.COMPLETION else self._text(target, moment)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """A completion shows its text."""
         del height
         return (self._text(target, moment),)
 
@@ -433,7 +426,6 @@ class CompletionPage(RolloutPage):
         group_order: Sorting | None = None,
         order: Sorting | None = None,
     ) -> None:
-        """One text of a group."""
         super().__init__()
         self._group = group
         self._place = place

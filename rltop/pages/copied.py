@@ -57,7 +57,6 @@ def _log_line(number: int, moment: Moment) -> str:
 
 
 def _named(target: Target, moment: Moment) -> tuple[str, str]:
-    """The value of a setting, or the path of a run."""
     name, settings = Label.of(target.name).display, moment.run.settings
     if target.kind is TargetKind.RUN or settings is None:
         return name, "the path"

@@ -47,7 +47,6 @@ class EventRow(NamedTuple):
 def event_row(
     event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None, muted: Collection[str] = ()
 ) -> EventRow:
-    """An event as a list shows it."""
     is_muted = event.is_of(muted)
     is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
     is_here = event.step == at and not event.stream and not is_old
@@ -55,7 +54,6 @@ def event_row(
 
 
 def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[EventRow]]:
-    """The columns of every list of events."""
     family: Column[EventRow] = Column(
         "family", lambda one: (Label.of(one.event.family).display, "dim"), Fit.NAME, least=11, most=14, priority=2,
         is_steady=True, sort=lambda one: one.event.family,

@@ -154,7 +154,6 @@ class Box(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """The newest step that says something of it."""
         return max((fact.step for fact in self.facts), default=None)
 
 
@@ -431,5 +430,4 @@ class FlowPage(Page):
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The pipeline at the step that is shown."""
         return paint_flow(build_flow(moment.snapshot), width, height, moment.glyphs)

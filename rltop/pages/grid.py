@@ -82,7 +82,6 @@ class GridPage(ChartPage):
         self._number = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """A title, then the charts of this page."""
         metrics = charted(moment.snapshot)
         if not metrics:
             return fill([text_row("no metrics yet", width, moment.glyphs, "dim")], height)

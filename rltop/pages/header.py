@@ -34,7 +34,6 @@ ROOMY_ROWS = 16
 
 
 def body_height(terminal_height: int) -> int:
-    """Rows of the terminal that a page is painted in."""
     return max(1, terminal_height - (CHROME_ROWS if terminal_height >= ROOMY_ROWS else 0))
 
 
@@ -355,7 +354,6 @@ def age_text(age_s: float) -> str:
 
 
 def behind_text(behind_bytes: int) -> str:
-    """How far reading is behind the writer."""
     return f"{units.size(behind_bytes)} behind"
 
 
@@ -492,7 +490,6 @@ def build_streams(snapshot: Snapshot) -> StreamsView | None:
 
 
 def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
-    """All streams in one row; what does not fit is counted."""
     builder = RowBuilder(width, glyphs).add(" STREAMS", "title")
     left = len(view.entries)
     for entry in view.entries:

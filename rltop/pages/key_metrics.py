@@ -223,7 +223,6 @@ class MetricRow(NamedTuple):
 
     @property
     def spark(self) -> SparkData:
-        """The line over the whole run."""
         return self.reading.spark if self.line is None else self.line()
 
 
@@ -411,7 +410,6 @@ def change_cell(row: MetricRow) -> tuple[str, str]:
 
 
 def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
-    """What stands in front of a row, with its role: the sign of its level."""
     level = row.reading.level
     return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
@@ -491,7 +489,6 @@ class MetricTable:
         return head + [row for number in painted for row in self._two_rows(number)]
 
     def _two_rows(self, number: int) -> tuple[Row, Row]:
-        """A metric in two rows, its line in both."""
         self._is_tall = True
         upper = self._painter.row(number)
         self._is_tall = False

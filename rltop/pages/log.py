@@ -50,7 +50,6 @@ class LogView(NamedTuple):
 
     @property
     def chosen(self) -> LogLine | None:
-        """The selected line."""
         return self.lines[self.numbers[self.at] - self.first] if self.numbers else None
 
 
@@ -129,7 +128,6 @@ def _line(view: LogView, number: int, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_no_log(state: LogState | None, run_path: str, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is none, and how to name one."""
     rows = [RowBuilder(width, glyphs).add(" CONSOLE LOG", "title").row(), Row(())]
     if state is None or state.is_looking:
         return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
@@ -193,7 +191,6 @@ class LogPage(ListPage[int]):
     )
 
     def __init__(self) -> None:
-        """The newest line selected."""
         super().__init__()
         self._is_centred = False
         self._view: LogView | None = None
@@ -236,7 +233,6 @@ class LogPage(ListPage[int]):
         return super().face(moment), log.version
 
     def target(self, line: int) -> Target:
-        """A line by its number."""
         return Target(TargetKind.LINE, step=line)
 
     def place(self, held: Target) -> int:
@@ -251,7 +247,6 @@ class LogPage(ListPage[int]):
         return effect
 
     def show_only(self, text: str) -> Effect | None:
-        """Show the lines with this text, those around the selected one."""
         self.query = text
         return Redraw()
 
@@ -324,5 +319,4 @@ class LogPage(ListPage[int]):
         return bool(self.query)
 
     def close_something(self) -> Effect | None:
-        """Clear the filter."""
         return self.show_only("")

@@ -111,7 +111,6 @@ def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, 
 
 
 def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
-    """The sign of a marker and its role."""
     match marker.kind:
         case MarkerKind.ONSET:
             return glyphs.level(marker.level), LEVEL_ROLES[marker.level]

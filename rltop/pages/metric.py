@@ -125,7 +125,6 @@ def build_metric(
 
 
 def _unknown(snapshot: Snapshot, key: str) -> str:
-    """What there is to say of a key that stands for no metric of the catalogue."""
     guess = None if snapshot.identity is None else guess_of(snapshot.identity, key)
     if guess is not None:
         known = guess.metric.title.removesuffix("?")
@@ -267,7 +266,6 @@ class MetricPage(ChartPage):
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
-        """The page of a trainer's own key."""
         super().__init__(stream)
         self.key = key
         self._has_band = True
@@ -330,7 +328,6 @@ class MetricPage(ChartPage):
         )
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """The band, or what every chart has."""
         if key != "band":
             return super().on(key, moment)
         if not self._had_band:
@@ -450,7 +447,6 @@ def _extreme(snapshot: Snapshot, signal: Signal, found: list[Bucket], *, is_top:
 
 
 def _of_steps(window: Zoom) -> str:
-    """Which steps a number is of, without the word where there is no room for it."""
     steps = f"{units.step(window.first)}–{units.step(window.last)}"
     return f"of steps {steps}" if len(steps) <= _ROOM - len("of steps ") else f"of {steps}"
 

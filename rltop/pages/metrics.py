@@ -216,7 +216,6 @@ def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Stream]) -> _Stream
 
 
 def spark_cells(width: int) -> int:
-    """Cells of the line in each row."""
     columns = tree_columns((), width, UNICODE)
     return lay_out([column.least for column in columns], columns, width - _SIGN).of(_LINE)
 
@@ -227,7 +226,6 @@ def name_cells(width: int) -> int:
 
 
 def section_names(index: TreeIndex) -> Sequence[str]:
-    """Every section in order, for folding and unfolding all of them."""
     return tuple(index.sections)
 
 
@@ -357,7 +355,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     )
 
     def __init__(self, section: str = "") -> None:
-        """All metrics, with a section chosen."""
         super().__init__()
         self._index: TreeIndex | None = None
         self._folded: frozenset[str] = frozenset()
@@ -464,7 +461,6 @@ class TreeKey:
 
     @property
     def size(self) -> int:
-        """How many keys the line stands for."""
         return 1 + len(self.others)
 
 
@@ -487,7 +483,6 @@ class TreeIndex:
     arrangement: Arrangement = AS_FOUND
 
     def is_for(self, snapshot: Snapshot) -> bool:
-        """Does it still fit the run?"""
         now = _streams(snapshot)
         return (
             self.arrangement == snapshot.run.arrangement

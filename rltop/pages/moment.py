@@ -60,7 +60,6 @@ class Moment(Struct):
 
 
 def baseline_of(moment: Moment) -> Run | None:
-    """The baseline run, where there is one and it is not the run that is shown."""
     found = next((run for run in moment.runs if run.path.raw == moment.baseline), None) if moment.baseline else None
     return None if found is None or found is moment.run else found
 

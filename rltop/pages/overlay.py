@@ -68,7 +68,6 @@ def _names(metrics: Sequence[tuple[Snapshot, str]]) -> list[str]:
 
 
 def sign_of(number: int) -> tuple[str, str]:
-    """The letter of the metric with a number, and the role of its colour."""
     return chr(ord("A") + number % MOST_METRICS), f"stage-{number % MOST_METRICS}"
 
 
@@ -313,7 +312,6 @@ class OverlayPage(ChartPage):
         return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """What every chart has; there is no band around several curves."""
         if key == "band":
             return Say("no band is drawn around several metrics: open one")
         return super().on(key, moment)

@@ -315,7 +315,6 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
 
 
 def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
-    """The text of each row that the sentence takes."""
     indent = 4 if sentence.level >= Level.WARN else 2
     indent += 0 if sentence.share is None else _BAR_CELLS + 1
     return wrap(sentence.text.display, max(1, width - indent), lines)
@@ -481,7 +480,6 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
 
 
 def _part(snapshot: Snapshot) -> tuple[Snapshot, int]:
-    """A stream of the run with its cadence, which every reading of it wants."""
     return snapshot, cadence_of(snapshot.stream)
 
 
@@ -730,7 +728,6 @@ class OverviewPage(Page):
     )
 
     def __init__(self) -> None:
-        """The overview, not painted yet."""
         super().__init__()
         self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
         self._divergence: FirstDivergence | None = None

@@ -120,7 +120,6 @@ class Page(ABC):
     """The rule that the page is about, if it is about one."""
 
     def __init__(self, stream: str = "") -> None:
-        """A page about one stream of the run; "" is the main one."""
         self.stream = stream
 
     @property
@@ -129,7 +128,6 @@ class Page(ABC):
         return None
 
     def paint(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """Its rows, or that the screen is too small for them."""
         if width < self.least[0] or height < self.least[1]:
             return too_small(width, height, moment.glyphs, self.least)
         return self.rows(moment, width, height)
@@ -153,7 +151,6 @@ class Page(ABC):
         )
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """One of the page's own keys was pressed."""
         del key, moment
         return None
 
@@ -220,7 +217,6 @@ class Page(ABC):
         return None
 
     def answer(self, text: str, moment: Moment) -> Effect | None:
-        """What was asked for has been typed."""
         del text, moment
         return None
 
@@ -240,7 +236,6 @@ class Page(ABC):
         return False
 
     def close_something(self) -> Effect | None:
-        """Close that part."""
         return None
 
     def entered(self, moment: Moment) -> None:
@@ -248,7 +243,6 @@ class Page(ABC):
         del moment
 
     def left(self) -> Effect | None:
-        """The page has been closed, and another is shown."""
         return None
 
 
@@ -264,7 +258,6 @@ class ListPage(Page, Generic[T]):
     """What the empty filter says."""
 
     def __init__(self, stream: str = "") -> None:
-        """Every line, the first one selected."""
         super().__init__(stream)
         self.query = ""
         self.lines: Sequence[T] = ()
@@ -308,7 +301,6 @@ class ListPage(Page, Generic[T]):
 
     @property
     def chosen(self) -> Target | None:
-        """The line that is selected."""
         return self.target(self.lines[self.at]) if self.at < len(self.lines) else None
 
     def choose(self, target: Target) -> None:

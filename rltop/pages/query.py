@@ -49,9 +49,7 @@ class Wanted(Protocol):
         """The newest value of a metric, a key or a column, else a setting; None where the run has none."""
         ...
 
-    def settings(self, name: str) -> Sequence[str]:
-        """The settings that a name means, as text."""
-        ...
+    def settings(self, name: str) -> Sequence[str]: ...
 
     @property
     def words(self) -> str:
@@ -75,7 +73,6 @@ class Term(NamedTuple):
     is_wanted: bool = True
 
     def holds(self, run: Wanted) -> bool:
-        """Whether a run is among those that are looked for."""
         return self._is_true(run) is self.is_wanted
 
     def _is_true(self, run: Wanted) -> bool:
@@ -108,12 +105,10 @@ class Query(NamedTuple):
     trouble: str = ""
 
     def holds(self, run: Wanted) -> bool:
-        """Whether every term holds for a run."""
         return all(term.holds(run) for term in self.terms)
 
 
 def unknown_names(query: Query, runs: Sequence[Wanted]) -> list[str]:
-    """The names in a query that no run has as metric, column or setting."""
     names = dict.fromkeys(term.name for term in query.terms if term.name and term.name not in TEXTS)
     return [name for name in names if not any(run.number(name) is not None or run.settings(name) for run in runs)]
 

@@ -183,12 +183,10 @@ class RolloutsView(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What lengths are counted in."""
         return "tokens" if self.shelved is None or self.shelved.summary.has_tokens else "characters"
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """Group → what its prompt says that those of the others do not."""
         return differing_parts({group.name: group.completions[0].prompt for group in self.groups})
 
     def group(self, name: str) -> tuple[int, GroupSummary] | None:
@@ -225,7 +223,6 @@ def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> Rollou
 
 
 def number_or_dash(value: float | None) -> str:
-    """A number, or a dash where there is none."""
     return units.UNKNOWN if value is None else units.number(value)
 
 
@@ -245,7 +242,6 @@ def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bo
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
-    """Where one is: the step, then what is inside it."""
     builder = RowBuilder(width, glyphs).add(" ROLLOUTS", "title")
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
@@ -309,7 +305,6 @@ def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def reasons(found: Sequence[tuple[str, int]]) -> str:
-    """Reasons and how often each."""
     return ", ".join(f"{Label.of(reason).display} {units.count(number)}" for reason, number in found[:3])
 
 
@@ -354,7 +349,6 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Column[GroupSummary]]:
-    """The columns of the groups of a step."""
     prompts, has_cut = view.prompts, any(group.cut is not None for group in view.groups)
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
     name = next(cells for least, cells in _NAMES if width >= least)
@@ -448,7 +442,6 @@ class RolloutPage(Page):
         return super().face(moment), None if shelf is None else shelf.version
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Show the one before or after; say where there is none."""
         by = -1 if key == "previous" else 1
         return self.neighbour(by, moment) or Say(f"there is none {'before' if by < 0 else 'after'} this one")
 
@@ -497,12 +490,10 @@ class RolloutsPage(RolloutPage):
         )
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """A group shows its completions."""
         del moment, height
         return (Push(self._page_of(target.name, self.sorting)),)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """A group opens its completions."""
         if target.kind is TargetKind.GROUP:
             return Push(self._page_of(target.name, self.sorting))
         return super().open(target, moment)

@@ -90,7 +90,6 @@ class RunEntry:
 
 
 def read_entry(snapshot: Snapshot) -> RunEntry:
-    """What the list says of a run."""
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
     level = max((verdict.level for verdict in firing), default=Level.OK)
@@ -183,7 +182,6 @@ def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:
 
 
 def past_name(alert: Alert) -> str:
-    """What an alert that is over is called, and where it began."""
     return f"{alert_name(alert, is_loud=False)} @{units.step(alert.since_step)}"
 
 
@@ -338,7 +336,6 @@ class AskedRun(NamedTuple):
         return self._set_number(name) if signal is None or point is None else signal.read(point.value)
 
     def settings(self, name: str) -> Sequence[str]:
-        """The settings that a name means, as text."""
         return [units.setting(value) for value in self._set(name)]
 
     def _set(self, name: str) -> Sequence[str | float | None]:

@@ -66,7 +66,6 @@ class Difference(NamedTuple):
 
     @property
     def known(self) -> int:
-        """How many of the runs have it."""
         return sum(value not in (None, NOT_SET) for value in self.values)
 
     @property
@@ -219,7 +218,6 @@ class SettingsPage(ListPage[str]):
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The settings around the chosen one."""
         glyphs = moment.glyphs
         settings = moment.run.settings
         if settings is None or not settings.values:
@@ -243,11 +241,9 @@ class SettingsPage(ListPage[str]):
         return fill(rows + none, height)
 
     def face(self, moment: Moment) -> Hashable:
-        """Nothing of it changes with time."""
         return moment.run.settings is not None
 
     def target(self, line: str) -> Target:
-        """A setting."""
         return Target(TargetKind.SETTING, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:

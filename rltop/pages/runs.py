@@ -304,7 +304,6 @@ def run_table(
     sorting: Sorting | None = None,
     context: ListContext = NO_CONTEXT,
 ) -> Table[RunEntry]:
-    """The runs in rows; each leads to its overview."""
     return Table(
         run_columns(entries, glyphs, context),
         entries,
@@ -382,7 +381,6 @@ class RunsPage(ListPage[RunEntry]):
     )
 
     def __init__(self) -> None:
-        """Every run, what comes first chosen."""
         super().__init__()
         self._book = Entries()
         self._differences = Differences()
@@ -394,7 +392,6 @@ class RunsPage(ListPage[RunEntry]):
         self.held, self.at = None if moment.picked is None else Target(TargetKind.RUN, moment.picked), 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The runs around the chosen one."""
         entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
         self.settle(entries, max(1, height - HEAD_ROWS))
         context = self._context(moment)
@@ -465,7 +462,6 @@ class RunsPage(ListPage[RunEntry]):
         return tuple((one.state, one.level, age_cell(one) if one.path.raw in shown else ()) for one in entries)
 
     def target(self, line: RunEntry) -> Target:
-        """A run."""
         return Target(TargetKind.RUN, line.path.raw)
 
     def on(self, key: str, moment: Moment) -> Effect | None:

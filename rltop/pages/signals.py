@@ -84,7 +84,6 @@ class SignalReading(NamedTuple):
 
     @property
     def unit(self) -> Unit:
-        """The metric's unit."""
         return self.signal.metric.unit
 
     @property
@@ -96,7 +95,6 @@ class SignalReading(NamedTuple):
 
     @property
     def is_older(self) -> bool:
-        """The value is of an earlier step than the one on the screen."""
         return self.point is not None and self.point.step < self.step
 
 
@@ -107,7 +105,6 @@ def key_label(key: str) -> Label:
 
 
 def catalogue_title(name: str) -> str:
-    """The title of a canonical metric; the name itself where the catalogue has none."""
     metric = CATALOG.get(name)
     return metric.title if metric is not None else Label.of(name).display
 
@@ -153,7 +150,6 @@ class Beginning(NamedTuple):
 
 
 def steps_text(steps: tuple[int, int]) -> str:
-    """From which step to which: `steps 4–33`."""
     first, last = steps
     return f"step {units.step(first)}" if first == last else f"steps {units.step(first)}–{units.step(last)}"
 

@@ -63,7 +63,6 @@ class StageReading(NamedTuple):
 
     @property
     def delta_s(self) -> float | None:
-        """How much longer than usual."""
         return None if self.median_s is None else self.duration_s - self.median_s
 
     @property
@@ -81,7 +80,6 @@ class StageReading(NamedTuple):
 
     @property
     def role(self) -> str:
-        """The role in which its bar is drawn."""
         return "other" if self.kind is SpanKind.OTHER else f"stage-{self.color % 8}"
 
 
@@ -145,7 +143,6 @@ class TimingView(NamedTuple):
 
     @property
     def longer(self) -> StageReading | None:
-        """The longest stage, where it took longer than the step."""
         largest = self.largest
         return largest if largest is not None and largest.is_longer else None
 

@@ -148,7 +148,6 @@ def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | 
 
 
 def _values(snapshot: Snapshot, signals: dict[str, Signal], step: int) -> dict[str, float]:
-    """Canonical values of one step."""
     row = snapshot.stream.row(step)
     return {name: signal.read(row[signal.key]) for name, signal in signals.items() if signal.key in row}
 
@@ -328,7 +327,6 @@ def build_ranks(snapshot: Snapshot) -> RanksView:
 
 
 def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
-    """The furthest rank in one row."""
     builder = RowBuilder(width, glyphs).add(" RANKS", "title").add("  ")
     ranks = units.count(len(stage.ranks))
     rank, name = Label.of(stage.slowest).display, Label.of(stage.stage).display
@@ -407,8 +405,6 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
 
 
 def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
-    """One row per stage."""
-
     def sign(stage: StageSummary) -> tuple[str, str]:
         fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
         return glyphs.level(Level.WARN) if fires else "", "warn"
@@ -474,6 +470,5 @@ class RanksPage(Page):
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The ranks at the step that is shown."""
         view = build_ranks(moment.snapshot)
         return paint_ranks(view, width, moment.glyphs, self.sorting)

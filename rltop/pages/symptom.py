@@ -149,6 +149,5 @@ class SymptomPage(Page):
         self._chain = chain
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The symptom at the step that is shown."""
         del height
         return paint_symptom(moment.snapshot, self._chain, width, moment.glyphs)

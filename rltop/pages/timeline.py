@@ -49,11 +49,9 @@ class EventFilter(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """It lets everything pass."""
         return not self.family and self.level is Level.NO_DATA and not self.text.strip()
 
     def passes(self, event: Event) -> bool:
-        """Does it let this event pass?"""
         if (self.family and event.family != self.family) or event.level < self.level:
             return False
         text = self.text.strip().casefold()
@@ -86,7 +84,6 @@ class Lane:
 
     @property
     def level(self) -> Level:
-        """The worst of them."""
         return max((firing.level for firing in self.firings), default=Level.INFO)
 
 
@@ -361,7 +358,6 @@ class EventsPage(ListPage[int]):
     )
 
     def __init__(self) -> None:
-        """Every event, the newest one chosen."""
         super().__init__()
         self._timeline: Timeline | None = None
         self._events: Sequence[Event] = ()
@@ -379,7 +375,6 @@ class EventsPage(ListPage[int]):
         return paint_timeline(moment.snapshot, timeline, self.top, width, height, moment.glyphs, moment.keys)
 
     def target(self, line: int) -> Target:
-        """An event by its number in the log."""
         return Target(TargetKind.EVENT, self._events[line].rule, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
@@ -402,7 +397,6 @@ class EventsPage(ListPage[int]):
         return self._show(self._wanted._replace(level=LEVELS[(now + 1) % len(LEVELS)]))
 
     def show_only(self, text: str) -> Effect | None:
-        """Show the events with this text."""
         return self._show(self._wanted._replace(text=text))
 
     @property
@@ -411,7 +405,6 @@ class EventsPage(ListPage[int]):
         return not self._wanted.is_open
 
     def close_something(self) -> Effect | None:
-        """Clear every filter."""
         return self._show(EventFilter())
 
     def _show(self, wanted: EventFilter) -> Effect:

@@ -220,7 +220,6 @@ def _paint_beside(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]
 
 
 def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[Column[StageStatistic]]:
-    """The columns of the stages of a step."""
     name = 18 if width >= 70 else 13 if width >= 44 else 10
     steps = f"{view.steps} steps"
     return (
@@ -312,13 +311,11 @@ class TimingPage(Page):
     )
 
     def __init__(self, stage: Target | None = None) -> None:
-        """The page, with a stage selected."""
         super().__init__()
         self._stage = stage
 
     @property
     def begins_at(self) -> Target | None:
-        """The stage that was opened."""
         return self._stage
 
     def open(self, target: Target, moment: Moment) -> Effect | None:

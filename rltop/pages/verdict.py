@@ -53,7 +53,6 @@ class VerdictView:
 
 
 def rule_titles() -> list[tuple[str, str]]:
-    """Id and title of every rule and every part."""
     return [(spec.id, spec.title) for spec in registry.DOCUMENTED]
 
 
@@ -230,7 +229,6 @@ class VerdictPage(Page):
         return next((verdict.since_step for verdict in both if verdict.rule == self.rule and not verdict.stream), None)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The verdict at the step that is shown."""
         view = build_verdict(self._snapshot(moment), self.rule, width=width)
         return paint_verdict(view, width, moment.glyphs, moment.keys)
 

@@ -373,7 +373,6 @@ def _paint_name(builder: RowBuilder, stage: StageReading, name: str, width: int,
 
 
 def _fills_within(view: TimingView, glyphs: Glyphs) -> dict[StageReading, str]:
-    """The fill of every span: that of the stage it is inside."""
     fills, found, own = stage_fills(view, glyphs), dict[StageReading, str](), glyphs.bar
     for stage in view.stages:
         own = own if stage.depth else fills[_name(stage)]

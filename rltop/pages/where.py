@@ -55,7 +55,6 @@ class OpenStep(NamedTuple):
 
     @property
     def level(self) -> Level:
-        """How loudly it is said."""
         return Level.WARN if self.is_stuck else Level.INFO if self.is_unusual else Level.OK
 
     def words(self, length: int) -> str:
@@ -385,7 +384,6 @@ class WherePage(Page):
     )
 
     def face(self, moment: Moment) -> Hashable:
-        """The ages on it."""
         return super().face(moment), _rows_of(moment, 120, 200)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

@@ -173,7 +173,6 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
 
 
 def evidence_words(evidence: Iterable[Evidence]) -> str:
-    """The evidence of an alert, by name."""
     return ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
 
 

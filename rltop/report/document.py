@@ -126,7 +126,6 @@ def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Docu
 
 
 def stream_head(snapshot: Snapshot) -> Document:
-    """The progress of a secondary stream, in its own steps."""
     identity = snapshot.identity
     return {
         "stream": snapshot.role,
@@ -270,7 +269,6 @@ def _alert(alert: Alert | None) -> Document | None:
 
 
 def verdict_document(verdict: Verdict) -> Document:
-    """An alert; names its stream if that is not the main one."""
     settled, incident, advice = verdict.settled, verdict.incident, verdict.advice
     return {
         "rule": verdict.rule,
@@ -306,7 +304,6 @@ def verdict_document(verdict: Verdict) -> Document:
 
 
 def event_document(event: Event) -> Document:
-    """An event; names its stream if that is not the main one, and says if it is provisional."""
     return {
         "record": event.record,
         "step": event.step,

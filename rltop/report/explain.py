@@ -94,7 +94,6 @@ def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[s
 
 
 def algorithms(spec: RuleSpec) -> list[str]:
-    """The algorithms that a rule applies to, at least with some traits."""
     return [
         algorithm.display_name
         for algorithm in Algorithm
@@ -103,7 +102,6 @@ def algorithms(spec: RuleSpec) -> list[str]:
 
 
 def applies_to(spec: RuleSpec) -> str:
-    """What a rule applies to, as text."""
     names = algorithms(spec)
     if len(names) == len(Algorithm) - 1:
         return "every run"

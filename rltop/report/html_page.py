@@ -40,7 +40,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def html_page(reports: Sequence[RunReport], made: Made) -> str:
-    """The page of one or several runs."""
     names = run_names(reports)
     title = names[0] if len(names) == 1 else f"{len(names)} runs"
     body = [f"<h1>{escaped(title)}</h1>"]

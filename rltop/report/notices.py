@@ -103,7 +103,6 @@ class Announcer:
 
     @property
     def has_begun(self) -> bool:
-        """Has the history been announced?"""
         return self._has_begun
 
     def news(self) -> list[Notice]:
@@ -248,7 +247,6 @@ def notice_words(notice: Notice) -> str:
 
 
 def notice_document(notice: Notice) -> dict[str, Any]:
-    """A notice as JSON; texts as they are."""
     return {
         "event": notice.kind.value,
         "rule": notice.rule,

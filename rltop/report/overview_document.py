@@ -27,7 +27,6 @@ from rltop.run.snapshot import Snapshot
 
 
 def _stream(snapshot: Snapshot) -> Document:
-    """A secondary stream of the run: its head and all its keys."""
     identity = snapshot.identity
     signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
     known = {signal.key for signal in signals}
@@ -92,7 +91,6 @@ def once_document(snapshot: Snapshot) -> Document:
 
 
 def _signal(snapshot: Snapshot, signal: Signal) -> Document:
-    """One signal: its newest finite value, raw and in the metric's unit, and what was not finite."""
     point = snapshot.stream.latest(signal.key)
     return {
         "name": signal.metric.name,

@@ -68,7 +68,6 @@ class Redactor:
 
     @property
     def total(self) -> int:
-        """How often something was blanked."""
         return self.counts.total()
 
     def _blank(self, kind: str) -> Callable[[re.Match[str]], str]:

@@ -83,7 +83,6 @@ class Made(NamedTuple):
 
     @classmethod
     def at(cls, command: str, wall_s: float) -> Made:
-        """Made by this rltop."""
         return cls(command, __version__, datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
 
@@ -189,12 +188,10 @@ class RunReport:
 
     @property
     def leading(self) -> Sequence[Figure]:
-        """The charts of reward and validation."""
         return [one for one in self.figures if one.metric in LEADING]
 
     @property
     def further(self) -> Sequence[Figure]:
-        """The other charts."""
         return [one for one in self.figures if one.metric not in LEADING]
 
 
@@ -384,7 +381,6 @@ def further_runs(reports: Sequence[RunReport]) -> str:
 
 
 def run_names(reports: Sequence[RunReport]) -> list[str]:
-    """What the runs are called; the path of those that share a name."""
     names = [report.entry.name.display for report in reports]
     return [
         name if names.count(name) == 1 else report.path.display for name, report in zip(names, reports, strict=True)

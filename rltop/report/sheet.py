@@ -31,7 +31,6 @@ class _Sheet:
         self.y = float(_MARGIN)
 
     def text(self, text: str, role: str = "text", size: int = _SMALL, *, lines: int = 4) -> None:
-        """Some lines of text."""
         for line in wrap(text, _CELLS * _SMALL // size, lines):
             self.y += size * 1.4
             place = f'x="{_MARGIN}" y="{self.y:.0f}" style="font-size: {size}px"'
@@ -53,7 +52,6 @@ class _Sheet:
 
 
 def sheet(reports: Sequence[RunReport], made: Made) -> str:
-    """The picture of one or several runs."""
     found = _Sheet()
     names = run_names(reports)
     if len(reports) > 1:

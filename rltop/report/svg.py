@@ -52,7 +52,6 @@ def escaped(text: str) -> str:
 
 
 def spans(line: Line) -> str:
-    """Pieces of text, each in its role."""
     return "".join(
         f'<span class="{piece.role}">{escaped(piece.text)}</span>' if piece.role != "text" else escaped(piece.text)
         for piece in line
@@ -225,17 +224,14 @@ class _Frame:
         return math.log10(value) if self._axes.is_log else value
 
     def x(self, step: float) -> float:
-        """Where a step stands."""
         return _LEFT + (step - self._axes.first) / self._span * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        """Where a value stands."""
         share = 0.5 if self._reach <= 0 else (self._scaled(value) / 2 - self._low / 2) / self._reach
         return self._bottom - share * (self._bottom - _TOP)
 
     @property
     def bottom(self) -> int:
-        """Where the values end."""
         return self._bottom
 
     def axes(self, unit: Unit) -> Iterator[str]:
@@ -251,12 +247,10 @@ class _Frame:
         yield f'<line class="rule" x1="{left}" x2="{right}" y1="{self._bottom}" y2="{self._bottom}"/>'
 
     def level(self, value: float, role: str) -> str:
-        """A line across."""
         at = _n(self.y(value))
         return f'<line class="level {role}" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at}" y2="{at}"/>'
 
     def mark(self, step: float, role: str, label: str) -> str:
-        """A line down, which says what it is when it is pointed at."""
         at = _n(self.x(step))
         return (
             f'<line class="mark {role}" x1="{at}" x2="{at}" y1="{_TOP}" y2="{self._bottom}">'

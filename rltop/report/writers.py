@@ -87,7 +87,6 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
 
 
 def series_csv(part: Snapshot, key: str, window: tuple[int, int] | None) -> bytes:
-    """Every value of a key that is held, as in `--curves`."""
     series, metric = part.stream.series(key), signal_of(part, key).metric
     head = (
         part.run.name.raw,

@@ -105,12 +105,10 @@ class RowBuilder:
 
     @property
     def column(self) -> int:
-        """The next free column."""
         return self._cells
 
     @property
     def room(self) -> int:
-        """Cells that are left."""
         return self.width - self._cells
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
@@ -181,12 +179,10 @@ class RowBuilder:
 
 
 def rule_row(width: int, glyphs: Glyphs) -> Row:
-    """A line across the screen."""
     return Row((Piece(glyphs.rule * width, "rule"),))
 
 
 def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
-    """One line of one role, one blank in front."""
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
 
 

@@ -53,11 +53,9 @@ class Glyphs(Struct):
     _table: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     def level(self, level: Level) -> str:
-        """The sign of a level."""
         return self.levels[level]
 
     def state(self, state: RunState) -> str:
-        """The sign of a run's state."""
         return self.states[state]
 
     def partly(self, share: float, cells: int) -> str:

@@ -404,7 +404,6 @@ class KeyNames(Struct):
     names: Mapping[str, Sequence[str]]
 
     def every(self, action: str) -> Sequence[str]:
-        """All keys of an action."""
         return self.names.get(action, ())
 
     def clause(self, action: str, text: str) -> str:
@@ -412,7 +411,6 @@ class KeyNames(Struct):
         return text.format(self.every(action)[0]) if self.every(action) else ""
 
     def none_matches(self, what: str) -> str:
-        """What a list says in which nothing matches the filter."""
         return f"{what} matches the filter{self.clause('back', '; {} clears it')}"
 
     def tell(self, text: str) -> str:

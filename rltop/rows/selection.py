@@ -44,12 +44,10 @@ class Selection:
 
     @property
     def target(self) -> Target | None:
-        """What Enter would open."""
         return self.spot.link.target if self.spot else None
 
     @property
     def first(self) -> Spot | None:
-        """The first spot there is."""
         return self._spots[0] if self._spots else None
 
     def update(self, rows: Sequence[Row]) -> None:

@@ -37,7 +37,6 @@ class StepWindow(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The first step behind the window."""
         return self.start + self.stride * self.columns
 
     def column(self, step: int) -> int:

@@ -69,7 +69,6 @@ class Column(NamedTuple, Generic[T]):
 
     @property
     def stands_right(self) -> bool:
-        """Do its cells stand at the right edge?"""
         return self.kind is Fit.NUMBER if self.is_right is None else self.is_right
 
 
@@ -144,7 +143,6 @@ class ColumnLayout(NamedTuple):
     cells: tuple[int, ...]
 
     def of(self, number: int) -> int:
-        """Cells of a column; 0 where it has left."""
         return self.cells[self.columns.index(number)] if number in self.columns else 0
 
 
@@ -318,7 +316,6 @@ class TablePainter(Generic[T]):
     """A table laid out for a width; heads and rows are painted one at a time, so that others may stand between."""
 
     def __init__(self, table: Table[T], width: int, glyphs: Glyphs) -> None:
-        """Lay out a table."""
         self._table, self._width, self._glyphs = table, width, glyphs
         self.items = table.items
         front = max(3, cell_width(table.sign_head) + 2) if table.sign is not None else 1
@@ -346,7 +343,6 @@ class TablePainter(Generic[T]):
 
     @property
     def columns(self) -> Sequence[Column[T]]:
-        """The columns that there is room for, from left to right."""
         return [one.column for one in self._shown]
 
     def place(self, number: int) -> tuple[int, int]:
@@ -370,7 +366,6 @@ class TablePainter(Generic[T]):
         return builder.row()
 
     def row(self, number: int) -> Row:
-        """The first row of an item."""
         return self._begun(number).row(self._table.target(self._table.items[number]))
 
     def rows(self, number: int) -> list[Row]:

@@ -75,7 +75,6 @@ class Palette(Struct):
 
     @property
     def uses_terminal_colours(self) -> bool:
-        """The ground is the terminal's own, whatever that is."""
         return not self.has_colour or self.colours["background"] == "default"
 
     def style(self, role: str) -> RoleStyle:
@@ -99,7 +98,6 @@ class Palette(Struct):
 
 
 def user_folder() -> Path:
-    """Where a person's own themes are looked for."""
     return resources.config_folder() / "themes"
 
 

@@ -164,7 +164,6 @@ class TurnsCreep(Creep):
     mean = Grown("num_turns_mean")
 
     def read(self, context: RuleContext) -> float | None:
-        """Turns of the longest episode."""
         self.mean.note(context.values)
         return context.values.get("num_turns_max")
 

@@ -67,7 +67,6 @@ class _Lasting:
         self._places: deque[tuple[int, int]] = deque(maxlen=max(self._least, self._longest))
 
     def m(self, level: Level) -> int:
-        """Of so many findings."""
         return self._lines[level - INFO][2]
 
     def clear_after(self, level: Level) -> int:
@@ -93,7 +92,6 @@ class _Lasting:
 
     @property
     def is_counting(self) -> bool:
-        """A bad finding is among those that count."""
         return any(self._bits)
 
     def began(self, level: Level) -> tuple[int, int]:
@@ -107,7 +105,6 @@ class _Lasting:
         return self._places[-1 - min(oldest, len(self._places) - 1)]
 
     def clear(self) -> None:
-        """Forget what counts."""
         self._bits = [0, 0, 0]
         self._alike, self._established = 0, OK
 
@@ -302,7 +299,6 @@ class AlertState:
         return self._event(context, EventState.EASED, INFO, standing.settled_words + excuse)
 
     def recover(self, context: RuleContext, how: str = "") -> Event:
-        """End the alert at this record."""
         self.detector.holds = OK
         self.is_firing = self.is_idle = False
         self.standing = NOWHERE

@@ -72,7 +72,6 @@ def has_reference_kl(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
-    """A value function is trained."""
     return traits.has_critic or algorithm is Algorithm.UNKNOWN
 
 
@@ -82,12 +81,10 @@ def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
-    """DPO and its variants."""
     return algorithm is Algorithm.DPO
 
 
 def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
-    """Chosen against rejected: DPO and KTO."""
     return algorithm in {Algorithm.DPO, Algorithm.KTO}
 
 
@@ -97,7 +94,6 @@ def is_kto(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:
-    """A reward model is trained."""
     return algorithm is Algorithm.REWARD
 
 

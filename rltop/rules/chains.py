@@ -59,7 +59,6 @@ def _link(text: str) -> Link:
 
 @cache
 def chains() -> Mapping[str, Chain]:
-    """Every chain by its name."""
     tables = _tables()
     links = {name: _link(text) for name, text in tables["link"].items()}
     return {

@@ -99,7 +99,6 @@ class Collapse(Detector):
         self.shown = QUIET
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
-        """Checkpoints found beside the file."""
         self.on_disk = tuple(steps)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -151,13 +150,10 @@ class Collapse(Detector):
             self.date(*place)
 
     def date(self, record: int, step: int) -> None:
-        """Where it began, and the last step before that."""
         self.onset = record, step
         self.last_good = next((good for _, before, good in reversed(self.steps) if before < record), None)
 
     def _in_order(self, context: RuleContext, together: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Each family with the record at which it began, the earliest first."""
-
         def record(family: str) -> int:
             members = next(symptom for symptom in _SYMPTOMS if symptom[0] == family)
             return min((context.onsets[one].record for one in members if one in context.onsets), default=context.record)

@@ -91,7 +91,6 @@ class RewardTrack:
         self.is_reward = False
 
     def observe(self, values: Mapping[str, float]) -> None:
-        """Take the reward of a record in, if it has one."""
         value = self.value = self.read(values)
         if value is None:
             return

@@ -94,7 +94,6 @@ class NoLearningSignal(Detector):
         return value == 1.0 or self.shortest >= self.longest
 
     def began(self) -> tuple[int, int] | None:
-        """The first record that counts."""
         return self.since
 
     def headline(self, finding: Finding) -> str:

@@ -96,7 +96,6 @@ class Departure:
 
     @property
     def level(self) -> float:
-        """Median of the newest values."""
         return median_of(list(self._values))
 
     @property

@@ -42,7 +42,6 @@ def reason(family: str, metric: str) -> str:
 
 
 def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
-    """The related metrics in the order to check, each with its reason."""
     return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in words_of(verdict.said_by).next)
 
 
@@ -56,6 +55,5 @@ def links_of(verdict: Verdict) -> tuple[Link, ...]:
 
 
 def symptom_of(verdict: Verdict) -> str:
-    """The symptom in words, as its chain calls it; the verdict's own title where there is no chain."""
     chain = chain_of(verdict.said_by, verdict.family)
     return verdict.title if chain is None else chain.symptom

@@ -38,7 +38,6 @@ class RuleSelection:
     """Which rules apply to a run, and with which thresholds."""
 
     def __init__(self, identity: Identity, options: EngineOptions) -> None:
-        """Choose the profiles."""
         self.identity, self._options = identity, options
         self.profiles = profiles.active(identity, options.profiles)
         self._names = [profile.name for profile in self.profiles]
@@ -58,19 +57,15 @@ class RuleSelection:
         return min(level, Level.INFO) if rule in self._notes else level
 
     def is_enabled(self, rule: str) -> bool:
-        """Is the rule with this id not switched off?"""
         return self._options.is_enabled(rule, self._names)
 
     def thresholds(self, rule: str) -> dict[str, float]:
-        """The thresholds of the rule with this id, by name."""
         return self._options.thresholds(rule, self._names)
 
     def applies(self, spec: RuleSpec) -> bool:
-        """Does a rule apply to the algorithm, and is it enabled?"""
         return spec.applies(self.identity.algorithm, self.identity.traits) and self.is_enabled(spec.id)
 
     def logs(self, spec: RuleSpec) -> bool:
-        """Does the stream log what a rule is about?"""
         return spec.runs_always or spec.is_logged(self.identity)
 
     def key_of(self, metric: str) -> str:
@@ -96,11 +91,9 @@ class _Announcer:
         self.has_told, self._dropped, self._repeated = False, 0, 0
 
     def is_due(self, observation: Observation, rules: RuleSelection) -> bool:
-        """Is there something that has not been told?"""
         return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
 
     def tell(self, observation: Observation, rules: RuleSelection) -> list[Event]:
-        """The facts that have not been told."""
         told: list[Event] = []
         refused = rules.identity.refused
         if not self.has_told and rules.is_enabled(profiles.RULE):
@@ -117,7 +110,6 @@ class _Announcer:
         return told
 
     def clone(self) -> _Announcer:
-        """One that has told what this one has."""
         twin = _Announcer()
         twin.has_told, twin._dropped, twin._repeated = self.has_told, self._dropped, self._repeated
         return twin
@@ -130,7 +122,6 @@ class _Checkpoints:
         self.on_disk, self._logged = on_disk, logged
 
     def note(self, observation: Observation) -> None:
-        """Take in a row."""
         save = observation.values.get("time_save")
         if save is not None and save > SAVE_SHARE * observation.values.get("time_step", 0.0):
             self._logged = (*self._logged[1 - _HELD_CHECKPOINTS :], observation.step)
@@ -140,7 +131,6 @@ class _Checkpoints:
         return max((saved for saved in (*self._logged, *self.on_disk) if saved < step), default=None)
 
     def clone(self) -> _Checkpoints:
-        """An independent copy."""
         return _Checkpoints(self.on_disk, self._logged)
 
 
@@ -369,7 +359,6 @@ class Engine:
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted for this run."""
         return frozenset(self._muted)
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
@@ -407,12 +396,10 @@ class Engine:
         return advise(found, self._checkpoints.before(state.since_step))
 
     def _standing_with(self, state: AlertState) -> list[AlertState]:
-        """What else stands of the rule of an alert that stands; nothing where it is of one part."""
         return self._beside(state) if state.is_firing and state.spec.rule in registry.PARTS else []
 
     @property
     def active(self) -> Sequence[RuleSpec]:
-        """The rules that apply to this run, in order."""
         return [spec for spec in registry.SPECS if self.rules.applies(spec)]
 
     @property

@@ -76,7 +76,6 @@ def evaluations(observation: Observation) -> Mapping[str, float]:
 
 
 def metric_of(source: str) -> tuple[str, str]:
-    """Canonical metric and instance of a source."""
     return (source, "") if source in OTHERS else (METRIC, source)
 
 
@@ -123,7 +122,6 @@ class EvaluationHistory:
         self._noise_before: float | None = None
 
     def push(self, value: float) -> None:
-        """Take an evaluation in."""
         self.held = held = (*self.held[1 - HELD :], value)
         self.seen += 1
         self.level = median_of([*held[-OF_LEVEL:]])
@@ -146,7 +144,6 @@ class EvaluationHistory:
         return self._noise_before
 
     def clone(self) -> EvaluationHistory:
-        """An independent copy."""
         twin = EvaluationHistory.__new__(EvaluationHistory)
         for name in EvaluationHistory.__slots__:
             setattr(twin, name, getattr(self, name))

@@ -31,7 +31,6 @@ class NewPhase(Detector):
     """F1: length, reward and step time moved together, the optimiser did not."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """What the context has recognised."""
         moves = context.phase.moves
         if not moves:
             return QUIET
@@ -71,7 +70,6 @@ class Checkpoint(_Occasion):
     text = "checkpoint written in {value:s}"
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The time it took."""
         seconds = context.values.get("time_save", 0.0)
         if seconds <= 0.0 and not self.often.bits:
             return QUIET
@@ -137,7 +135,6 @@ class NewMetric(Detector):
 
 
 def not_that(key: str, metric: str, value: float) -> str:
-    """That a key was not what its name suggested."""
     return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"
 
 

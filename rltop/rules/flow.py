@@ -32,7 +32,6 @@ class _Recent(State):
         self.values: dict[str, deque[float]] = {}
 
     def take(self, values: Mapping[str, float]) -> None:
-        """One more record."""
         for name in self.names:
             if name in values:
                 self.values.setdefault(name, deque(maxlen=self.size)).append(values[name])
@@ -42,7 +41,6 @@ class _Recent(State):
         return list(self.values.get(name, ()))
 
     def newest(self, name: str) -> Sequence[float]:
-        """The newest alone."""
         return self.all_of(name)[-1:]
 
     def clone(self) -> _Recent:

@@ -34,7 +34,6 @@ class GuessedShape(Detector):
     missing: dict[str, int] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Nothing to do where nothing is guessed."""
         guessed = context.observation.guessed
         if not guessed and not self.present:
             return None

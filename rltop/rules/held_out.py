@@ -197,11 +197,9 @@ class HeldOutFlat(Detector):
         return (INFO if is_other or is_early else WARN), fit
 
     def began(self) -> tuple[int, int] | None:
-        """Where it was first seen."""
         return min([one for name in self.flat if (one := self.sources[name].since) is not None], default=None)
 
     def subject(self, finding: Finding) -> Subject:
-        """The data set."""
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
@@ -216,7 +214,6 @@ class HeldOutFlat(Detector):
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Evaluation and training reward, before and now."""
         return (
             *names.of(finding),
             Evidence("training reward before", finding.extra[0]),

@@ -33,7 +33,6 @@ class Incidents:
     __slots__ = ("_count", "_known", "_open")
 
     def __init__(self) -> None:
-        """Start with none."""
         self._count = 0
         self._open: list[_Together] = []
         self._known: dict[int, Incident] = {}
@@ -61,7 +60,6 @@ class Incidents:
         return incident, record
 
     def get(self, number: int) -> Incident | None:
-        """The incident of a number; None for 0."""
         return self._known.get(number)
 
     def clone(self) -> Incidents:

@@ -367,7 +367,6 @@ class _Cadence(State):
     since: tuple[int, int] | None = None
 
     def come(self, is_accompanied: bool) -> None:
-        """It is there."""
         self.found += 1
         self.accompanied += is_accompanied or self.missing > 0
         self.longest = max(self.longest, self.missing)
@@ -446,7 +445,6 @@ class KeyVanished(Detector):
         return Finding(level, float(rows), words=tuple(names))
 
     def began(self) -> tuple[int, int] | None:
-        """The first row that lacked it."""
         return None if self.told is None else self.told.since
 
     def subject(self, finding: Finding) -> Subject:

@@ -87,7 +87,6 @@ class Liveness(State):
 
     @property
     def gaps(self) -> int:
-        """How many gaps are known."""
         return len(self._gaps)
 
     @property

@@ -216,7 +216,6 @@ class PeriodicCost(Detector):
     checkpoints: frozenset[int] = frozenset()
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
-        """A step with a checkpoint on disk is explained by it."""
         self.checkpoints = frozenset(steps)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -318,6 +317,5 @@ class PeriodicCost(Detector):
 
 
 def _ordinal(count: int) -> str:
-    """2nd, 3rd, 10th."""
     ending = "th" if count % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"

@@ -55,7 +55,6 @@ class Told:
         return event, state
 
     def clone(self) -> Told:
-        """An independent copy."""
         twin = Told()
         twin._levels = self._levels.copy()
         return twin

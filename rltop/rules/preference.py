@@ -85,7 +85,6 @@ class AfterWarmUp(State):
     records = 0
 
     def observe(self, context: RuleContext) -> int:
-        """Records since the end of the warm-up, this one included."""
         self.records = 0 if context.is_lr_rising or is_paused(context) else self.records + 1
         return self.records
 
@@ -283,7 +282,6 @@ class _Best(State):
         self.sign = sign
 
     def observe(self, value: float | None) -> None:
-        """Take an evaluation in, if there was one."""
         if value is None:
             return
         self.newest = value
@@ -352,7 +350,6 @@ class Memorised(Detector):
         return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"] and self._has_learned()
 
     def _has_learned(self) -> bool:
-        """The loss has fallen: what was right from the first record on has not been learned here."""
         return self.first_loss is None or self.losses.median < _FALLEN * self.first_loss
 
     def _is_dearer(self) -> bool:

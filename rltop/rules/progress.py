@@ -132,7 +132,6 @@ class Saturated(Detector):
         self.lately = DatedNOfMCounter(math.ceil(_NEARLY * long), long)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """What the context knows of the reward."""
         reward = context.reward
         share = reward.zero_share
         if reward.value is None or share is None:

@@ -55,7 +55,6 @@ class _Evaluation(State):
     is_after = is_fine = False
 
     def observe(self, context: RuleContext) -> None:
-        """Look for an evaluation in a record."""
         values = context.values
         if not self.name:
             self.name = next((name for name in _SCORES if name in values), "")
@@ -79,7 +78,6 @@ class _Evaluation(State):
             self.is_fine = value >= high - noise and (self.name != RETURN or self._is_another_task())
 
     def _is_another_task(self) -> bool:
-        """Returns may rise by chance; episodes that have another length beside them are those of another task."""
         before, now = self.length_before.median, self.length.median
         return self.length.count > 0 and abs(now - before) > _ANOTHER_LENGTH * before > 0.0
 
@@ -347,7 +345,6 @@ class _Same(Detector):
         self.sameness = _Sameness(thresholds)
 
     def began(self) -> tuple[int, int] | None:
-        """The first of the records in a row."""
         return self.sameness.began
 
 
@@ -449,5 +446,4 @@ class WorseAfterRestart(Detector):
         return Finding(WARN, reward.usual, left.level, line) if reward.usual < line else QUIET
 
     def began(self) -> tuple[int, int] | None:
-        """The first record after the restart."""
         return self.since

@@ -82,7 +82,6 @@ class EvidenceNames(NamedTuple):
     threshold: str = "threshold"
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
-        """The numbers of a finding by their names."""
         numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
         return tuple([Evidence(name, number, self.unit) for name, number in numbers if name and number is not None])
 
@@ -149,7 +148,6 @@ class State:
             setattr(self, name, _copied(value))
 
     def clone(self) -> Self:
-        """An independent copy."""
         twin = object.__new__(type(self))
         state = twin.__dict__
         state.update(self.__dict__)
@@ -210,11 +208,9 @@ class Detector(State, ABC):
 
     @property
     def is_firing(self) -> bool:
-        """The rule fires at WARN or above now."""
         return self.holds >= WARN
 
     def held_part(self, level: Level) -> float:
-        """The part of the threshold of a level that holds now: `RELEASE` of what fires, all of what is worse."""
         return RELEASE if self.is_firing and level <= self.holds else 1.0
 
     @abstractmethod
@@ -317,12 +313,10 @@ class RuleSpec(Struct):
 
     @property
     def rule(self) -> str:
-        """Id of the rule that is spoken of."""
         return self.part_of or self.id
 
     @property
     def part(self) -> str:
-        """Its id where it is a part of a rule, else ""."""
         return self.id if self.part_of else ""
 
     def is_logged(self, identity: Identity) -> bool:

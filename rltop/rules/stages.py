@@ -83,7 +83,6 @@ class WeightSync(Detector):
 
     @staticmethod
     def _part(values: Mapping[str, float]) -> tuple[float, float]:
-        """The longest of the logged parts of the sync: its place in `_PARTS`, and seconds."""
         longest = max(range(len(_PARTS)), key=lambda at: values.get(_PARTS[at][0], -1.0))
         return float(longest), values.get(_PARTS[longest][0], 0.0)
 

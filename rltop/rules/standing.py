@@ -86,7 +86,6 @@ class Standing:
 
     @property
     def has_level(self) -> bool:
-        """A level before the onset is known."""
         return self._departure is not None
 
     @property
@@ -176,7 +175,6 @@ class Standing:
         return median_of(found) if found else None
 
     def worded(self, value: float, told: float) -> str:
-        """A value of the metric with its unit."""
         return measure_like(value, Unit.NONE if self.judged is None else _unit(self.judged), told)
 
     def clone(self) -> Standing:

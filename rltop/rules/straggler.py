@@ -266,7 +266,6 @@ class RankStraggler(Detector):
         return Finding(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
 
     def began(self) -> tuple[int, int] | None:
-        """The first of the steps in which the rank was behind."""
         return self.since
 
     def _line(self, lag: Lag) -> float:

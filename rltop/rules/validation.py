@@ -48,7 +48,6 @@ class _DataSet(State):
         self.all = history
 
     def push(self, history: EvaluationHistory, reward: float) -> None:
-        """Take in that there is another evaluation."""
         self.all = history
         if history.level > self.best:
             # A median, because the single best of many evaluations is luck.
@@ -164,7 +163,6 @@ class ValidationFalls(Detector):
         return min(dates, default=None)
 
     def subject(self, finding: Finding) -> Subject | None:
-        """The worst source."""
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
@@ -243,7 +241,6 @@ class EvaluationLossUp(Detector):
         )
 
     def began(self) -> tuple[int, int] | None:
-        """The first of the evaluations in a row."""
         return self.since
 
     def headline(self, finding: Finding) -> str:

@@ -44,7 +44,6 @@ Acknowledgements = Mapping[str, Acknowledged]
 
 
 def acknowledged(verdict: Verdict) -> Acknowledged:
-    """The alert as it stands."""
     return Acknowledged(verdict.level, verdict.since_step, _reach(verdict))
 
 
@@ -75,7 +74,6 @@ def _read(said: object) -> Acknowledged | None:
 
 
 def of_path(path: str, told: Mapping[str, Acknowledgements]) -> Acknowledgements:
-    """Those of the run at `path`."""
     return told.get(str(Path(path).absolute()), {}) if told else {}
 
 

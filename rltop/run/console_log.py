@@ -160,7 +160,6 @@ class ConsoleLog:
         self._worker = Worker("console log")
 
     def start(self) -> None:
-        """Begin to look."""
         self._asked_at = self._clock.monotonic()
         self._worker.start(self._work)
 

@@ -145,7 +145,6 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
 
 
 def _look_for(path: str, result: Discovery) -> None:
-    """Look at what one typed path means."""
     typed = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop the trailing slash that a person typed
     expanded = _expand(typed, result)
     if not expanded:

@@ -95,13 +95,11 @@ def with_distinct_names(found: Sequence[Found]) -> list[Found]:
 
 
 def _parts(path: str) -> Iterable[str]:
-    """Folders from the inside out, then the file."""
     where = whole_path(path)
     return *(folder.name for folder in where.parents), where.name
 
 
 def _with(name: str, part: str, path: str) -> str:
-    """A name and a part of its path, in the order in which they stand there."""
     parts = whole_path(path).parts
     is_inside = name in parts and part in parts and parts.index(part) > parts.index(name)
     return f"{name}/{part}" if is_inside else f"{part}/{name}"

@@ -44,7 +44,6 @@ def load(environment: Mapping[str, str] | None = None) -> Mapping[str, Goal]:
 
 
 def of_path(path: str, told: Mapping[str, Goal]) -> Goal:
-    """That of the run at `path`."""
     return told.get(str(Path(path).absolute()), NO_GOAL) if told else NO_GOAL
 
 

@@ -92,7 +92,6 @@ def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped
 
 
 def _wandb_run(found: Found) -> tuple[Path, str]:
-    """Where W&B keeps its runs, and the name of this one's file."""
     path = Path(found.path)
     return path.parent.parent, path.name
 

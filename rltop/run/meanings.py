@@ -214,7 +214,6 @@ def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) 
 
 
 def rows_text(rows: Arrangements, prefix: str = "") -> str:
-    """The arrangements as TOML."""
     lines = []
     for project, one in sorted(rows.items()):
         lines.append(f"[{prefix}{quoted(project)}]")

@@ -71,7 +71,6 @@ class Notifier:
         self._listener = listener
 
     def notify(self) -> None:
-        """There is something new."""
         self.count += 1
         listener = self._listener
         if listener is not None:

@@ -124,7 +124,6 @@ def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Verdicts, worst first."""
     return tuple(sorted(verdicts, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
 
 
@@ -185,7 +184,6 @@ class Calendar:
 
 
 def _later(one: float, other: float) -> float:
-    """The later of two times; one that is not known is as early as can be."""
     one, other = (-math.inf if math.isnan(time_s) else time_s for time_s in (one, other))
     return max(one, other)
 
@@ -239,7 +237,6 @@ class History(Struct):
     alerts: tuple[Alert, ...] = ()
 
     def of_group(self, group_of: Callable[[Alert], str], name: str) -> History:
-        """Those of one group of rules."""
         return History(tuple(one for one in self.alerts if group_of(one) == name))
 
     @property

@@ -62,9 +62,7 @@ class Sink(Protocol):
     sees_open_row: bool
     """Does whoever asks it look at the open row too?"""
 
-    def twin(self, stream: Stream) -> Sink:
-        """An independent copy, for a twin of the stream."""
-        ...
+    def twin(self, stream: Stream) -> Sink: ...
 
 
 class Pipeline:
@@ -160,7 +158,6 @@ class Pipeline:
         self._slice_bytes = max(FEWEST_BYTES, min(MOST_BYTES, fitting))
 
     def has_read_all_of(self, feed: Feed) -> bool:
-        """Has everything been decoded that the feed has to give?"""
         status = feed.status
         return status.state is TailState.AT_END and self.offset >= status.offset and not self.has_waiting
 

@@ -46,7 +46,6 @@ def home_of(folder: Path) -> Path:
 
 
 def says_nothing(folder: Path) -> bool:
-    """Does every run of a trainer have a folder of this name?"""
     if folder.name.startswith("checkpoint-"):
         return True
     return folder.name.lower() in _SILENT_FOLDERS or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
@@ -191,7 +190,6 @@ _DUMP_INNER = regex(rf"checkpoint-|run-|{_INNER_PATTERN.pattern}")
 
 
 def is_folder(path: Path) -> bool:
-    """Is it a folder, as far as we may know?"""
     return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
 
 

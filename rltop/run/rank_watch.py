@@ -131,7 +131,6 @@ class RankWatch:
         ]
 
     def tap(self, rank: str) -> RankTap:
-        """What takes the rows of one more rank."""
         tap = RankTap(self, rank)
         self._taps.append(tap)
         return tap
@@ -206,5 +205,4 @@ class RankWatch:
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """What fires, or recovered lately."""
         return [advise(verdict_of(rule, "", "", self._now)) for rule in self._rules if rule.is_shown(self.records)]

@@ -25,7 +25,6 @@ class Look:
     """
 
     def __init__(self, paths: Sequence[str], clock: Clock) -> None:
-        """Begins to look."""
         self.paths = list(paths)
         self.so_far = Discovery()
         self._clock = clock

@@ -141,7 +141,6 @@ def _is_of_same_time(dump: Path, metrics: Path) -> bool:
 
 
 def _said_by(path: Path) -> Path | None:
-    """The folder that the run's log or its settings name as the place for its rollouts."""
     for home in homes_of(path.absolute()):
         is_file = os.path.isfile(path)  # noqa: PTH113 - as above
         for file in (path, *(home / name for name in _SETTINGS)) if is_file else ():
@@ -248,7 +247,6 @@ class RolloutShelf:
         self._worker = Worker("rollouts")
 
     def start(self) -> None:
-        """Begin to look."""
         self._worker.start(self._work)
 
     def close(self) -> None:
@@ -278,7 +276,6 @@ class RolloutShelf:
         return None if known is None else known[1]
 
     def known(self, step: int) -> ShelvedStep | None:
-        """A step if it is held; nothing is read for it."""
         found = self._steps.get(step)
         return None if found is None else found[1]
 
@@ -324,7 +321,6 @@ class RolloutShelf:
 
     @property
     def newest_step(self) -> int | None:
-        """The step of `newest`."""
         return None if self.newest is None else self.newest.step
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -594,12 +590,10 @@ class RolloutWatch:
 
     @property
     def event_times(self) -> Sequence[float | None]:
-        """Nones: a dump says no times."""
         return [None] * len(self.events)
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """What fires, or recovered lately."""
         one = self._ahead
         states = shown([each for each in one._states if each.is_shown(one.records)])
         verdicts = [verdict_of(each, METRIC, "", one._now) for each in states]

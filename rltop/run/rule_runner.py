@@ -166,7 +166,6 @@ class RuleRunner:
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted for this run."""
         return frozenset(self._muted)
 
     def is_silent(self, rule: str) -> bool:
@@ -175,7 +174,6 @@ class RuleRunner:
         return is_muted or not self.options.is_enabled(rule, self._names())
 
     def limits(self, rule: str) -> Mapping[str, float]:
-        """Thresholds of a rule by name, as they hold in this run."""
         return self.options.thresholds(rule, self._names())
 
     def _names(self) -> list[str]:
@@ -213,7 +211,6 @@ class RuleRunner:
         return None if found is None or self.is_silent(found.said_by) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
-        """As `Peek.warm_up`, of closed rows only."""
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Peek:
@@ -363,7 +360,6 @@ class _LazyRow(Mapping[str, float]):
         return self._read[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Without an exception for what the row has not got."""
         return self._read.get(name, default)
 
     def __iter__(self) -> Iterator[str]:

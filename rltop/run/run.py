@@ -313,7 +313,6 @@ class Run:
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted, from the screen."""
         return self.main.judging.muted
 
     def with_acknowledged(self, rule: str) -> Acknowledgements | None:
@@ -359,7 +358,6 @@ def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
 
 
 def _merge(logs: Sequence[_Log]) -> list[Event]:
-    """Events of all streams in one order that does not depend on how they were read."""
     found = [
         (time_s, event._replace(stream=role) if role else event)
         for role, events, times in logs

@@ -74,7 +74,6 @@ class ReadPath(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Has everything been decoded that the feed has to give?"""
         return self.pipeline.has_read_all_of(self.feed)
 
     def at_end(self) -> ReadPath | None:
@@ -514,7 +513,6 @@ class RunStream:
 
     @property
     def state(self) -> RunState:
-        """The state word."""
         return self.state_knowing(self.failure)
 
     def state_knowing(self, failure: Label) -> RunState:
@@ -615,7 +613,6 @@ class RunStream:
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted, from the screen."""
         return self.judging.muted
 
 
@@ -674,7 +671,6 @@ class Judging:
 
     @property
     def now(self) -> Judgement:
-        """What the rules say of the stream for itself."""
         return self.judged(is_loading=self._stream.loading is not None)
 
     def judged(self, *, is_loading: bool) -> Judgement:
@@ -742,7 +738,6 @@ class Judging:
 
     @property
     def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted, from the screen."""
         return frozenset() if self.rules is None else self.rules.muted
 
     @property
@@ -753,12 +748,10 @@ class Judging:
 
     @property
     def records(self) -> int:
-        """Training rows judged so far."""
         return 0 if self.rules is None else self.rules.records
 
     @property
     def has_checkpoints(self) -> bool:
-        """Have checkpoints been found of which the rules have not been told yet?"""
         return self._checkpoints.has_found
 
     def look_for_checkpoints(self) -> None:

@@ -97,7 +97,6 @@ class RunBuilder:
         return Run(name, path, main, [*others, *ranks], watch)
 
     def _rank(self, found: Found, watch: RankWatch) -> RunStream:
-        """The stream of one rank: its rows are compared with those of the others, and not judged."""
         tap = watch.tap(found.role)
         pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self.share), tap)
         whole = ReadPath(self._feed(found), pipeline)
@@ -190,7 +189,6 @@ class _SliceBudget:
         self._end_s = clock.monotonic() + budget_ms / 1000
 
     def is_spent(self) -> bool:
-        """Is the time up?"""
         return self._clock.monotonic() >= self._end_s
 
 
@@ -199,7 +197,6 @@ class _NoBudget:
 
     @staticmethod
     def is_spent() -> bool:
-        """Never."""
         return False
 
 
@@ -238,7 +235,6 @@ class Session:
 
     @property
     def options(self) -> IngestOptions:
-        """How runs are read and judged."""
         return self._builder.options
 
     def _share_memory(self) -> None:

@@ -120,11 +120,9 @@ class Snapshot:
 
     @property
     def verdicts(self) -> Verdicts:
-        """What the rules say at the step."""
         return Verdicts(self)
 
     def standing(self) -> tuple[Verdict, ...]:
-        """The verdicts of the step, replayed once."""
         if self._standing is None:
             self._standing = self.source.verdicts_at(self.at_step)
         return self._standing
@@ -158,7 +156,6 @@ class Verdicts:
 
     @property
     def firing(self) -> list[Verdict]:
-        """What fired, worst first."""
         return [verdict for verdict in self.standing if verdict.is_active]
 
     @property
@@ -182,7 +179,6 @@ class Timing:
 
     @property
     def is_measured(self) -> bool:
-        """Are there true spans?"""
         spans = self._snapshot.part.spans
         return spans is not None and bool(spans.steps)
 

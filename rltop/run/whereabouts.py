@@ -24,7 +24,6 @@ _TRACED = (".jsonl", ".ndjson")
 
 
 def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
-    """Where a run is that was read to its end."""
     path = log_of(run.path.raw)[0]
     stream = run.stream
     logs = own_logs(_silent(run))
@@ -111,7 +110,6 @@ class Whereabouts:
 
     @property
     def facts(self) -> Sequence[Fact]:
-        """What sources have told last."""
         return self._probes.facts
 
     @property
@@ -136,5 +134,4 @@ class Whereabouts:
         return self._known[1]
 
     def close(self) -> None:
-        """Let go of the sources."""
         self._probes.close()

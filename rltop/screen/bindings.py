@@ -49,7 +49,6 @@ BINDINGS: Mapping[Scope, tuple[Binding, ...]] = _bindings()
 
 
 def binding_ids() -> frozenset[str]:
-    """Every id that a keymap may name."""
     return frozenset(key.id for keys in KEYS.values() for key in keys)
 
 
@@ -131,7 +130,6 @@ def types(key: str) -> bool:
 
 
 def with_alt(keymap: Mapping[str, str]) -> frozenset[str]:
-    """Characters that a keymap binds together with Alt."""
     keys = [key.strip().split("+") for keys in keymap.values() for key in keys.split(",")]
     found = {(key_to_character(name) or name, "shift" in others) for *others, name in keys if "alt" in others}
     return frozenset(character.upper() if is_shifted else character for character, is_shifted in found)

@@ -47,23 +47,15 @@ class ScreenGuard(Protocol):
     """Whoever holds the terminal; see `terminal.guard`, which is a room beside this one."""
 
     @property
-    def input_fd(self) -> int:
-        """Where keys come from."""
-        ...
+    def input_fd(self) -> int: ...
 
     @property
-    def output_fd(self) -> int:
-        """Where the picture goes."""
-        ...
+    def output_fd(self) -> int: ...
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in cells."""
-        ...
+    def size(self) -> tuple[int, int]: ...
 
-    def enter(self) -> None:
-        """Show the alternate screen, if it is not shown."""
-        ...
+    def enter(self) -> None: ...
 
     def hand_over(self) -> bytes:
         """Draw and read nothing more by itself: that is Textual's from here on; what was typed so far."""
@@ -176,7 +168,6 @@ class KeyParser(XTermParser):
         self._has_begun = False
 
     def feed(self, data: str) -> Iterator[Message]:
-        """Messages of further characters."""
         for i, character in enumerate(data):
             if self._reply or (self.awaits_reply and character == _REPLY[0]):
                 yield from self._take_reply(character)
@@ -345,7 +336,6 @@ class GuardedDriver(LinuxDriver):
                 return
 
     def process_message(self, message: Message) -> None:
-        """Note answers of the terminal, and keys that have come."""
         if isinstance(message, TerminalSupportsSynchronizedOutput):
             self.ping.answered()
         elif isinstance(message, events.Key) and isinstance(self._app, PatchedApp):
@@ -372,5 +362,4 @@ class GuardedDriver(LinuxDriver):
 
 
 def driver_for(guard: ScreenGuard, ping: Ping, with_alt: Collection[str] = ()) -> type[Driver]:
-    """A driver over a guard."""
     return type("DriverOfGuard", (GuardedDriver,), {"guard": guard, "ping": ping, "with_alt": with_alt})

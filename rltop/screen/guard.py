@@ -58,7 +58,6 @@ class TerminalGuard:
     """
 
     def __init__(self, input_fd: int, output_fd: int) -> None:
-        """Guard the terminal behind the two descriptors."""
         self.input_fd, self.output_fd = input_fd, output_fd
         self.is_lost = False
         self.signal: int | None = None

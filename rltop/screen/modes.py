@@ -85,7 +85,6 @@ class ShellJob(NamedTuple):
 
     @classmethod
     def current(cls) -> ShellJob:
-        """The one that this process belongs to."""
         own = os.getpgrp()
         return cls(own, frozenset({os.getsid(0), os.getpgid(os.getppid())}) - {own})
 
@@ -165,11 +164,9 @@ def write_last(output_fd: int, data: bytes, patience_s: float) -> None:
 
 
 def as_word(settings: Settings | None) -> bytes:
-    """Settings in a line, for a `Warden`."""
     return marshal.dumps(settings).hex().encode()
 
 
 def from_word(word: bytes) -> Settings | None:
-    """Settings as `as_word` has written them."""
     settings: Settings | None = marshal.loads(bytes.fromhex(word.decode()))
     return settings

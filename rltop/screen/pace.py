@@ -134,7 +134,6 @@ class Pace:
         return 0.0 if self._ping.is_clear else float("inf")
 
     def begin(self) -> None:
-        """A picture is begun."""
         self._drawn_s = self._clock.monotonic()
         self._began_s = self._clock.worked()
         self._costs_s.append(0.0)

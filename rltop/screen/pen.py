@@ -45,7 +45,6 @@ class Pen:
         self._written.append(f"\x1b[{y + 1};{x + 1}H")
 
     def write(self, segment: Segment) -> None:
-        """Write a segment in its style."""
         text, style, control = segment
         if control:
             self._written.append(text)

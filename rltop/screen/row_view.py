@@ -54,7 +54,6 @@ class Mouse:
         self._is_dragging = False
 
     def down(self, x: int, y: int) -> None:
-        """The button went down."""
         self._down, self._is_dragging = (x, y), False
 
     def moved(self, x: int) -> None:
@@ -117,12 +116,10 @@ class RowView(Widget, can_focus=True):
 
     @property
     def target(self) -> Target | None:
-        """What Enter would open."""
         return self._selection.target
 
     @property
     def top(self) -> int:
-        """The first visible row."""
         return self._top
 
     @property
@@ -173,16 +170,13 @@ class RowView(Widget, can_focus=True):
 
     @property
     def here(self) -> int:
-        """The row of the selection where that is in sight, else the first one that is."""
         spot = self._selection.spot
         return spot.y if spot is not None and self.sees(spot.y) else self._top
 
     def sees(self, y: int) -> bool:
-        """Whether a row is in sight."""
         return self._top <= y < self._top + self.size.height
 
     def go_to(self, y: int) -> None:
-        """Select what is in a row, and have it in sight."""
         self._move(lambda: self._selection.in_row(y))
         if not self.sees(y):
             self._scroll(y - self.size.height // 3)
@@ -274,11 +268,9 @@ class RowView(Widget, can_focus=True):
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """The end of the stretch, so far."""
         self._mouse.moved(event.x)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The end of the stretch."""
         self.release_mouse()
         self._mouse.up(event.x)
 
@@ -287,11 +279,9 @@ class RowView(Widget, can_focus=True):
         return action not in {"left", "right"} or self._selection.can_move(-1 if action == "left" else 1)
 
     def action_up(self) -> None:
-        """Select the row above, or scroll where there is none."""
         self._browse(-1)
 
     def action_down(self) -> None:
-        """Select the row below, or scroll where there is none."""
         self._browse(1)
 
     def _browse(self, by: int) -> None:
@@ -309,11 +299,9 @@ class RowView(Widget, can_focus=True):
         return -1 if spot.y < self._top else 1
 
     def action_left(self) -> None:
-        """Select what is to the left in the same row."""
         self._move(lambda: self._selection.horizontal(-1))
 
     def action_right(self) -> None:
-        """Select what is to the right in the same row."""
         self._move(lambda: self._selection.horizontal(1))
 
     def action_page(self, direction: int) -> None:
@@ -323,12 +311,10 @@ class RowView(Widget, can_focus=True):
         self._move(lambda: self._selection.vertical(step))
 
     def action_first(self) -> None:
-        """Go to the first row."""
         self._move(lambda: self._selection.edge(False))
         self._scroll(0)
 
     def action_last(self) -> None:
-        """Go to the last row."""
         self._move(lambda: self._selection.edge(True))
         self._scroll(self._last_top())
 
@@ -359,13 +345,11 @@ class RowView(Widget, can_focus=True):
             self._scroll(self._top + WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up, or zoom in where a chart is."""
         event.stop()
         if not self._mouse.point(event.x, self._top + event.y, 1):
             self._scroll(self._top - WHEEL_ROWS)
 
     def on_focus(self) -> None:
-        """Show the selection."""
         self._repaint(self._moved(None, self._selection.spot))
 
     def on_blur(self) -> None:
@@ -420,11 +404,9 @@ class LongRowView(RowView):
                 self.select(target)
 
     def action_up(self) -> None:
-        """Choose the line above."""
         self._ask(-1)
 
     def action_down(self) -> None:
-        """Choose the line below."""
         self._ask(1)
 
     def action_page(self, direction: int) -> None:
@@ -432,19 +414,15 @@ class LongRowView(RowView):
         self._ask(direction * max(1, self.size.height - 2))
 
     def action_first(self) -> None:
-        """Go to the first line."""
         self._ask(-_ALL)
 
     def action_last(self) -> None:
-        """Go to the last line."""
         self._ask(_ALL)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Move down."""
         event.stop()
         self._ask(WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Move up."""
         event.stop()
         self._ask(-WHEEL_ROWS)

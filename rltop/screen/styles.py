@@ -32,7 +32,6 @@ class RoleStyles:
 
     @property
     def ground(self) -> Style:
-        """What is drawn where nothing is."""
         return self._text
 
     def of(self, role: str, is_selected: bool = False) -> Style:
@@ -48,7 +47,6 @@ def _colour(name: str) -> Color:
 
 
 def rich_style(style: RoleStyle, palette: Palette) -> Style:
-    """A role's style on the palette's ground."""
     return Style(
         color=_colour(style.fg or palette.colours["foreground"]),
         bgcolor=_colour(style.bg or palette.colours["background"]),

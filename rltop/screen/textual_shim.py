@@ -115,7 +115,6 @@ class PatchedApp(App[int]):
 
     @property
     def driver(self) -> Driver | None:
-        """What writes to the terminal, while there is one."""
         return self._driver
 
     @property
@@ -205,7 +204,6 @@ class PatchedApp(App[int]):
             self.screen.call_after_refresh(self._is_shown.set)
 
     def _text_ahead(self) -> str:
-        """The characters at the front of the queue, one at least."""
         ahead = takewhile(lambda event: event.is_printable, islice(self._typed, _MOST_AT_ONCE))
         return "".join(event.character or "" for event in ahead)
 

@@ -124,7 +124,6 @@ class Cursor:
 
     @property
     def _left(self) -> int:
-        """How many bytes may still be read of this content."""
         return READ_BYTES if self._stop is None else self._stop - self.offset
 
     @property
@@ -339,12 +338,10 @@ class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
 
 
 def is_missing(error: OSError) -> bool:
-    """Whether the error says that nothing is there."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
 def gone(size: int) -> Sight:
-    """The file at the path was deleted."""
     return Sight(TailState.LOST, "file deleted; waiting for it to come back", size)
 
 
@@ -376,7 +373,6 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 
 def unreachable(error: OSError, size: int) -> Sight:
-    """The file cannot be read at the moment."""
     return Sight(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
 
 

@@ -95,7 +95,6 @@ class DirectFeed:
 
     @property
     def status(self) -> TailStatus:
-        """How the last look went."""
         return self._tail.status
 
     @property
@@ -119,7 +118,6 @@ class DirectFeed:
         return False
 
     def close(self) -> None:
-        """Let go of the file."""
         self._tail.close()
 
 
@@ -138,16 +136,13 @@ class EventQueue:
 
     @property
     def room(self) -> int:
-        """How many bytes may be put now."""
         return max(0, self.limit_bytes - self._held)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to take."""
         return not self._events
 
     def put(self, events: list[Chunk | Reset]) -> None:
-        """Add at the end."""
         with self._lock:
             self._events.extend(events)
             self._held += sum(len(event.data) for event in events if isinstance(event, Chunk))
@@ -194,13 +189,11 @@ class AwaitedFeed:
         self.status = TailStatus(TailState.WAITING, message)
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Nothing, ever."""
         del max_bytes
         return []
 
     @property
     def is_at_rest(self) -> bool:
-        """Never: it is asked each time."""
         return False
 
     def close(self) -> None:
@@ -287,9 +280,7 @@ class SequenceFeed:
 
     @property
     def is_at_rest(self) -> bool:
-        """Never: it is asked each time."""
         return False
 
     def close(self) -> None:
-        """Follow no longer."""
         self._feed.close()

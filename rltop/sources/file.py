@@ -51,7 +51,6 @@ class FileStat(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode: equal for two names of one file."""
         return self.device, self.inode
 
     @property
@@ -61,7 +60,6 @@ class FileStat(NamedTuple):
 
     @property
     def kind_word(self) -> str:
-        """What it is, as a person says it."""
         return kind_word(self.mode)
 
 
@@ -91,17 +89,13 @@ class FileSystem(Protocol):
         """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
         ...
 
-    def close(self, handle: int) -> None:
-        """Give the handle back."""
-        ...
+    def close(self, handle: int) -> None: ...
 
     def may_keep(self, handle: int) -> bool:
         """Whether the handle may stay open while nothing is read from it; there may be too few of them."""
         ...
 
-    def scandir(self, directory: str) -> list[DirectoryEntry]:
-        """The names in a directory, as the directory itself lists them."""
-        ...
+    def scandir(self, directory: str) -> list[DirectoryEntry]: ...
 
     def realpath(self, path: str) -> str:
         """The path with every symlink resolved, as far as it exists."""
@@ -134,7 +128,6 @@ class LocalFileSystem:
             return None if error.errno == errno.ENXIO else offset
 
     def close(self, handle: int) -> None:
-        """Give the handle back."""
         os.close(handle)
 
     def may_keep(self, handle: int) -> bool:
@@ -142,7 +135,6 @@ class LocalFileSystem:
         return not is_scarce(handle)
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
-        """The names in a directory with the inodes of the listing."""
         with os.scandir(directory) as entries:
             return [DirectoryEntry(entry.name, entry.inode()) for entry in entries]
 
@@ -357,7 +349,6 @@ FEW = 64
 
 
 def limit() -> int:
-    """How many files this process may have open."""
     soft = os.sysconf("SC_OPEN_MAX")
     return soft if soft >= 0 else MOST
 

@@ -88,7 +88,6 @@ class HeldFile:
 
     @property
     def reading(self) -> tuple[tuple[int, int], str] | None:
-        """Identity and resolved path of the file that is being read."""
         return None if self._current is None else (self._current.identity, self._current.real_path)
 
     def drop(self) -> None:

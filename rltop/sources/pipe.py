@@ -77,7 +77,6 @@ class PipeFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing waits to be taken."""
         return self._queue.is_empty
 
     @property
@@ -92,7 +91,6 @@ class PipeFeed:
 
     @property
     def is_at_rest(self) -> bool:
-        """Never: it is asked each time."""
         return False
 
     def close(self) -> None:

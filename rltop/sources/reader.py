@@ -165,7 +165,6 @@ class MountThread:
         self._thread = threading.Thread(target=self._run, name=f"rltop-read {mount.point}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def add(self, follow: Follow) -> None:
@@ -420,7 +419,6 @@ class ThreadedFeed:
         return self._follow.queue.is_empty and self._follow.status.state is TailState.AT_END
 
     def close(self) -> None:
-        """Follow no longer; what has not been taken is dropped."""
         self._follow.is_closed = True
         self._follow.wake()
 
@@ -484,7 +482,6 @@ class Reader:
             self._watcher.close()
 
     def mount_of(self, path: str) -> Mount:
-        """Where a path lies, by the mount table alone."""
         return mount_of(path, self._mountinfo(), self._options.mounts)
 
     def _begin(self, follow: Follow) -> None:

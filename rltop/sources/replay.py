@@ -167,7 +167,6 @@ class ReplayFeed:
 
     @property
     def is_network(self) -> bool:
-        """A recording is played from here."""
         return False
 
     @property
@@ -186,7 +185,6 @@ class ReplayFeed:
 
     @property
     def is_at_rest(self) -> bool:
-        """Never: it is asked each time."""
         return False
 
     def close(self) -> None:

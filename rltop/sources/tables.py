@@ -45,7 +45,6 @@ class _Lines:
         self._latest: dict[str, str] = {}
 
     def add(self, name: str, lines: Sequence[Line]) -> None:
-        """Further lines of one of them."""
         held = self.waiting.setdefault(name, deque())
         for time, line in lines:
             latest = self._latest[name] = max(self._latest.get(name, ""), time)
@@ -88,7 +87,6 @@ class _Part(Struct, frozen=False):
 
     @property
     def has_more(self) -> bool:
-        """Is there a row that has not been looked at?"""
         return self.newest is not None and (self.after is None or self.after < self.newest)
 
 
@@ -109,7 +107,6 @@ class DatabaseTail:
     """
 
     def __init__(self, path: str, member: str, fs: FileSystem) -> None:
-        """Touches nothing yet."""
         self.path = path
         self._member = member
         self._fs = fs
@@ -267,7 +264,6 @@ class _MetricFile(Struct, frozen=False):
 
     @property
     def has_more(self) -> bool:
-        """Is there something of it that has not been read?"""
         return self.offset < self.size
 
 
@@ -275,7 +271,6 @@ class MetricFolderTail:
     """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled as `Tail` is."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
-        """Touches nothing yet."""
         self.path = path
         self._fs = fs
         self._clock = clock

@@ -198,7 +198,6 @@ class Tail:
 
     @property
     def path(self) -> str:
-        """The path as given, made absolute."""
         return self._path
 
     @property
@@ -305,7 +304,6 @@ class FolderTail:
     """Follows the archives below one folder; polled as `Tail` is."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
-        """Touches nothing yet."""
         self.path = path
         self._fs = fs
         self._clock = clock

@@ -45,7 +45,6 @@ class Crossing:
         return self.is_certain
 
     def clone(self) -> Crossing:
-        """An independent copy."""
         twin = Crossing()
         twin.is_certain, twin._heads, twin._count = self.is_certain, self._heads, self._count
         return twin

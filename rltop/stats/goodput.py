@@ -63,12 +63,10 @@ class Goodput(NamedTuple):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Classes that are not logged."""
         return tuple(name for name in CLASSES if name not in self.shares)
 
     @property
     def sentence(self) -> str:
-        """Of 100 completions."""
         most = "at most " if self.unknown else ""
         told = [f"{hundredth(self.trained)} trained on"]
         told += [f"{hundredth(share)} {name}" for name, share in self.shares.items()]

@@ -35,7 +35,6 @@ class NOfMCounter:
         return bits.bit_count() >= self.n
 
     def clear(self) -> None:
-        """Forget every push."""
         self.bits = 0
 
     @property
@@ -109,7 +108,6 @@ class BlockTrend:
     __slots__ = ("_open", "block", "count", "medians")
 
     def __init__(self, block: int = 10, count: int = 10) -> None:
-        """Begin with no block."""
         self.block = block
         self.count = count
         self.medians: list[float] = []

@@ -54,7 +54,6 @@ class Lag(NamedTuple):
 
     @property
     def behind_s(self) -> float:
-        """Seconds that the other ranks wait for it."""
         return self.seconds - self.usual_s
 
 
@@ -144,7 +143,6 @@ class RankHistory:
 
     @property
     def last_step(self) -> int | None:
-        """The newest step."""
         return self._steps[-1][0] if self._steps else None
 
     @property

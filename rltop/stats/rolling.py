@@ -224,7 +224,6 @@ class Ema:
         return self.value
 
     def clone(self) -> Ema:
-        """An independent copy."""
         twin = Ema(self.span)
         twin.count, twin.value = self.count, self.value
         return twin

@@ -71,7 +71,6 @@ class StepSummary(NamedTuple):
 
 
 def summarise(rollouts: StepRollouts) -> StepSummary:
-    """Every group of a step, and what they come to."""
     members: dict[str, list[Completion]] = {}
     for each in rollouts.completions:
         members.setdefault(each.group, []).append(each)

@@ -38,7 +38,6 @@ class _Step(Struct, frozen=False):
 
     @property
     def size(self) -> int:
-        """How many stretches are held."""
         return sum(len(parts) for names in self.by_worker.values() for parts in names.values())
 
 

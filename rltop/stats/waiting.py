@@ -87,7 +87,6 @@ class Waits(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Who waits for whom."""
         parts = []
         if self.trainer is not None:
             for_what = "for rollouts" if self.training in ("starved", "waiting") else "of the step"

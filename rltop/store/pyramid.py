@@ -166,7 +166,6 @@ class Pyramid:
 
     @property
     def last_step(self) -> int | None:
-        """The newest step in it."""
         for level in self._levels:
             if len(level):
                 return level.last_steps[-1]

@@ -76,7 +76,6 @@ class StreamQueries:
     _marks: MarkRegister
 
     def has(self, key: str) -> bool:
-        """Has this key been seen?"""
         return key in self._columns
 
     @property
@@ -91,7 +90,6 @@ class StreamQueries:
 
     @property
     def last_step(self) -> int | None:
-        """The newest step of the newest segment."""
         return self.segments[-1].last_step if self.segments else None
 
     @property

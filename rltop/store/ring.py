@@ -181,7 +181,6 @@ class Block:
             self.data[start + column] = value
 
     def position(self, row: int) -> FilePosition:
-        """Where a row stands in the file."""
         return FilePosition(self.generations[row], self.offsets[row])
 
     def widen(self, width: int) -> None:
@@ -195,7 +194,6 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """What its rows take."""
         return len(self.data) * 8 + len(self) * 32
 
     def cut(self, rows: int) -> None:
@@ -221,7 +219,6 @@ class Block:
         self.marks.update(later.marks)
 
     def find(self, step: int) -> int | None:
-        """The row of exactly this step, or None."""
         row = bisect_left(self.steps, step)
         return row if row < len(self.steps) and self.steps[row] == step else None
 
@@ -234,7 +231,6 @@ class Block:
         return self.data[row * self.width + column] if column < self.width else GAP
 
     def cells(self, row: int) -> array[float]:
-        """All values of a row."""
         return self.data[row * self.width : (row + 1) * self.width]
 
     def column(self, column: int) -> array[float] | None:

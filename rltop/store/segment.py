@@ -55,7 +55,6 @@ class _PositionIndex:
         self._thin()
 
     def before(self, step: int) -> FilePosition | None:
-        """Of the newest row at or before a step."""
         i = bisect_right(self._steps, step) - 1
         return self._positions[i] if i >= 0 else None
 
@@ -82,7 +81,6 @@ class Segment:
 
     @property
     def rows(self) -> int:
-        """All rows, raw and downsampled."""
         return self._downsampled_rows + sum(map(len, self.blocks))
 
     @property
@@ -111,7 +109,6 @@ class Segment:
 
     @property
     def last_step(self) -> int | None:
-        """The newest step."""
         return self.blocks[-1].steps[-1] if self.blocks else None
 
     def raw_bytes(self) -> int:

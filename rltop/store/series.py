@@ -117,7 +117,6 @@ class MarkRegister:
         self._by_column: dict[int, _KeyMarks] = {}
 
     def saw_numbers(self, columns: Iterable[int]) -> None:
-        """These columns hold numbers."""
         self._numeric.update(columns)
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
@@ -148,6 +147,5 @@ class MarkRegister:
         return 0 if known is None else known.count
 
     def of(self, column: int) -> list[Mark]:
-        """The first 64 places and the newest 64."""
         known = self._by_column.get(column)
         return [] if known is None else [*known.first, *known.newest]

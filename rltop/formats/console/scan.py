@@ -301,7 +301,6 @@ class LineScanner:
 
 
 def _end_of_line(data: bytes) -> int:
-    """Where the first line of some bytes ends, in which one does."""
     return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
 
 

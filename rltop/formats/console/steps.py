@@ -106,7 +106,6 @@ class StepCounter:
         return []
 
     def flush(self) -> list[int]:
-        """No bar will come: the steps of all rows that wait."""
         return self._settle() if self._waiting else []
 
     def _step(self, row: int) -> int:
@@ -228,7 +227,6 @@ class RolloutSteps:
         self._first: dict[int, int] = {}
 
     def see(self, step: int) -> None:
-        """A step of the optimiser was logged."""
         self.last = step
 
     def step_of(self, rollout: int) -> int:

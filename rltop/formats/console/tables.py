@@ -124,7 +124,6 @@ class TableReader:
 
     @property
     def is_inside(self) -> bool:
-        """Has a table begun that has not ended?"""
         return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
@@ -204,7 +203,6 @@ class TreeReader:
 
     @property
     def is_inside(self) -> bool:
-        """Has a tree begun that has not ended?"""
         return bool(self._row)
 
     def finish(self) -> LineMetrics | None:

@@ -57,7 +57,6 @@ class Archives:
 
     @property
     def progress(self) -> float | None:
-        """Archives are looked through one by one."""
         waiting = sum(self._is_new(path) for path in self._archives())
         total = len(self._seen) + waiting
         return 1.0 - waiting / total if waiting and total else None
@@ -110,7 +109,6 @@ class Archives:
         return max(holding, key=lambda path: self._seen.get(path, (0, 0)), default="")
 
     def read(self, step: int) -> list[Completion]:
-        """The samples of a step, and those that were discarded in it."""
         found: list[Completion] = []
         for index, suffix in ((self._steps_in, ""), (self._discarded_in, "_discarded")):
             path = self._newest(index, step)
@@ -147,7 +145,6 @@ def _open(archive: zipfile.ZipFile, name: str) -> ParquetTable | None:
 
 
 def _both_steps(archive: zipfile.ZipFile) -> tuple[frozenset[int], frozenset[int]]:
-    """Steps of which an archive holds samples, and steps of which it holds discarded ones."""
     return (
         _steps(archive, "samples_data.parquet", "step"),
         _steps(archive, "samples_data_discarded.parquet", "trainer_step"),
@@ -257,7 +254,6 @@ def _turns(archive: zipfile.ZipFile, sample: int, suffix: str) -> Iterator[tuple
 
 
 def _facts(archive: zipfile.ZipFile, sample: int, suffix: str) -> Iterator[tuple[str, str]]:
-    """What the environment measured of a sample."""
     table = _open(archive, f"rollouts_metrics{suffix}.parquet")
     for known, name, value in rows_of(table, "sample_id", "metric_name", "value") if table else ():
         if known == sample and isinstance(name, str) and isinstance(value, float):

@@ -73,7 +73,6 @@ class StepFiles:
         return False
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when the file of a step is written."""
         try:
             info = Path(self._file(step)).stat()
         except OSError:
@@ -84,7 +83,6 @@ class StepFiles:
         return os.path.join(self.path, self._names.get(step, ""))  # noqa: PTH118 - a place is a path as text
 
     def read(self, step: int) -> list[Completion]:
-        """The rows of the file of a step."""
         if step not in self._names:
             return []
         path = self._file(step)
@@ -104,7 +102,6 @@ class StepFiles:
             return list(completions_in(file, path, 0, None, None))
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """Read a completion of one of the files whole."""
         places = completion.places
         if not places or os.path.dirname(places[0].path) != self.path:  # noqa: PTH120
             return None
@@ -246,7 +243,6 @@ _LIMITS = frozenset({"max_turns", "max_input_tokens", "max_output_tokens", "max_
 
 
 def holds_episodes(folder: Path) -> bool:
-    """Has a folder one for each step, as prime-rl makes them?"""
     return any(next(folder.glob(f"step_*/{cohort}/{TRACES}"), None) is not None for cohort in _COHORTS)
 
 

@@ -46,7 +46,6 @@ def dumps_in(path: str) -> list[RolloutSource]:
 
 
 def _one_table(where: Path) -> RolloutSource:
-    """A table that was named stands for its folder: each of its steps has a table of its own."""
     for (kind, prefix), names in numbered(str(where.parent)).items():
         if kind == "parquet" and where.name in names.values():
             return StepFiles(str(where.parent), kind, prefix)

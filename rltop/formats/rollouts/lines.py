@@ -83,7 +83,6 @@ class _Pass:
 
     @property
     def is_done(self) -> bool:
-        """Has it arrived where another pass began?"""
         return self.stop is not None and self.at >= self.stop
 
     def _read(self, file: BinaryIO) -> bytes:
@@ -159,7 +158,6 @@ class LinesDump:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What could not be read."""
         too_long = self._done_too_long + sum(each.too_long for each in self._passes)
         found = [f"{self.path}: {self._error}"] if self._error else []
         for number, what in (
@@ -258,7 +256,6 @@ class LinesDump:
         return found
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """Read the rows of a completion whole."""
         return text_in_lines(completion) if _is_from(completion, self.path) else None
 
 

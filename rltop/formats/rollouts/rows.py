@@ -73,7 +73,6 @@ def finite(value: object) -> float | None:
 
 
 def whole_step(value: object) -> int | None:
-    """A step number, or None."""
     number = finite(value)
     return int(number) if number is not None and 0 <= number <= MAX_STEP and number == int(number) else None
 
@@ -114,7 +113,6 @@ def read_text(row: Row) -> RolloutText:
 
 
 def _told(row: Row) -> frozenset[str]:
-    """The keys of a row that are shown under names of our own, or are texts."""
     told = (next((name for name in names if row.get(name) is not None), "") for names in _TOLD)
     return frozenset((*told, *_TEXT_KEYS))
 
@@ -159,7 +157,6 @@ def placed(row: Row, place: TextPlace) -> DumpRow:
 
 
 def step_of_row(row: Row) -> int | None:
-    """The step of a row alone: what an index needs."""
     eid = row.get("eid")
     return whole_step(eid.get("batch") if isinstance(eid, Mapping) else _first(row, STEP))
 

@@ -183,7 +183,6 @@ class ExperienceBuffer:
         )
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """The texts of an experience, turn by turn."""
         if not completion.places or completion.places[0].path != self.path:
             return None
         passages: list[Passage] = []

@@ -161,7 +161,6 @@ class TelescopeDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """Is there a step that may not be over?"""
         return self._next() is not None
 
     def finish(self) -> list[Record]:

@@ -42,7 +42,6 @@ def variation(values: Sequence[float]) -> float:
 
 
 def mean_over_groups(values: Iterable[float | None]) -> float | None:
-    """The mean in which every group counts alike; groups without a value do not."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 
@@ -104,7 +103,6 @@ class StepSamples:
     metrics: dict[str, dict[int, float]] = field(default_factory=dict)
 
     def values(self) -> dict[str, float]:
-        """Every aggregate of the step, by name."""
         rewards = [(group, number(reward)) for group, reward, *_ in self.samples.values()]
         known = [reward for _, reward in rewards if reward is not None]
         columns = list(zip(*self.samples.values(), strict=True)) or [()] * 5

@@ -193,7 +193,6 @@ class TfRecordFramer:
         return 0 if self.stopped else max(0, self._window.end - self.resume_offset)
 
     def reset(self) -> None:
-        """Another file begins."""
         self._window.clear()
         self._lengths.clear()
         self.stopped, self._lost_bytes = "", 0

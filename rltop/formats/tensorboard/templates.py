@@ -133,7 +133,6 @@ class _EventLayout(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _header(length: int) -> bytes:
-    """The twelve bytes of frame before a payload of this length."""
     head = length.to_bytes(8, "little")
     return head + masked_crc32c(head).to_bytes(4, "little")
 

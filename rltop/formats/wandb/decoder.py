@@ -148,7 +148,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
 
     @property
     def is_finished(self) -> bool:
-        """Has the run said that it is over?"""
         return self.exit_code is not None
 
     @property
@@ -186,7 +185,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
 
     @property
     def holds_back(self) -> bool:
-        """Do rows wait for their step?"""
         return self._steps.is_holding
 
     def finish(self) -> list[Record]:

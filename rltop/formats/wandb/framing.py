@@ -123,7 +123,6 @@ class BlockLogFramer:
         return 0 if self.stopped else self._window.end - self._window.start + self._parts_bytes
 
     def reset(self) -> None:
-        """Another file begins."""
         self._window.clear()
         self._forget_parts()
         self.stopped = ""
