@@ -46,10 +46,35 @@ warn = 8            # gradient spike: from 8 times the median
 mute = true         # slow tool calls are expected in this run
 ```
 
-This applies to the screen, `check` and `watch`; each of them lists the muted rules. `Ctrl-x` on the screen mutes a rule
-for one run, until rltop exits. `x` acknowledges one alert instead: it is quiet on the screen until it gets worse (a
-higher level, or half as far again from its baseline). That is kept for the run, in
-`$XDG_STATE_HOME/rltop/acknowledged.toml`; `check` and `watch` do not read it.
+This applies to the screen, `check`, `--once`, `watch` and reports; each of them lists the muted rules.
+
+On the screen `x` acknowledges an alert: it is quiet until it gets worse (a higher level, or half as far again from its
+baseline). That is kept for the run, in `$XDG_STATE_HOME/rltop/acknowledged.toml`; `check` and `watch` do not read it.
+
+Enter on the row `rule` of an alert's page opens the menu of its rule: acknowledge, mute, and each threshold with its
+value, its default and the range of the metric in this run. What is set there holds for this run, for every run of the
+project, or everywhere; the nearest wins, and comes before the config file and the profiles. `Ctrl-x` mutes for this
+run without the menu, `X` takes every mute back for this run. A muted rule is judged, but not shown: its badge counts
+it. An empty number takes a threshold back to its default. All of it is kept in `$XDG_STATE_HOME/rltop/rules.toml`,
+never in the folder of a project, together with what another open screen has written:
+
+```
+["/home/ada/chess/run-7/metrics.jsonl".O1]
+warn = 8
+
+["/home/ada/chess".P6]
+mute = true
+
+[everywhere.T2]
+warn = 3
+```
+
+`check`, `--once`, `watch` and reports go by the same thresholds, and say which are your own; `--json` has them as
+`own_rules`, `rltop config` prints them.
+
+While the screen is open, `config.toml` and these files are read again when they change: rules, profiles, keys of
+metrics, rows, `total_steps`, `gpus` and the theme take effect at once (runs that are judged otherwise are read anew),
+the rest at the next start. A file that is not valid is reported in the status line; what held before still does.
 
 ## Profiles
 

@@ -7,7 +7,7 @@ Owns which setting goes to which option, and where the config file is searched.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
 from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
-from rltop.run import meanings
+from rltop.run import meanings, own_rules
 from rltop.run.options import IngestOptions
 from rltop.screen.environment import is_served
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
@@ -42,6 +42,7 @@ class Config(NamedTuple):
         has_no_color: whether NO_COLOR is set, or the terminal is a plain one, which `auto` obeys.
         file: the config file that was read, or None.
         origins: setting → where its value came from; absent: the default.
+        read_again: settles everything anew, from the same flags; None where nobody wants that.
     """
 
     reader: ReaderOptions = ReaderOptions()
@@ -51,6 +52,7 @@ class Config(NamedTuple):
     has_no_color: bool = False
     file: Path | None = None
     origins: Mapping[str, str] = MappingProxyType({})
+    read_again: Callable[[], Config] | None = None
 
     def use_color(self, is_terminal: bool) -> bool:
         """Whether to colour output that goes to a terminal or elsewhere."""
@@ -98,12 +100,11 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         ConfigError: names the place, the key and the remedy.
     """
     found = in_force(argv_options, environ, config_path)
-    values: dict[str, Any] = dict(found.values)
+    values: Mapping[str, Any] = found.values
     themes_folder = _themes_folder(found, environ)
     _check_theme(found, themes_folder)
     few, theme_origin = has_few_colours(environ), found.origins.get("theme", "")
-    color = values["color"]
-    has_no_color = bool(environ.get("NO_COLOR")) or is_plain_terminal(environ)
+    color, has_no_color = values["color"], bool(environ.get("NO_COLOR")) or is_plain_terminal(environ)
     return Config(
         reader=ReaderOptions(
             local_poll_s=values["poll_s"],
@@ -121,6 +122,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             log=values["log"],
             meanings=meanings.load(found.meanings, environ),
             rows=meanings.load_rows(found.rows, environ),
+            own_rules=own_rules.load(environ),
         ),
         ui=UiOptions(
             theme="terminal" if not theme_origin and few else values["theme"],
@@ -178,6 +180,12 @@ def _themes_folder(found: Gathered, environ: Mapping[str, str]) -> Path:
 
 def _has_theme(name: str, own: Path) -> bool:
     return name == Path(name).name and any(is_file(each / f"{name}.toml") for each in (folder(THEMES_FOLDER), own))
+
+
+def files_of(config: Config, environ: Mapping[str, str]) -> list[Path]:
+    """The files by which settings change while the program runs: the config file, and what the screen keeps."""
+    states = (meanings.FILE_NAME, meanings.ROWS_FILE, own_rules.FILE_NAME)
+    return [config.file or config_folder(environ) / FILE_NAME, *(state_folder(environ) / name for name in states)]
 
 
 def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:

@@ -19,6 +19,7 @@ from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunSt
 from rltop.rules.options import EngineOptions
 from rltop.run.goals import NO_GOAL, Goal
 from rltop.run.memo import Memo
+from rltop.run.own_rules import OwnRules
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
@@ -66,6 +67,8 @@ class FakeRun:
     beside: Sequence[FakeRun] = ()
     arrangement: Arrangement = AS_FOUND
     goal: Goal = NO_GOAL
+    own_rules: OwnRules = field(default_factory=dict)
+    rules: RuleRunner | None = None
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None

@@ -27,6 +27,7 @@ from rltop.app.navigation import Navigation
 from rltop.app.options import UiOptions
 from rltop.app.page_screen import DETAIL_CELLS, PageScreen
 from rltop.app.plot_pane import paint_chart
+from rltop.app.rule_keys import Reread, RuleKeys
 from rltop.app.takeaway import Takeaway
 from rltop.app.themes import TERMINAL, TERMINAL_LIGHT, ThemeChoice
 from rltop.clock import Clock, SystemClock
@@ -37,7 +38,21 @@ from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
-from rltop.pages.page import Arrange, Ask, Effect, MarkRun, Mean, Open, Page, Push, Say, ShowStep, Travel
+from rltop.pages.page import (
+    Acknowledge,
+    Arrange,
+    Ask,
+    Effect,
+    MarkRun,
+    Mean,
+    Open,
+    Page,
+    Push,
+    Say,
+    SetRule,
+    ShowStep,
+    Travel,
+)
 from rltop.pages.verdict import VerdictPage
 from rltop.resources import DETAILS, HINTED, keep
 from rltop.rows.glyphs import glyph_set
@@ -81,6 +96,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     """`top` for one run or several.
 
     Attributes:
+        rules: what is said of rules: acknowledged, muted, other thresholds.
         marked: paths of the runs that are marked to be compared.
         has_details: what is selected is shown beside lists, where there is room.
         picked: path of the run that was picked from the list; None until one was.
@@ -124,6 +140,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.navigation = Navigation(self)
         self.metric_marks = MetricMarks()
         self.takeaway = Takeaway(self)
+        self.rules = RuleKeys(self)
         self.marked = self.options.marked
         self.has_details = self.options.has_details
         self.picked: str | None = None
@@ -407,6 +424,10 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 self._mean(key, metric)
             case Arrange():
                 self._arrange(effect)
+            case Acknowledge(rule):
+                self.rules.acknowledge(rule)
+            case SetRule():
+                self.rules.set(effect)
             case Ask(hint, text):
                 shown = self.shown
                 if shown is not None:
@@ -579,34 +600,15 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(VerdictPage(rule, stream=stream))
 
     def action_acknowledge(self) -> None:
-        """Quiet the alert at hand until it gets worse, or take that back; where it cannot be kept say why."""
-        rule = self._rule_at_hand
-        if not rule:
-            return
-        try:
-            is_quiet = self.session.acknowledge(self.followed, rule)
-        except OSError as error:
-            self.tell(f"cannot be kept: {error.strerror or error}")
-            return
-        if is_quiet is None:
-            self.tell(f"no alert of {rule} stands now")
-            return
-        self.draw()
-        self.tell(f"{rule} is acknowledged: quiet until it gets worse" if is_quiet else f"{rule} is no longer quiet")
+        if self._rule_at_hand:
+            self.rules.acknowledge(self._rule_at_hand)
 
     def action_mute(self) -> None:
-        """Leave the verdicts of the rule at hand out for this run, or take them in again."""
-        rule, run = self._rule_at_hand, self.followed
-        if rule:
-            run.mute(rule, rule not in run.muted)
-            self.draw()
+        if self._rule_at_hand:
+            self.rules.mute(self._rule_at_hand)
 
     def action_unmute(self) -> None:
-        """Take in again what was muted."""
-        run = self.followed
-        for rule in run.muted:
-            run.mute(rule, False)
-        self.draw()
+        self.rules.unmute()
 
     # -- metrics -------------------------------------------------------------------------------------------------
 
@@ -704,7 +706,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def set_theme(self, name: str) -> None:
         """Switch to a theme, say so and keep it; a broken one is reported and left."""
         try:
-            self._take_theme(name)
+            self.take_theme(name)
         except ThemeError as error:
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
@@ -713,9 +715,9 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def on_terminal_background(self, message: TerminalBackground) -> None:
         """On a light ground draw with those of the terminal's colours that can be read there."""
         if message.is_light and self.themes.palette.name == TERMINAL:
-            self._take_theme(TERMINAL_LIGHT)
+            self.take_theme(TERMINAL_LIGHT)
 
-    def _take_theme(self, name: str) -> None:
+    def take_theme(self, name: str) -> None:
         self.themes.take(name)
         self.register_theme(textual_theme(self.themes.palette))
         self.theme = self.themes.palette.name
@@ -743,13 +745,19 @@ def check_keymap(options: UiOptions) -> None:
         raise ConfigError(f"[keys] {unknown[0]}: no such action", f"there are: {', '.join(sorted(binding_ids()))}")
 
 
-def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard | None = None) -> int:
+def run(
+    session: Session,
+    options: UiOptions | None = None,
+    guard: ScreenGuard | None = None,
+    reread: Callable[[], Reread | str | None] = lambda: None,
+) -> int:
     """Show `session` on the terminal until the user quits.
 
     Args:
         session: what is followed; it is driven from here and closed by the caller.
         guard: holds the terminal already and restores it afterwards; without one,
             Textual takes and returns the terminal by itself.
+        reread: the settings if their files have changed, or why they cannot be read.
 
     Returns:
         The exit code, 0 unless Textual says otherwise.
@@ -759,6 +767,7 @@ def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard |
         Exception: whatever ended the application, once the terminal is free.
     """
     app = RltopApp(session, options, guard=guard)
+    app.rules.reread = reread
     app.run(mouse=app.options.has_mouse)
     if app.fault is not None:
         raise app.fault

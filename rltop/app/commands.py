@@ -172,6 +172,9 @@ def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
         text = f"alert: {verdict.title} ({how}, rule {verdict.rule})"
         target = Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream)
         yield _opening(moment, text, verdict.headline, target)
+        if not verdict.stream:
+            words = f"Set thresholds, mute or acknowledge: {verdict.title} ({verdict.rule})"
+            yield _opening(moment, words, "warn at, critical at", Target(TargetKind.RULE, verdict.said_by))
 
 
 def _metrics(moment: Moment) -> Iterator[PaletteEntry]:

@@ -99,6 +99,7 @@ class MainLoop:
                 await asyncio.sleep(0)
                 await app.keys_shown()
             await app.list_runs()
+            app.rules.take_settings()
             wait_s = self._draw_when_due()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

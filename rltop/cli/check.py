@@ -132,7 +132,8 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
-    options = config.ingest.rules
+    rules = None if snapshot is None else snapshot.part.judging.rules
+    options = config.ingest.rules if rules is None else rules.options
     if arguments.json:
         from rltop.report.document import check_document
         from rltop.report.explain import profiles_of, rule_document

@@ -18,7 +18,7 @@ from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config
 from rltop.config import in_force
 from rltop.resources import state_folder
-from rltop.run import meanings
+from rltop.run import meanings, own_rules
 from rltop.settings import KEYS_TABLE, METRICS_TABLE, PROFILES_TABLE, ROWS_TABLE, RULES_TABLE, SETTINGS, toml_text
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ def print_config(arguments: Namespace) -> int:
         f"# pinned, hidden and renamed rows, by project; arranged on the screen: {_state(meanings.ROWS_FILE)}",
     ]
     lines.append(meanings.rows_text(config.ingest.rows, f"{ROWS_TABLE}.").rstrip() or "# nothing was arranged")
+    lines += [
+        "",
+        f"# thresholds and mutes, by run, project or everywhere; set on the screen: {_state(own_rules.FILE_NAME)}",
+    ]
+    own = own_rules.text(config.ingest.own_rules).rstrip()
+    # They are no tables of the config file, which has one for everywhere.
+    lines += [f"# {line}".rstrip() for line in own.splitlines()] or ["# nothing was set"]
     say("\n".join(lines) + "\n")
     return 0
 

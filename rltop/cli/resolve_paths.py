@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,7 +59,7 @@ def load_config(arguments: Namespace) -> Config:
         _check_log(config.ingest.log)
     if any(getattr(arguments, name, None) for name in _SOURCES):
         config = _with_sources(config, arguments)
-    return config
+    return config._replace(read_again=partial(load_config, arguments))
 
 
 def sources_of(arguments: Namespace) -> SourceOptions:

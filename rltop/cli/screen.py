@@ -155,7 +155,8 @@ def _run(
         settle_environment(os.environ)
         with importing():
             from rltop.app.app import run
+            from rltop.cli.rereading import ConfigWatch
 
-        return run(session, config.ui, guard)
+        return run(session, config.ui, guard, ConfigWatch(config, os.environ, clock).take)
     finally:
         session.close()

@@ -30,6 +30,7 @@ from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAns
 from rltop.live.groups import group_in_words, grouped
 from rltop.live.judge import sentence
 from rltop.model import Label, Level, RunState
+from rltop.pages.alerts import own_words
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, awaited, is_awaited
 from rltop.run.found import Found
@@ -242,8 +243,7 @@ class Vigil:
             words = run.main.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
-        if run.main.judging.silenced:
-            words += f", muted in the config: {', '.join(sorted(run.main.judging.silenced))}"
+        words = "; ".join([words, *own_words(run)])
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )

@@ -6,7 +6,7 @@ there is no room; its dates are the composite rule's. Which past alert was the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rltop import units
@@ -16,12 +16,25 @@ from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run import own_rules
 from rltop.run.past import Alert, History
+from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from rltop.rules.rule import RuleSpec
+
+
+def own_words(run: Run) -> Iterator[str]:
+    """What of the rules is the user's own: muted ones, and thresholds that were set on the screen."""
+    if run.main.judging.silenced:
+        yield f"muted in the config: {', '.join(sorted(run.main.judging.silenced))}"
+    if run.muted:
+        yield f"muted on the screen: {', '.join(sorted(run.muted))}"
+    if own := own_rules.words_of(run.path.raw, run.own_rules):
+        yield f"thresholds of your own: {', '.join(own)}"
+
 
 GROUPS = ("learning", "system")
 _GAP = "  "

@@ -76,6 +76,13 @@ def _symptom(target: Target, moment: Moment) -> Page:
     return SymptomPage(target.name, target.stream)
 
 
+def _rule(target: Target, moment: Moment) -> Page:
+    del moment
+    from rltop.pages.rule_menu import RuleMenuPage  # noqa: PLC0415 - few sessions change a rule
+
+    return RuleMenuPage(target.name, target.stream)
+
+
 def _log(target: Target, moment: Moment) -> Page:
     del target, moment
     from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
@@ -106,6 +113,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.GRID: _grid,
         TargetKind.LOG: _log,
         TargetKind.SYMPTOM: _symptom,
+        TargetKind.RULE: _rule,
     }
 )
 """Pages that are opened on top of others, anew each time; by what leads to them."""

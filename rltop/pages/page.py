@@ -18,6 +18,7 @@ from rltop.rows.cells import too_small
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting
+from rltop.run.own_rules import RuleScope, Said
 from rltop.structs import NamedTuple
 
 T = TypeVar("T")
@@ -78,6 +79,21 @@ class Arrange(NamedTuple):
     arrangement: Arrangement
 
 
+class Acknowledge(NamedTuple):
+    """Quiet the alert of a rule until it gets worse, or take that back."""
+
+    rule: str
+
+
+class SetRule(NamedTuple):
+    """Keep a threshold or a mute; as of `Session.set_rule`."""
+
+    rule: str
+    scope: RuleScope
+    name: str
+    value: Said | None
+
+
 class Ask(NamedTuple):
     """Ask for a line of text; what is typed goes to `Page.answer`."""
 
@@ -85,7 +101,7 @@ class Ask(NamedTuple):
     text: str = ""
 
 
-Effect = Arrange | Ask | Open | Push | ShowStep | Travel | MarkRun | Say | Mean | Redraw
+Effect = Acknowledge | Arrange | Ask | Open | Push | SetRule | ShowStep | Travel | MarkRun | Say | Mean | Redraw
 """What a page wants of the application; None where a page is asked is nothing."""
 
 

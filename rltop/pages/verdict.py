@@ -17,7 +17,8 @@ from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, wrap
+from rltop.pages.rule_menu import threshold_words
+from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
@@ -39,6 +40,7 @@ class VerdictView:
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
+        thresholds: those of the rule, or of the part that speaks, in words.
     """
 
     verdict: Verdict | None
@@ -50,6 +52,7 @@ class VerdictView:
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
+    thresholds: str = ""
 
 
 def rule_titles() -> list[tuple[str, str]]:
@@ -61,16 +64,19 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.NAMED.get(rule)
+    if verdict is not None:
+        spec = registry.NAMED.get(verdict.said_by, spec)
     events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
     empty = VerdictView(
         verdict=verdict,
         rule=rule,
-        title=spec.title if spec is not None else rule,
+        title=registry.NAMED[rule].title if rule in registry.NAMED else rule,
         records=None,
         chain=None,
         events=tuple(reversed(events)),
         stream=snapshot.role,
         is_muted=rule in snapshot.source.muted,
+        thresholds="" if spec is None else threshold_words(snapshot, spec),
     )
     if verdict is None or snapshot.step is None:
         return empty
@@ -96,7 +102,7 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
         if view.is_muted:
             text = _muted_words(view, keys)
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
-        return [*rows, *_paint_events(view, width, glyphs)]
+        return [*rows, *_paint_rule(view, view.rule, width, glyphs), *_paint_events(view, width, glyphs)]
     rows = _paint_head(view, verdict, width, glyphs)
     if view.is_muted:
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(_muted_words(view, keys), width - 2, 4)]
@@ -112,6 +118,7 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     if verdict.advice is not None:
         rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)
+    rows += _paint_rule(view, verdict.said_by, width, glyphs)
     if verdict.also:
         rows += _paragraph("also", ", ".join(one.words for one in verdict.also), width, glyphs)
     words = words_of(verdict.said_by)
@@ -125,10 +132,7 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
 
 def _muted_words(view: VerdictView, keys: KeyNames) -> str:
     undo = keys.clause("mute", " ({} unmutes it)")
-    return (
-        f"this rule is muted for this run until rltop quits{undo}; to mute it for good, and in check and "
-        f"watch: [rules.{view.rule}] mute = true in the config file"
-    )
+    return f"this rule is muted, here and in check, watch and reports{undo}"
 
 
 def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
@@ -180,6 +184,16 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
     return [*rows, builder.row()]
 
 
+def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> list[Row]:
+    """The thresholds in force; leads to the menu that changes them."""
+    if rule not in registry.NAMED or view.stream:
+        return []
+    builder = RowBuilder(width, glyphs).add(" ").left("rule", _LABEL, "dim")
+    words = f"{rule}: {view.thresholds}" if view.thresholds else rule
+    builder.add(clip(words, max(8, width - 44)), "text", Target(TargetKind.RULE, rule))
+    return [builder.add("   set thresholds, mute", "dim").row()]
+
+
 def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:
     rows = []
     for i, line in enumerate(wrap(Label.of(text).display, max(10, width - _LABEL - 3), 6)):
@@ -203,7 +217,8 @@ class VerdictPage(Page):
     help = (
         "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
         "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
-        "the next alert, {acknowledge} quiets this one until it gets worse, {mute} mutes the rule."
+        "the next alert, {acknowledge} quiets this one until it gets worse, {mute} mutes the rule for this run, "
+        "{open} on the row `rule` sets its thresholds and mutes it for a project or everywhere."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
-from rltop.pages.alerts import alert_role, worse_before, worst_words
+from rltop.pages.alerts import alert_role, own_words, worse_before, worst_words
 from rltop.pages.events import paint_events
 from rltop.pages.header import (
     BROKEN_OFF,
@@ -66,7 +66,7 @@ def check_text(
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
-        rows += paint_events(events[-_SHOWN:], width, glyphs, lines=_MOST_LINES)
+        rows += paint_events(events[-_SHOWN:], width, glyphs, lines=_MOST_LINES, muted=snapshot.source.muted)
     facts = [event for event in snapshot.events if explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
@@ -74,8 +74,7 @@ def check_text(
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
     words = count_words(snapshot.source.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
-    if snapshot.part.judging.silenced:
-        notes.append(f"muted in the config: {', '.join(sorted(snapshot.part.judging.silenced))}")
+    notes += own_words(snapshot.run)
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]

@@ -17,6 +17,7 @@ from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, 
 from rltop.pages.alerts import alert_title
 from rltop.regex import regex
 from rltop.rules.words import words_of
+from rltop.run.own_rules import of_path
 from rltop.run.past import Alert
 from rltop.run.snapshot import Snapshot
 from rltop.stats.goodput import CLASSES
@@ -248,6 +249,10 @@ def worst_of(snapshot: Snapshot) -> Document:
         "worst_alert": _alert(min(own, key=lambda one: one.rank, default=None)),
         "earlier_alert": _alert(min(earlier, key=lambda one: one.rank, default=None)),
         "muted_alerts": history.muted,
+        "own_rules": {
+            rule: {name: {"value": value, "for": scope.value} for name, (value, scope) in own.items()}
+            for rule, own in of_path(snapshot.run.path.raw, snapshot.run.own_rules).items()
+        },
     }
 
 

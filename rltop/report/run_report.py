@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from rltop import __version__, units
 from rltop.model import EventState, Label, Level, RunState, Unit, Verdict
-from rltop.pages.alerts import alert_words, origin
+from rltop.pages.alerts import alert_words, origin, own_words
 from rltop.pages.chain import chain_table
 from rltop.pages.chart import Axis, Places, PlotData, Zoom, places
 from rltop.pages.compare import FirstDivergence, with_baseline
@@ -562,7 +562,4 @@ def _notes(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
     words = count_words(view.counts)
     if words:
         yield f"file: {' · '.join(words)}"
-    if snapshot.part.judging.silenced:
-        yield f"muted in the config: {', '.join(sorted(snapshot.part.judging.silenced))}"
-    if snapshot.source.muted:
-        yield f"muted on the screen: {', '.join(sorted(snapshot.source.muted))}"
+    yield from own_words(snapshot.run)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rltop.rows.cells import text_row, wrap
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.themes import Palette, load_palette, sgr
@@ -32,10 +33,15 @@ def once_text(
     Args:
         height: number of lines; None: as many as needed.
     """
-    from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` writes rows without it
+    from rltop.pages.alerts import own_words  # noqa: PLC0415 - `check` writes rows without them
+    from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415
 
     view = build_overview(snapshot, width=width, height=height if height is not None else 40)
-    rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
+    glyphs = glyph_set(is_ascii=is_ascii)
+    rows = list(paint_overview(view, width, height, glyphs))
+    rows += [
+        text_row(line, width, glyphs, "dim") for one in own_words(snapshot.run) for line in wrap(one, width - 2, 3)
+    ]
     return rows_text(rows, use_color=use_color)
 
 

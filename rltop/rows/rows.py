@@ -46,6 +46,8 @@ class TargetKind(enum.StrEnum):
     SETTING = "setting"
     SYMPTOM = "symptom"
     WHERE = "where"
+    RULE = "rule"
+    CHOICE = "choice"
 
 
 POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})

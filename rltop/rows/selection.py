@@ -171,6 +171,10 @@ def target_text(target: Target | None) -> str:
             text = _WHOLE_PAGES[target.kind]
         case TargetKind.VERDICT:
             text = f"alert {name}"
+        case TargetKind.RULE:
+            text = f"thresholds of {name}; mute"
+        case TargetKind.CHOICE:
+            text = ""
         case TargetKind.HEAD:
             text = f"sorted by {name}"
         case TargetKind.MEANING:

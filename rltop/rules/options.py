@@ -25,18 +25,22 @@ class EngineOptions(Struct):
         group_size: completions per prompt, where the user knows better than the stream.
         profiles: names of the profiles that hold; None: those that the run gives away by its keys.
         by_profile: profile → rule id → setting → value, as in `rules`; wins over `rules` where the profile holds.
+        own: rule id → threshold → value, as set on the screen for the run; wins over everything.
     """
 
     rules: RuleSettings = field(default_factory=dict)
     group_size: int | None = None
     profiles: tuple[str, ...] | None = None
     by_profile: Mapping[str, RuleSettings] = field(default_factory=dict)
+    own: RuleSettings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rules:
             check_rule_settings(self.rules)
         if self.profiles or self.by_profile:
             check_profiles(self.profiles or (), self.by_profile)
+        if self.own:
+            check_rule_settings(self.own)
 
     def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
         """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles.
@@ -56,6 +60,7 @@ class EngineOptions(Struct):
         found.update(self.rules.get(rule, {}))
         for name in profiles:
             found.update(self.by_profile.get(name, {}).get(rule, {}))
+        found.update(self.own.get(rule, {}))
         return found
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:

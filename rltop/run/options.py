@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rltop.live.probe import Probe
     from rltop.run.acknowledged import Acknowledgements
     from rltop.run.goals import Goal
+    from rltop.run.own_rules import OwnRules
 
 OpenFeed = Callable[[str, LastRows | None], Feed]
 """Follow a path from its beginning, or from its last rows on."""
@@ -38,6 +39,7 @@ class IngestOptions(NamedTuple):
         acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
         follows_jobs: tell where the job of a run is; off where rows are played back.
         probes: what else tells that, by the path of a run: what the user has named.
+        own_rules: thresholds and mutes by run, project or everywhere, as set on the screen.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -54,6 +56,7 @@ class IngestOptions(NamedTuple):
     follows_jobs: bool = True
     probes: Callable[[str], Sequence[Probe]] | None = None
     goals: Mapping[str, Goal] = MappingProxyType({})
+    own_rules: OwnRules = MappingProxyType({})
 
 
 class Notifier:

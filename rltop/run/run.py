@@ -16,6 +16,7 @@ from rltop.errors import SourceError
 from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.goals import NO_GOAL, Goal
+from rltop.run.own_rules import NONE, OwnRules
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.run_stream import RunStream
@@ -62,6 +63,7 @@ class Run:
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
         acknowledged: alerts that are quiet until they get worse, by rule.
+        own_rules: thresholds and mutes that were set on the screen, for any run.
         goal: the step that somebody wants it to reach, and when it has to stop.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
@@ -81,6 +83,7 @@ class Run:
         self.beside: Sequence[RunStream] = tuple(others)
         self.arrangement = AS_FOUND
         self.acknowledged: Acknowledgements = {}
+        self.own_rules: OwnRules = NONE
         self.goal: Goal = NO_GOAL
         self.rollouts: RolloutShelf | None = None
         self.console: ConsoleLog | None = None

@@ -17,7 +17,7 @@ from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.model.table_rows import log_of
-from rltop.run import acknowledged, goals, meanings
+from rltop.run import acknowledged, goals, meanings, own_rules
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
@@ -29,8 +29,10 @@ from rltop.run.told import told_beside
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
+from rltop.structs import replace
 
 if TYPE_CHECKING:
+    from rltop.rules.options import EngineOptions
     from rltop.run.console_end import EndReader
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
@@ -62,6 +64,7 @@ class RunBuilder:
         self.options = options
         self.share = options.store
         self.preview_from = 1
+        self._rules = options.rules
         self._open_feed = open_feed
         self._clock = clock
         self._notifier = notifier
@@ -69,14 +72,37 @@ class RunBuilder:
     def build(self, found: Found) -> Run:
         """The run that was found, with every stream of it, and the rows that a person wants of it."""
         run = self._build(found)
-        run.arrangement = meanings.rows_of_path(found.path, self.options.rows)
-        run.acknowledged = acknowledged.of_path(found.path, self.options.acknowledged)
-        run.goal = goals.of_path(found.path, self.options.goals)
+        self.tell(run)
         return run
+
+    def tell(self, run: Run) -> None:
+        """Tell a run what a person has said of it."""
+        path, options = run.path.raw, self.options
+        run.arrangement = meanings.rows_of_path(path, options.rows)
+        run.acknowledged = acknowledged.of_path(path, options.acknowledged)
+        run.goal = goals.of_path(path, options.goals)
+        run.own_rules = options.own_rules
+        muted = own_rules.muted_of(path, options.own_rules)
+        for rule in muted ^ run.muted:
+            run.mute(rule, rule in muted)
+
+    def read_by(self, path: str) -> Hashable:
+        """By what the run at `path` is read and judged; another where it would have to be read anew."""
+        options = self.options
+        rules = self.rules_of(path)
+        meant = meanings.of_path(path, options.meanings)
+        told = (rules.rules, rules.group_size, rules.profiles, rules.by_profile, rules.own)
+        return repr((told, meant, options.total_steps, options.gpus, options.decoder))
+
+    def rules_of(self, path: str) -> EngineOptions:
+        """The options of the rules, with the thresholds that were set for the run at `path`."""
+        own = own_rules.thresholds_of(path, self.options.own_rules)
+        return replace(self.options.rules, own=own) if own else self.options.rules
 
     def _build(self, found: Found) -> Run:
         name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
+        self._rules = self.rules_of(found.path)
         if found.awaits:
             whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self.share))
             return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
@@ -87,7 +113,7 @@ class RunBuilder:
 
         others = [self._stream(each) for each in found.beside if not each.is_rank]
         has_ranks = len(others) < len(found.beside)
-        watch = RankWatch(self.options.rules) if has_ranks or has_spans else None
+        watch = RankWatch(self._rules) if has_ranks or has_spans else None
         if watch is None:
             return Run(name, path, main, others)
         if not has_ranks:
@@ -142,7 +168,7 @@ class RunBuilder:
     def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, but for the feed that brings its bytes."""
         stream.total_steps = self.options.total_steps
-        rules = RuleRunner(self.options.rules)
+        rules = RuleRunner(self._rules)
         meant = meanings.of_path(found.path, self.options.meanings)
         beside = partial(told_beside, path=found.path, gpus=self.options.gpus)
         pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant, beside)
@@ -294,12 +320,38 @@ class Session:
         """
         project = meanings.project_of(run.path.raw)
         meanings.save(meanings.with_one(meanings.load({}), project, key, metric))
-        told = meanings.with_one(self.options.meanings, project, key, metric)
-        self._builder.options = self.options._replace(meanings=told)
-        for at, before in enumerate(self.runs):
-            if self.may_mean(before) and meanings.project_of(before.path.raw) == project:
+        self.use(self.options._replace(meanings=meanings.with_one(self.options.meanings, project, key, metric)))
+
+    def set_rule(
+        self, run: Run, scope: own_rules.RuleScope, rule: str, name: str, value: own_rules.Said | None
+    ) -> None:
+        """Keep a threshold or a mute of one's own, and judge the runs for which it holds by it.
+
+        Args:
+            run: on the screen.
+            scope: for which runs.
+            rule: its id, or that of a part.
+            name: of the threshold, or `own_rules.MUTE`; empty for all that was set there of the rule.
+            value: None takes back what was set.
+
+        Raises:
+            OSError: it cannot be kept; nothing has changed then.
+        """
+        # Another session may have set some as well since this one was begun.
+        told = own_rules.with_one(own_rules.load(), scope.place(run.path.raw), rule, name, value)
+        own_rules.save(told)
+        self.use(self.options._replace(own_rules=told))
+
+    def use(self, options: IngestOptions) -> None:
+        """Follow the runs with other options; those that would be read or judged otherwise are read anew."""
+        told = [self._builder.read_by(run.path.raw) for run in self.runs]
+        self._builder.options = options
+        for at, (before, known) in enumerate(zip(self.runs, told, strict=True)):
+            if self.may_mean(before) and self._builder.read_by(before.path.raw) != known:
                 before.close()
                 before.replaced_by = self.runs[at] = self._builder.build(self._found[at])
+            else:
+                self._builder.tell(before)
 
     def arrange(self, run: Run, arrangement: Arrangement) -> None:
         """Keep which rows a person wants to see of the runs of a project.
@@ -312,9 +364,7 @@ class Session:
             # Another session may have arranged some as well since this one was begun.
             arrangement = arrangement.merged(run.arrangement, told[project])
         meanings.save_rows({**told, project: arrangement})
-        self._builder.options = self.options._replace(rows={**self.options.rows, project: arrangement})
-        for each in self.runs:
-            each.arrangement = meanings.rows_of_path(each.path.raw, self.options.rows)
+        self.use(self.options._replace(rows={**self.options.rows, project: arrangement}))
 
     def acknowledge(self, run: Run, rule: str) -> bool | None:
         """Quiet the alert of a rule until it gets worse, or take that back; kept for the run.
@@ -328,7 +378,9 @@ class Session:
         alerts = run.with_acknowledged(rule)
         if alerts is None:
             return None
-        acknowledged.save(acknowledged.with_run(acknowledged.load(), run.path.raw, alerts))
+        told = acknowledged.with_run(acknowledged.load(), run.path.raw, alerts)
+        acknowledged.save(told)
+        self._builder.options = self.options._replace(acknowledged=told)
         run.acknowledged = alerts
         return rule in alerts
 
@@ -347,11 +399,9 @@ class Session:
 
         For a screen: `check` quiets nothing.
         """
-        told, wanted = acknowledged.load(), goals.load()
-        self._builder.options = self.options._replace(acknowledged=told, goals=wanted)
+        self._builder.options = self.options._replace(acknowledged=acknowledged.load(), goals=goals.load())
         for each in self.runs:
-            each.acknowledged = acknowledged.of_path(each.path.raw, told)
-            each.goal = goals.of_path(each.path.raw, wanted)
+            self._builder.tell(each)
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, or other records of it."""
@@ -488,8 +538,9 @@ class Session:
         if is_judged and not _logs_group_ratio(run):
             from rltop.run.rollouts import RolloutWatch, is_cut_off  # noqa: PLC0415 - it brings the rules along
 
-            run.rollout_watch = RolloutWatch(self.options.rules)
-            run.rollouts.is_cut_off = partial(is_cut_off, self.options.rules)
+            rules = self._builder.rules_of(run.path.raw)
+            run.rollout_watch = RolloutWatch(rules)
+            run.rollouts.is_cut_off = partial(is_cut_off, rules)
         return run.rollouts
 
     @property

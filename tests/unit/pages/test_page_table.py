@@ -22,6 +22,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.overlay import OverlayPage
 from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep
 from rltop.pages.rollouts import RolloutsPage
+from rltop.pages.rule_menu import RuleMenuPage
 from rltop.pages.run_settings import SettingsPage
 from rltop.pages.stragglers import RanksPage
 from rltop.pages.symptom import SymptomPage
@@ -34,7 +35,8 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, OverlayPage, SettingsPage, SymptomPage, VerdictPage,
+    MetricPage, RanksPage, RolloutsPage, OverlayPage, RuleMenuPage, SettingsPage, SymptomPage,
+    VerdictPage,
 }  # fmt: skip
 
 
@@ -59,7 +61,7 @@ def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
         TargetKind.BAR,
         TargetKind.MEANING,
     }
-    kept |= {TargetKind.LINE, TargetKind.SETTING}
+    kept |= {TargetKind.LINE, TargetKind.SETTING, TargetKind.CHOICE}
     assert set(OPENED) | kept == set(TargetKind)
 
 

@@ -23,7 +23,7 @@ def run() -> FakeRun:
     return firing_run()
 
 
-WORST = ["worst", "worst_alert", "earlier_alert", "muted_alerts"]
+WORST = ["worst", "worst_alert", "earlier_alert", "muted_alerts", "own_rules"]
 
 
 def read(document: dict[str, Any]) -> Any:

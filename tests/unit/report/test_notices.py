@@ -22,7 +22,8 @@ class Run(SimpleNamespace):
 
     def __init__(self, *events: Event, verdicts: tuple[Verdict, ...] = (), **more: Any) -> None:
         stream = SimpleNamespace(last_step=9, rows=9)
-        super().__init__(events=list(events), verdicts=list(verdicts), has_caught_up=True, stream=stream, **more)
+        said = {"events": list(events), "verdicts": list(verdicts), "muted": frozenset()}
+        super().__init__(**said, has_caught_up=True, stream=stream, **more)
 
 
 def told(announcer: Announcer) -> list[tuple[str, str, str, int]]:

@@ -1,0 +1,126 @@
+"""What somebody says of rules: on the screen (acknowledged, muted, thresholds), and in files that change meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from rltop.errors import ThemeError
+from rltop.pages.page import SetRule
+from rltop.run.own_rules import MUTE, RuleScope
+
+if TYPE_CHECKING:
+    from rltop.app.app import RltopApp
+    from rltop.app.options import UiOptions
+    from rltop.run.options import IngestOptions
+
+
+class Reread(Protocol):
+    """Settings that were read again."""
+
+    @property
+    def ingest(self) -> IngestOptions: ...
+
+    @property
+    def ui(self) -> UiOptions: ...
+
+
+class RuleKeys:
+    """Keeps it for the run on the screen, and tells what holds now.
+
+    Attributes:
+        reread: the settings if their files have changed, or why they cannot be read.
+    """
+
+    def __init__(self, app: RltopApp) -> None:
+        self._app = app
+        self.reread: Callable[[], Reread | str | None] = lambda: None
+
+    def take_settings(self) -> None:
+        """Follow the settings where their files have changed."""
+        app, found = self._app, self.reread()
+        if found is None:
+            return
+        if isinstance(found, str):
+            app.tell(found)
+            return
+        new, now = found.ingest, app.session.options
+        options = now._replace(
+            rules=new.rules, meanings=new.meanings, rows=new.rows, own_rules=new.own_rules,
+            total_steps=new.total_steps, gpus=new.gpus,
+        )  # fmt: skip
+        has_theme = found.ui.theme != app.options.theme
+        app.session.use(options)
+        if has_theme:
+            app.options = app.options._replace(theme=found.ui.theme)
+            with contextlib.suppress(ThemeError):
+                app.take_theme(found.ui.theme)
+        app.draw()
+        if has_theme or repr(options) != repr(now):
+            app.tell("the settings have changed, and were read again")
+
+    def acknowledge(self, rule: str) -> None:
+        """Quiet the alert of a rule until it gets worse, or take that back; where it cannot be kept say why."""
+        app = self._app
+        try:
+            is_quiet = app.session.acknowledge(app.followed, rule)
+        except OSError as error:
+            app.tell(f"cannot be kept: {error.strerror or error}")
+            return
+        if is_quiet is None:
+            app.tell(f"no alert of {rule} stands now")
+            return
+        app.draw()
+        app.tell(f"{rule} is acknowledged: quiet until it gets worse" if is_quiet else f"{rule} is no longer quiet")
+
+    def mute(self, rule: str) -> None:
+        """Leave the alerts of a rule out for this run, or take them in again."""
+        if rule in self._app.followed.muted:
+            self._unmute(rule)
+            self._said(f"{rule} is no longer muted")
+        else:
+            self.set(SetRule(rule, RuleScope.RUN, MUTE, True))
+
+    def unmute(self) -> None:
+        """Take in again, for this run, what is muted."""
+        muted = sorted(self._app.followed.muted)
+        if all(self._unmute(rule) for rule in muted):
+            self._said(f"no longer muted for this run: {', '.join(muted)}")
+
+    def _unmute(self, rule: str) -> bool:
+        """What was set for the run alone is taken back; what holds for more than it is overruled."""
+        return self._keep(SetRule(rule, RuleScope.RUN, MUTE, None)) and (
+            rule not in self._app.followed.muted or self._keep(SetRule(rule, RuleScope.RUN, MUTE, False))
+        )
+
+    def set(self, effect: SetRule) -> None:
+        """Keep a threshold or a mute, and show the run as it is judged by it."""
+        app, (rule, scope, name, value) = self._app, effect
+        is_threshold = name != MUTE
+        if is_threshold and not app.session.may_mean(app.followed):
+            app.tell("what comes on standard input cannot be judged anew: set it in the config file")
+            return
+        if not self._keep(effect):
+            return
+        if name == MUTE:
+            is_muted = rule in app.followed.muted
+            still = "" if is_muted is value else f"; for this run it is {'still' if is_muted else 'not'} muted"
+            self._said(f"{rule} is {'muted' if value else 'no longer muted'} for {scope.words}{still}")
+        elif value is None:
+            self._said(f"{rule} {name or 'as a whole'}: nothing is set for {scope.words} any more")
+        else:
+            self._said(f"{rule} {name} is {value:g} for {scope.words}; kept in rules.toml")
+
+    def _keep(self, effect: SetRule) -> bool:
+        app = self._app
+        try:
+            app.session.set_rule(app.followed, effect.scope, effect.rule, effect.name, effect.value)
+        except OSError as error:
+            app.tell(f"cannot be kept: {error.strerror or error}")
+            return False
+        return True
+
+    def _said(self, text: str) -> None:
+        self._app.draw()
+        self._app.tell(text)

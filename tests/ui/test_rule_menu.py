@@ -1,0 +1,146 @@
+"""The menu of a rule: thresholds and mutes from an alert, and settings that change while the program runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from screens import app_over, page_text, press, status_text, write_rows
+
+from rltop.cli.rereading import ConfigWatch
+from rltop.clock import SystemClock
+from rltop.config import Config, load
+from rltop.pages.rule_menu import RuleMenuPage
+from rltop.rows.rows import Target, TargetKind
+from rltop.run import own_rules
+from rltop.run.options import IngestOptions
+from rltop.run.own_rules import MUTE, RuleScope
+
+SIZE = (120, 40)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = tmp_path / "outputs" / "one"
+    folder.mkdir(parents=True)
+    rows = [
+        {"step": step, "reward": 0.5 + step / 100, "loss": 0.2, "grad_norm": (12 if step > 34 else 1) + step % 7 / 20}
+        for step in range(1, 41)
+    ]
+    return write_rows(folder / "metrics.jsonl", rows)
+
+
+async def go_to(pilot: object, app: object, word: str) -> None:
+    """Select the item of the page that begins with a word."""
+    for _ in range(40):
+        if word in page_text(app).splitlines()[app.shown.board.here]:  # type: ignore[attr-defined]
+            return
+        await press(pilot, "down")
+    raise AssertionError(f"{word} cannot be selected")
+
+
+async def type_number(pilot: object, text: str) -> None:
+    await press(pilot, "enter", *text, "enter")
+
+
+async def test_a_threshold_is_set_from_the_alert_and_taken_back(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "a")
+        await go_to(pilot, app, "O1: info 10, warn 5, crit 50")
+        await press(pilot, "enter")
+        assert isinstance(app.page, RuleMenuPage)
+        assert "min 1.00   max 12.2" in page_text(app)
+        await go_to(pilot, app, "info at")
+        await type_number(pilot, "40")
+        await go_to(pilot, app, "warn at")
+        await type_number(pilot, "x")
+        assert "must be a number" in status_text(app)
+        await type_number(pilot, "40")
+        assert status_text(app) == "O1 warn is 40 for this run; kept in rules.toml"
+        assert own_rules.load() == {str(run): {"O1": {"info": 40.0, "warn": 40.0}}}
+        await press(pilot, "escape", "escape")
+        assert "gradient spike" not in page_text(app) and not app.shown_verdicts
+        app.open(Target(TargetKind.RULE, "O1"))
+        await pilot.pause()
+        await go_to(pilot, app, "take back everything")
+        await press(pilot, "enter")
+        assert own_rules.load() == {} and [one.rule for one in app.shown_verdicts] == ["O1"]
+
+
+async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "a", "ctrl+x")
+        assert status_text(app) == "O1 is muted for this run"
+        await press(pilot, "escape")
+        assert "gradient spike @37 muted" in page_text(app) and "1 muted" in page_text(app)
+        assert own_rules.muted_of(str(run), own_rules.load()) == {"O1"}
+        other = app_over(run, ingest=IngestOptions(own_rules=own_rules.load()))
+    async with other.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert "gradient spike @37 muted" in page_text(other)
+        await press(pilot, "X")
+        assert own_rules.load() == {} and "muted" not in page_text(other)
+
+
+async def test_a_mute_for_the_project_is_overruled_for_one_run(run: Path) -> None:
+    own_rules.save({RuleScope.PROJECT.place(str(run)): {"O1": {MUTE: True}}})
+    app = app_over(run, ingest=IngestOptions(own_rules=own_rules.load()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.followed.muted == {"O1"}
+        await press(pilot, "X")
+        assert not app.followed.muted and own_rules.load()[str(run)] == {"O1": {MUTE: False}}
+
+
+async def test_what_another_screen_has_set_meanwhile_is_kept(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        own_rules.save({"everywhere": {"T2": {"warn": 3.0}}})
+        await press(pilot, "a", "ctrl+x")
+        assert own_rules.load() == {"everywhere": {"T2": {"warn": 3.0}}, str(run): {"O1": {MUTE: True}}}
+
+
+async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_path: Path) -> None:
+    class Impatient(SystemClock):
+        """On which two seconds are over each time it is read."""
+
+        def monotonic(self) -> float:
+            self.read = getattr(self, "read", 0.0) + 10.0
+            return self.read
+
+    def settings() -> Config:
+        return load({}, os.environ)._replace(read_again=settings)
+
+    file = tmp_path / "config" / "rltop" / "config.toml"
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        watch = ConfigWatch(settings(), os.environ, Impatient())
+        app.rules.reread = watch.take
+        file.parent.mkdir(parents=True)
+        for text, said, alerts in (
+            ("[rules.O1]\nwarn = 90\ninfo = 90\n", "read again", []),
+            ("[rules.O1\n", "not valid TOML", []),
+            ("", "read again", ["O1"]),
+        ):
+            for _ in range(20):
+                watch._worker.join(5.0)
+                await pilot.pause(0.02)
+            file.write_text(text)
+            for _ in range(200):
+                watch._worker.join(5.0)
+                await pilot.pause(0.02)
+                if said in status_text(app):
+                    break
+            for _ in range(200):
+                if [one.rule for one in app.shown_verdicts] == alerts and app.followed.loading is None:
+                    break
+                await pilot.pause(0.02)
+            assert said in status_text(app) and [one.rule for one in app.shown_verdicts] == alerts
+            app.told = ""

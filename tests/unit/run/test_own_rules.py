@@ -1,0 +1,107 @@
+"""Thresholds and mutes set on the screen: what holds for a run, what is kept, and what every command goes by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.cli import main
+from rltop.run import own_rules
+from rltop.run.own_rules import MUTE, RuleScope
+
+RULES = st.sampled_from(["O1", "T2", "O11"])
+SAID = st.tuples(st.sampled_from([MUTE, "warn"]), st.floats(-1e9, 1e9), st.booleans())
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(RuleScope)), RULES, SAID), max_size=12))
+def test_what_is_set_is_kept_and_the_nearest_wins(tmp_path_factory: pytest.TempPathFactory, said: list) -> None:
+    environment = {"XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
+    path = '/home/a "b"/chess/run/metrics.jsonl'
+    expected: dict = {}
+    for scope, rule, (name, number, switch) in said:
+        value = switch if name == MUTE else number
+        told = own_rules.with_one(own_rules.load(environment), scope.place(path), rule, name, value)
+        own_rules.save(told, environment)
+        expected[rule, name, scope] = value
+    found = own_rules.of_path(path, own_rules.load(environment))
+    for rule, name in {(rule, name) for rule, name, _ in expected}:
+        nearest = next(scope for scope in RuleScope if (rule, name, scope) in expected)
+        assert found[rule][name] == (expected[rule, name, nearest], nearest)
+    assert sum(map(len, found.values())) == len({(rule, name) for rule, name, _ in expected})
+
+
+def test_what_is_taken_back_is_gone_and_nothing_else(tmp_path: Path) -> None:
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    told = own_rules.with_one({}, "everywhere", "O1", "warn", 8.0)
+    told = own_rules.with_one(told, "/a/b", "O1", MUTE, True)
+    own_rules.save(told, environment)
+    assert own_rules.load(environment) == {"everywhere": {"O1": {"warn": 8.0}}, "/a/b": {"O1": {MUTE: True}}}
+    assert own_rules.with_one(told, "/a/b", "O1", MUTE, None) == {"everywhere": {"O1": {"warn": 8.0}}}
+    assert own_rules.with_one(told, "everywhere", "O1", "", None) == {"/a/b": {"O1": {MUTE: True}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[everywhere", "everywhere = 3", '[everywhere.O1]\nwarn = "8"\nno_such = 1\n', "[everywhere.NO]\nwarn = 1\n",
+     "[everywhere.O1]\nmute = 1\nwarn = nan\n", "[everywhere]\nO1 = 2\n"],
+)  # fmt: skip
+def test_what_is_no_threshold_is_passed_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rltop").mkdir()
+    (tmp_path / "rltop" / own_rules.FILE_NAME).write_text(text)
+    assert not own_rules.load({"XDG_STATE_HOME": str(tmp_path)})
+
+
+def test_of_very_many_places_those_set_longest_ago_go(tmp_path: Path) -> None:
+    told = own_rules.with_one({}, "everywhere", "O1", "warn", 8.0)
+    for number in range(600):
+        told = own_rules.with_one(told, f"/runs/{number}", "O1", MUTE, True)
+    assert len(told) <= 500 and "everywhere" in told and "/runs/599" in told and "/runs/0" not in told
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of which the gradient norm jumps to 12 times its median."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "one" / "metrics.jsonl"
+    file.parent.mkdir()
+    rows = [
+        {"step": n, "reward": 0.5 + n / 100, "loss": 0.2 + n % 5 / 50, "grad_norm": (12 if n >= 30 else 1) + n % 7 / 20}
+        for n in range(36)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def told_by(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    main(arguments)
+    return capsys.readouterr().out
+
+
+def test_check_once_and_report_go_by_them_and_say_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "gradient spike" in told_by(["check", str(run)], capsys)
+    own_rules.save({RuleScope.RUN.place(str(run)): {"O1": {"warn": 50.0, "info": 50.0}}})
+    report = tmp_path / "report.md"
+    for arguments in (["check", str(run)], ["--once", str(run)], ["report", str(run), "-o", str(report)]):
+        text = told_by(arguments, capsys) + (report.read_text() if report.exists() else "")
+        assert "gradient spike" not in text, arguments
+        assert "thresholds of your own: O1 info 50 (this run), O1 warn 50 (this run)" in text, arguments
+    document = json.loads(told_by(["check", "--json", str(run)], capsys))
+    assert document["own_rules"]["O1"]["warn"] == {"value": 50.0, "for": "run"}
+    assert "warn = 50 (default 5)" in told_by(["check", "--explain", "O1", str(run)], capsys)
+    assert "# warn = 50.0" in told_by(["config"], capsys)
+
+
+def test_a_mute_holds_for_the_project_and_not_for_another(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_rules.save({RuleScope.PROJECT.place(str(run)): {"O1": {MUTE: True}}})
+    assert "no alerts at the end" in told_by(["check", str(run)], capsys)
+    assert "muted on the screen: O1" in told_by(["check", str(run)], capsys)
+    own_rules.save({str(tmp_path / "elsewhere"): {"O1": {MUTE: True}}})
+    assert "gradient spike" in told_by(["check", str(run)], capsys)
