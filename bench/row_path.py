@@ -30,18 +30,24 @@ SIZE = (120, 40)
 ROWS = 5
 
 
-def called_for_a_row(root: Path) -> dict[str, list[str]]:
-    """The functions that each of the last rows calls, by the file of `rltop/` that they stand in.
-
-    Args:
-        root: a checkout whose modules are imported, and whose `tests/screens.py` makes the application.
-    """
+def package_of(root: Path) -> Path:
+    """The folder `rltop/` of a checkout, from which modules are imported from now on."""
     sys.path[:0] = [str(root), str(root / "tests")]
     import rltop
 
     package = Path(rltop.__file__ or "").parent
     if package.parent != root:
         raise SystemExit(f"imported {package}, not {root}")
+    return package
+
+
+def called_for_a_row(root: Path) -> dict[str, list[str]]:
+    """The functions that each of the last rows calls, by the file of `rltop/` that they stand in.
+
+    Args:
+        root: a checkout whose modules are imported, and whose `tests/screens.py` makes the application.
+    """
+    package = package_of(root)
     import screens
 
     from rltop.clock import FakeClock
