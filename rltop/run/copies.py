@@ -44,6 +44,9 @@ _CLOSE = 1e-5
 _NO_SIGN = regex(r"(?:^|[/_])(?:lr|learning_rate|epoch|steps?|time|timestamp|runtime|progress|tokens?|seconds)", re.I)
 """Keys of schedules and clocks, which are alike in different runs, or differ between records of one."""
 _TRACKERS = (WANDB, SWANLAB, TABLES, TENSORBOARD)
+_END_BYTES = 8 * 1024
+_MAX_STEPS = regex(rb'[\s,{]"max_steps": ?([1-9]\d{0,14})\b')
+"""Stands behind the history in `trainer_state.json`, at the end of the file."""
 _PREFIX = regex(r"^train/|(?<=^eval)_")
 
 Values = Mapping[str, float]
@@ -57,11 +60,15 @@ class RowSample(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The first and the last rows of a run; `size` is that of its file when it was read."""
+    """The first and the last rows of a run; `size` is that of its file when it was read.
+
+    `total_steps` is how many steps the run is to make, as its first rows say, or the end of a document.
+    """
 
     size: int
     head: Sequence[RowSample] = ()
     tail: Sequence[RowSample] = ()
+    total_steps: int | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -78,19 +85,24 @@ def read_numbers(found: Found, known: Numbers | None = None) -> Numbers:
     if found.kind is None or not found.kind.has_metrics:
         return Numbers(found.size)
     try:
-        head = known.head if known is not None and len(known.head) == ROWS else _head(found)
-        return Numbers(found.size, head, _tail(found))
+        if known is not None and len(known.head) == ROWS:
+            return known._replace(size=found.size, tail=_tail(found))
+        head, total_steps = _head(found)
+        return Numbers(found.size, head, _tail(found), total_steps)
     except (OSError, DecodeError):
         return Numbers(found.size)
 
 
-def _head(found: Found) -> list[RowSample]:
+def _head(found: Found) -> tuple[list[RowSample], int | None]:
     assert found.kind is not None
     path, decoder = os.path.abspath(found.paths[0]), found.kind.make(DecoderOptions())  # noqa: PTH100
     if found.kind is WHOLE_JSON:
         with open(path, "rb") as file:  # noqa: PTH123
             data = file.read(SNIFF_BYTES)
-        return _rows(decoder.feed(data if len(data) < SNIFF_BYTES else closed(data), 0, 0), decoder)
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _END_BYTES))
+            told = _MAX_STEPS.search(file.read(_END_BYTES)) or _MAX_STEPS.search(data)
+        rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else closed(data), 0, 0), decoder)
+        return rows, int(told[1]) if told is not None else None
     fs, clock = LocalFileSystem(), SystemClock()
     source = folder_at(path, fs, clock) or open_tail(path, fs, clock, ONE_SHOT)
     records: list[Record] = []
@@ -99,7 +111,7 @@ def _head(found: Found) -> list[RowSample]:
         if len(records) > ROWS:
             break
     source.close()
-    return _rows(records, decoder)
+    return _rows(records, decoder), max((one.total_steps or 0 for one in records), default=0) or None
 
 
 def _tail(found: Found) -> list[RowSample]:

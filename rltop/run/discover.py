@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
+_MOST_TOTALS = 4
+"""Of so many other records of a run it is looked up how many steps it is to make."""
 _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", "media", ".git", "node_modules", ".venv", ".trash"}
@@ -100,6 +102,12 @@ class Discovery(Struct, frozen=False):
         assert known.numbers is not None
         return known.numbers
 
+    def total_of(self, run: Found) -> int | None:
+        """How many steps a run is to make, as the newest other record of it says that names it."""
+        there = [_described(path, self.seen) for path in run.copies]
+        newest = sorted(there, key=lambda one: -(one.modified_s or 0.0))[:_MOST_TOTALS]
+        return next((total for one in newest if (total := self.numbers_of(one).total_steps) is not None), None)
+
     def leave_out(self, path: str, reason: str) -> None:
         """Note what cannot be read, and why."""
         self.passed_over.append((path, reason))
@@ -140,7 +148,10 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
         from rltop.run.copies import without_copies  # noqa: PLC0415 - most folders have files of one kind
 
         found = without_copies(found, result.numbers_of, lambda *why: result.passed_over.append(why), named=paths)
-    result.found = [each._replace(ranges=_declared(each, result)) for each in with_distinct_names(found)]
+    result.found = [
+        each._replace(ranges=_declared(each, result), total_steps=result.total_of(each))
+        for each in with_distinct_names(found)
+    ]
     return result
 
 
@@ -162,6 +173,16 @@ def _look_for(path: str, result: Discovery) -> None:
             if each == typed:
                 raise cannot_read(each, error) from error
             result.leave_out(each, reason_of(error))
+
+
+def _described(path: str, seen: Seen) -> Found:
+    """A record that is not followed, as the newest look into it has shown it."""
+    known = seen.get(path)
+    try:
+        info = Path(path).stat()
+    except OSError:
+        return Found(path, Label.of(""))
+    return Found(path, Label.of(""), info.st_size, info.st_mtime, None if known is None else known.kind)
 
 
 def _declared(found: Found, result: Discovery) -> Ranges:

@@ -28,6 +28,7 @@ class Found(NamedTuple):
         beside: the other streams of the same run, each with a step axis of its own.
         awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.
         copies: other records of the same run, which are not followed.
+        total_steps: how many steps the run is to make, where one of these says so.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Found(NamedTuple):
     ranges: Ranges = NONE
     awaits: str = ""
     copies: tuple[str, ...] = ()
+    total_steps: int | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ _INNER_PATTERN = regex(
     rf"checkpoint-\d+$|(offline-)?run-\d{{8}}_\d{{6}}-.+$|{_DATED.pattern}|latest-run$|\d{{1,3}}(\.\d{{1,3}}){{3}}$"
 )
 """Folders that trainers make inside a run's own: checkpoints, W&B runs, dated ones (transformers), nodes (Trinity)."""
+_CHECKPOINT_FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
 _SILENT_FOLDERS = LOG_FOLDERS | {"files"}
 """Folders whose names say nothing of the run."""
 
@@ -48,13 +49,13 @@ def home_of(folder: Path) -> Path:
 def says_nothing(folder: Path) -> bool:
     if folder.name.startswith("checkpoint-"):
         return True
-    return folder.name.lower() in _SILENT_FOLDERS or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
+    is_silent = folder.name.lower() in _SILENT_FOLDERS or folder.name.lower() in _CHECKPOINT_FOLDERS
+    return is_silent or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
 
 
 _CHECKPOINT = regex(
     r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE
 )
-_CHECKPOINT_FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
 _NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
 """Ends of names of what is dumped by step and nobody can go back to."""
 _STATUS, _LARGEST_STATUS = "latest_checkpoint_status.json", 64 * 1024

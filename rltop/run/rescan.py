@@ -192,4 +192,7 @@ class Rescanner:
 
 
 def _shape(found: Sequence[Found]) -> frozenset[frozenset[tuple[str, ...]]]:
-    return frozenset(frozenset((each.role, *each.paths, each.awaits) for each in (run, *run.beside)) for run in found)
+    return frozenset(
+        frozenset((each.role, *each.paths, each.awaits, str(each.total_steps)) for each in (run, *run.beside))
+        for run in found
+    )

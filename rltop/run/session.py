@@ -167,7 +167,7 @@ class RunBuilder:
 
     def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, but for the feed that brings its bytes."""
-        stream.total_steps = self.options.total_steps
+        stream.total_steps = self.options.total_steps or found.total_steps
         rules = RuleRunner(self._rules)
         meant = meanings.of_path(found.path, self.options.meanings)
         beside = partial(told_beside, path=found.path, gpus=self.options.gpus)
@@ -303,6 +303,8 @@ class Session:
                 self._drop_parts(at)
             else:
                 self._found[at] = each
+                stream = self.runs[at].main.whole.pipeline.stream
+                stream.total_steps = stream.total_steps or each.total_steps
                 self._drop_parts(at)
 
     def may_mean(self, run: Run) -> bool:

@@ -145,8 +145,8 @@ EVERY_FOLDER = "RLTOP_EVERY_FOLDER"
 """Set to compare all folders of recorded runs, not only a sample."""
 FOLDERS = 12
 BESIDE = ("SOURCE.md", "label.json")
-OF_THE_PLACE = ("run", "path")
-"""What a run is called follows from what was named."""
+OF_THE_PLACE = ("run", "path", "total_steps", "eta_s")
+"""What a run is called follows from what was named; how many steps there are to be may stand in its other records."""
 
 
 def folders() -> list[Path]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
 from rltop.run.discover import awaited, discover
 from rltop.run.rescan import Rescanner
@@ -239,3 +240,40 @@ def test_in_whatever_order_the_files_of_a_training_appear_and_grow_it_is_one_row
                 clock.advance(1.0)
             assert len(session.runs) == 1, (tick, name, [str(run.name) for run in session.runs])
     session.close()
+
+
+def state(home: Path, rows: list[dict[str, float]], steps: int, of: int) -> None:
+    """`checkpoint-N/trainer_state.json`, whose history is followed by how many steps there are to be."""
+    folder = home / f"checkpoint-{steps}"
+    folder.mkdir(parents=True)
+    history = [{**row, "epoch": step / of, "step": step} for step, row in enumerate(rows[:steps], 1)]
+    told = {"best_metric": None, "global_step": steps, "log_history": history, "logging_steps": 1, "max_steps": of}
+    (folder / "trainer_state.json").write_text(json.dumps(told, indent=2))
+
+
+def test_a_total_that_only_another_record_names_is_the_run_s(tmp_path: Path) -> None:
+    rows = numbers(1, 400)
+    jsonl(tmp_path / "out" / "logs", rows)
+    state(tmp_path / "out", rows, 20, 300)
+    state(tmp_path / "out", rows, 400, 500)
+    os.utime(tmp_path / "out" / "checkpoint-20" / "trainer_state.json", (BEGUN_S, BEGUN_S))
+    (found,) = discover([str(tmp_path / "out")]).found
+    assert (Path(found.path).name, found.total_steps) == ("metrics.jsonl", 500)
+    session = Session([found], direct(FakeClock()), FakeClock())
+    while session.step(1_000.0):
+        pass
+    assert session.runs[0].stream.total_steps == 500
+
+
+def test_a_total_that_comes_with_the_first_checkpoint_is_taken_in(tmp_path: Path) -> None:
+    rows = numbers(1)
+    jsonl(tmp_path, rows)
+    found = discover([str(tmp_path)]).found
+    session = Session(found, direct(FakeClock()), FakeClock())
+    while session.step(1_000.0):
+        pass
+    rescanner = Rescanner([str(tmp_path)], found, FakeClock(), lambda: None)
+    state(tmp_path, rows, 20, 500)
+    rescanner.look()
+    session.update(rescanner.take() or [])
+    assert session.runs[0].stream.total_steps == 500

@@ -53,6 +53,14 @@ def test_the_dated_folder_of_transformers_is_no_name_until_there_are_two(tmp_pat
     assert names(tmp_path) == {"out/Nov21_10-00-00_host", "out/Nov22_10-00-00_host"}
 
 
+def test_a_folder_that_fills_is_called_the_same_from_its_first_record_on(tmp_path: Path) -> None:
+    rows = [(i, 1.7e9 + i, {"train/loss": 1.0 / i}) for i in range(1, 9)]
+    write_events(tmp_path / "five/ckpt/runs/Nov21_10-00-00_host", rows)
+    assert names(tmp_path) == {"five"}
+    put(tmp_path, "five/logs/metrics.jsonl")
+    assert names(tmp_path) == {"five"}
+
+
 def test_a_run_of_weights_and_biases_is_called_what_it_calls_itself(tmp_path: Path) -> None:
     folder = tmp_path / "wandb" / "run-20260101_100000-abc"
     folder.mkdir(parents=True)
