@@ -85,7 +85,21 @@ def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Straggl
     has_rollouts = shelf is not None and bool(shelf.state.steps)
     if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
         return _from_rollouts(snapshot, logged, verdicts) or logged
+    if has_rollouts and logged is not None and logged.reading.kind is StragglerKind.GROUP and logged.group_size is None:
+        logged = _of_known_size(snapshot, logged)
     return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
+
+
+def _of_known_size(snapshot: Snapshot, logged: StragglerView) -> StragglerView:
+    """What the trainer logs, held against what is usual for groups of the size that the completions show."""
+    from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - as below
+
+    view = build_rollouts(snapshot)
+    if view.shelved is None or view.usual is None:
+        return logged
+    return logged._replace(
+        reading=logged.reading._replace(usual=view.usual), group_size=view.shelved.summary.group_size
+    )
 
 
 def _from_rollouts(

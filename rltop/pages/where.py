@@ -215,7 +215,9 @@ def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
         RowBuilder(width, glyphs).add(f" {sign if number == 0 else ' ' * len(sign)}", role).add(line, role).row()
         for number, line in enumerate(wrap(Label.of(sentence(where, view.now_s)).display, width - 4, 4))
     ]
-    source = "" if not where.source else f"{where.source}, last gone on {_ago(where.moved_s, view.now_s)}"
+    source = where.source
+    if source and where.moved_s is not None:
+        source += f", last gone on {_ago(where.moved_s, view.now_s)}"
     if where.accuracy_s is not None and where.accuracy_s >= 60.0:
         source += f", times may be off by {units.duration(where.accuracy_s)}"
     return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")] if source else rows

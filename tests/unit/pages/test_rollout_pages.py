@@ -243,6 +243,19 @@ def test_what_the_trainer_logs_goes_before_the_completions() -> None:
     assert found.reading.ratio == pytest.approx(view.shelved.summary.ratio_mean, rel=1e-6)
 
 
+def test_what_the_trainer_logs_is_held_against_what_is_usual_for_the_groups_of_the_dump(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([30], size=8)))
+    lines = b"".join(
+        b'{"step": %d, "loss": 1.0, "reward": 0.5, "group_length_max_median_ratio_mean": 2.0}\n' % step
+        for step in range(1, 31)
+    )
+    found = build_stragglers(Snapshot(run_with(path, lines)), ())
+    assert found is not None and not found.is_from_rollouts and found.group_size == 8
+    text = text_of(paint_stragglers(found, 120, 2, UNICODE))
+    assert "typical for group size 8" in text and "group size unknown" not in text
+
+
 def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([30])))

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
 from rltop.live.groups import grouped
+from rltop.live.judge import Where
 from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage, build_overview, paint_overview
-from rltop.pages.where import OpenStep, WherePage, build_open, paint_open
+from rltop.pages.where import OpenStep, WherePage, WhereView, build_open, paint_open, paint_where
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
@@ -171,6 +172,16 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
     run = job(tmp_path, "", 840.0)
     run.whereabouts = None
     assert "looking for the console log" in text_of(WherePage().rows(Moment(run=run, glyphs=UNICODE), 80, 24))
+
+
+def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
+    view = WhereView(Where("finished", source="metrics.jsonl"), NOW_S)
+    text = text_of(paint_where(view, 80, 24, UNICODE))
+    assert "finished" in text and "metrics.jsonl" in text
+    assert "last gone on" not in text
+    assert "last gone on 100 s ago" in text_of(
+        paint_where(view._replace(where=Where("finished", source="x", moved_s=NOW_S - 100.0)), 80, 24, UNICODE)
+    )
 
 
 def test_where_nothing_changes_the_overview_is_not_painted_anew(tmp_path: Path) -> None:
