@@ -507,7 +507,10 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         """Show the metrics of the overview as charts; once more, go back."""
         from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
 
-        await self._toggle(isinstance(self.page, GridPage), lambda: self.open(Target(TargetKind.GRID)))
+        target = Target(
+            TargetKind.GRID, "runs" if self.page and {Scope.RUNS, Scope.COMPARE} & {*self.page.where} else ""
+        )
+        await self._toggle(isinstance(self.page, GridPage), lambda: self.open(target))
 
     async def action_rollouts(self) -> None:
         """Show the completions of the step on the screen, group by group; once more, go back."""

@@ -83,7 +83,7 @@ def paint_chart(
         marks=tuple(replace(mark, label="") for mark in axes.marks if mark.role != _OVER),
         levels=tuple(replace(level, label="") for level in axes.levels),
         # What a curve is called has its value at the cursor.
-        series=tuple(replace(one, name="") for one in axes.series),
+        series=tuple(replace(one, name="", shorter=()) for one in axes.series),
     )
     try:
         picture = _picture(lines, width, height - 1 - below, unit, is_ascii=glyphs.is_ascii)
@@ -263,10 +263,17 @@ def _labels(ticks: Sequence[float], unit: Unit, glyphs: Glyphs) -> list[str]:
     return [glyphs.to_ascii(label) for label in value_labels(ticks, unit)]
 
 
-def _sided(series: PlottedSeries, axes: Axes) -> str:
-    if axes.right is None:
-        return series.name
-    return f"{series.name} ({'right' if series.is_right else 'left'})"
+def _named(axes: Axes, cells: int) -> list[str]:
+    """What each curve is, in as many words as fit into `cells` for all of them; of two axes, which one is its own."""
+    sides = [f" ({'right' if one.is_right else 'left'})" if axes.right is not None else "" for one in axes.series]
+    most = max((len(one.shorter) for one in axes.series), default=0)
+    names = [""] * len(axes.series)
+    for number in range(-1, most):
+        forms = [(one.name, *one.shorter)[min(number + 1, len(one.shorter))] for one in axes.series]
+        names = [f"{form}{side}" for form, side in zip(forms, sides, strict=True)]
+        if sum(cell_width(f"{name}{one.sign}") + 4 for name, one in zip(names, axes.series, strict=True)) <= cells:
+            break
+    return names
 
 
 def _newest(glyphs: Glyphs) -> str:
@@ -332,7 +339,8 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
         LineKind.DOWN: down,
         LineKind.NONE: "",
     }
-    entries = [(one.sign, one.role, _sided(one, axes)) for one in axes.series]
+    names = _named(axes, width - 1)
+    entries = [(one.sign, one.role, name) for one, name in zip(axes.series, names, strict=True)]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     if axes.smooth.steps:
         entries.append((_newest(glyphs), "value", "newest"))

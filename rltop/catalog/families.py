@@ -268,3 +268,53 @@ def _standing(member: Member) -> int:
 def family_index(keys: tuple[str, ...]) -> dict[str, Family]:
     """Every key that belongs to a family among `keys` → that family; not to be changed."""
     return {member.key: family for family in families(keys) for member in family.members}
+
+
+LEAST_NUMBERED = 8
+"""Of fewer keys that differ in a number each is a metric of its own."""
+
+_DIGITS = regex(r"[0-9]+")
+
+
+class Numbered(NamedTuple):
+    """Keys that differ in their numbers alone: one for each rank, GPU, agent, or layer.
+
+    Attributes:
+        name: all of them in one text: `rank/{0…63}/step_time`.
+        keys: the numbers that differ → key, ascending.
+    """
+
+    name: str
+    keys: Mapping[str, str]
+
+
+@lru_cache(maxsize=16)
+def numbered_index(keys: tuple[str, ...]) -> dict[str, Numbered]:
+    """Every key that differs from at least seven others in its numbers alone → all of these; not to be changed."""
+    alike: dict[str, list[str]] = {}
+    for key in keys:
+        place = _DIGITS.sub("#", key)
+        # Scores over 1, 2, 4 … attempts are no members of anything.
+        if place != key and "@#" not in place:
+            alike.setdefault(place, []).append(key)
+    found: dict[str, Numbered] = {}
+    for several in alike.values():
+        if len(several) >= LEAST_NUMBERED:
+            found.update(dict.fromkeys(several, _numbered(several)))
+    return found
+
+
+def _numbered(keys: Sequence[str]) -> Numbered:
+    numbers = {key: _DIGITS.findall(key) for key in keys}
+    columns = [sorted(set(column), key=_by_size) for column in zip(*numbers.values(), strict=True)]
+    moving = [at for at, column in enumerate(columns) if len(column) > 1]
+    texts = _DIGITS.split(keys[0])
+    places = [column[0] if len(column) == 1 else f"{{{column[0]}…{column[-1]}}}" for column in columns]
+    name = "".join(text + place for text, place in zip(texts, [*places, ""], strict=True))
+    ordered = sorted(keys, key=lambda key: [_by_size(numbers[key][at]) for at in moving])
+    return Numbered(name, {"/".join(numbers[key][at] for at in moving): key for key in ordered})
+
+
+def _by_size(number: str) -> tuple[int, str]:
+    digits = number.lstrip("0")
+    return len(digits), digits

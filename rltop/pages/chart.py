@@ -165,6 +165,7 @@ class PlottedSeries:
         sign: one character that stands on the curve and in the legend, so that colour is not needed.
         newest: place and value of the newest one in the chart, which no average hides.
         is_right: its values stand on the axis on the right.
+        shorter: what it is in fewer words, for a legend without room for `name`.
     """
 
     sign: str
@@ -173,6 +174,7 @@ class PlottedSeries:
     curve: Curve
     newest: tuple[float, float] | None = None
     is_right: bool = False
+    shorter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,7 @@ def series_of(
     name: str,
     role: str,
     columns: int,
+    shorter: tuple[str, ...] = (),
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
 ) -> PlottedSeries | None:
@@ -304,6 +307,7 @@ def series_of(
 
     Args:
         place: where the steps of this run are on the axis.
+        shorter: what it is in fewer words than `name`.
     """
     stream = snapshot.stream
     if stream.first_step is None or stream.last_step is None:
@@ -324,7 +328,8 @@ def series_of(
         return None
     point = stream.latest(signal.key, last)
     newest = None if point is None or point.step < first else (place.at(point.step), signal.read(point.value))
-    return PlottedSeries(sign, name, role, Curve(tuple(place.at(x) for x in curve.steps), curve.values), newest)
+    drawn = Curve(tuple(place.at(x) for x in curve.steps), curve.values)
+    return PlottedSeries(sign, name, role, drawn, newest, shorter=shorter)
 
 
 def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothing: float) -> list[Bucket]:

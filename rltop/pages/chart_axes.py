@@ -28,6 +28,8 @@ _LEAST_TICKS = 3
 """Bottom, middle and top: with fewer nobody can read a value off the axis."""
 
 _DIGITS, _MOST_DIGITS = 3, 12
+_NOISE = 1e-9
+"""Values that are no further apart, as a part of themselves, are one value and its rounding."""
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -236,7 +238,7 @@ def _limits(
             low, high = min(low, at), max(high, at)
         else:
             far.append(level)
-    if high == low:
+    if high - low <= _NOISE * max(abs(high), abs(low)):
         margin = 0.5 if is_log else abs(high) * 0.1
         low, high = (low - margin, high + margin) if margin else (0.0, 1.0)
     return (10.0**low, 10.0**high, tuple(far)) if is_log else (low, high, tuple(far))

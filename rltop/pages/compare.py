@@ -49,11 +49,12 @@ from rltop.pages.run_entry import (
     value_cell,
 )
 from rltop.pages.run_settings import Difference, Differences, differences, paint_differences, setting_columns
-from rltop.rows.cells import RowBuilder, fill, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip_shared, fill, text_row, without_shared, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Fit, Table, TablePainter, sort_items
+from rltop.rows.widths import cell_width
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.stats.divergence import LEAST_RECORDS, divergence
@@ -107,19 +108,20 @@ class DivergedMetric(NamedTuple):
 def compared_runs(moment: Moment) -> list[ComparedRun]:
     """The marked runs, in the order in which they were marked, live."""
     by_path = {run.path.raw: run for run in moment.runs}
-    return _numbered([Snapshot(by_path[path]) for path in moment.marked if path in by_path])
+    return numbered([Snapshot(by_path[path]) for path in moment.marked if path in by_path])
 
 
-def _shown_runs(moment: Moment) -> list[ComparedRun]:
+def shown_runs(moment: Moment) -> list[ComparedRun]:
     """Those that are marked; with fewer than two, all where there are few, a marked one first."""
     marked = compared_runs(moment)
     if len(marked) > 1 or len(moment.runs) > MOST_RUNS:
         return marked
     first = [path for path in moment.marked if any(run.path.raw == path for run in moment.runs)]
-    return _numbered([Snapshot(run) for run in sorted(moment.runs, key=lambda run: run.path.raw not in first)])
+    return numbered([Snapshot(run) for run in sorted(moment.runs, key=lambda run: run.path.raw not in first)])
 
 
-def _numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
+def numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
+    """Runs with the sign and the colour of their place; as many as one chart can tell apart."""
     snapshots = found[:MOST_RUNS]
     return [
         ComparedRun(str(number), f"stage-{number - 1}", snapshot, read_entry(snapshot))
@@ -200,6 +202,22 @@ def build_overlay(
     return plot, unit
 
 
+def whole_of(runs: Sequence[ComparedRun], axis: Axis) -> Zoom | None:
+    """All steps of all runs, counted in those of the first one that logs what the axis counts; None without any."""
+    counted = steps_of_window(runs, axis)
+    ends = []
+    for run in runs:
+        stream, place = run.snapshot.stream, places(run.snapshot, axis)
+        if stream.first_step is not None and stream.last_step is not None and place is not None:
+            ends += [counted.step_at(place.at(stream.first_step)), counted.step_at(place.at(stream.last_step))]
+    return Zoom(math.floor(min(ends)), math.ceil(max(ends))) if ends else None
+
+
+def axes_of_runs(runs: Sequence[ComparedRun]) -> Sequence[Axis]:
+    """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
+    return [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
+
+
 def steps_of_window(runs: Sequence[ComparedRun], axis: Axis) -> Places:
     """Where the steps of the first run are that logs what the axis counts: those in which a window is counted."""
     found = (places(run.snapshot, axis) for run in runs)
@@ -224,7 +242,8 @@ def overlays(
         counted: where the steps of `zoom` are on the axis; None counts them in each run for itself.
     """
     found = []
-    for run in runs:
+    shared = without_shared(tuple(run.entry.name.display for run in runs))
+    for run, short in zip(runs, shared, strict=True):
         snapshot, signal, place = run.snapshot, signal_in(run.snapshot, metric), places(run.snapshot, axis)
         if signal is None or place is None:
             continue
@@ -233,10 +252,10 @@ def overlays(
             ends = place.step_at(counted.at(zoom.first)), place.step_at(counted.at(zoom.last))
             own = Zoom(math.floor(ends[0]), math.ceil(ends[1]))
         point = snapshot.stream.latest(signal.key, at)
-        now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
+        now = "" if point is None else units.measure(signal.read(point.value), signal.metric.unit)
         one = series_of(
-            snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display}{now}", role=run.role,
-            columns=columns, zoom=own, smoothing=smoothing,
+            snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {now}".rstrip(), role=run.role,
+            shorter=(f"{short} {now}".rstrip(), now, ""), columns=columns, zoom=own, smoothing=smoothing,
         )  # fmt: skip
         found += [] if one is None else [one]
     return tuple(found)
@@ -349,6 +368,7 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
             Fit.NAME,
             least=12,
             sort=lambda one: one.entry.name.raw.casefold(),
+            cut=clip_shared,
         ),
         Column("alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, sort=_level, likes=24),
         Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
@@ -441,12 +461,13 @@ def _place_of(one: ComparedRun) -> int | None:
     return int(one.sign) - 1
 
 
-def _title_of(metric: tuple[str, str]) -> str:
+def metric_title(metric: tuple[str, str]) -> str:
+    """What a metric of several runs is called."""
     return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
 
 
 def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
-    text = " ".join((_title_of(metric), *metric)).casefold()
+    text = " ".join((metric_title(metric), *metric)).casefold()
     return all(word in text for word in words)
 
 
@@ -478,7 +499,7 @@ class ComparePage(ChartPage):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """Table, sentences, chart."""
         self.begin()
-        runs = _shown_runs(moment)
+        runs = shown_runs(moment)
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
             return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
@@ -486,10 +507,14 @@ class ComparePage(ChartPage):
         metrics = compared_metrics(runs)
         found = self._differences.of([one.snapshot.run.settings for one in runs])
         above = [*self._table(runs, baseline, found, moment, width), Row(())]
-        above += _paint_pipelines(runs, width, moment.glyphs)
-        above += self._divergences(runs, baseline, metrics, width, moment.glyphs)
+        told = _paint_pipelines(runs, width, moment.glyphs)
+        told += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
         # What the chart leaves no room for stands below it.
+        if len(above) + len(told) + 1 + _CHART_ROWS > height:
+            chart = self._chart(runs, metrics, moment, (width, max(_CHART_ROWS, height - len(above))), len(above))
+            return [*above, *chart, Row(()), *told, Row(()), *settings]
+        above += told
         room = height - len(above) - 2 - _CHART_ROWS
         fits = len(settings) <= room
         if settings and fits:
@@ -524,6 +549,10 @@ class ComparePage(ChartPage):
         )  # fmt: skip
         painter = TablePainter(table, width, moment.glyphs)
         title = RowBuilder(width, moment.glyphs).add(" COMPARE", "title").add(f"  {len(runs)} runs", "value")
+        more = len(moment.marked) - len(runs)
+        if more > 0:
+            told = f" of {units.count(len(moment.marked))} marked: unmark some to see the others"
+            title.add(told if cell_width(told) < title.room else f" of {units.count(len(moment.marked))}", "warn")
         title.add(f"   baseline: {baseline.entry.name.display}", "note")
         return [title.row(), painter.head(), *(painter.row(number) for number in range(len(items)))]
 
@@ -572,7 +601,7 @@ class ComparePage(ChartPage):
             smoothing=self.smoothing if self.has_smooth else 0.0,
         )  # fmt: skip
         head = RowBuilder(width, moment.glyphs).add(" ")
-        head.add(_title_of(metric), "strong").add(
+        head.add(metric_title(metric), "strong").add(
             f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note"
         )
         head.add("   range locked" if self.is_locked else "", "note")
@@ -589,19 +618,12 @@ class ComparePage(ChartPage):
         return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
 
     def whole(self, moment: Moment) -> Zoom:
-        """All steps of all runs, counted in those of the first one that logs what the axis counts."""
-        runs = _shown_runs(moment)
-        counted = steps_of_window(runs, self.axis)
-        ends = []
-        for run in runs:
-            stream, place = run.snapshot.stream, places(run.snapshot, self.axis)
-            if stream.first_step is not None and stream.last_step is not None and place is not None:
-                ends += [counted.step_at(place.at(stream.first_step)), counted.step_at(place.at(stream.last_step))]
-        return Zoom(math.floor(min(ends)), math.ceil(max(ends))) if ends else super().whole(moment)
+        """All steps of all runs."""
+        return whole_of(shown_runs(moment), self.axis) or super().whole(moment)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
-        """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
-        return [one for one in Axis if any(places(run.snapshot, one) is not None for run in _shown_runs(moment))]
+        """What some of the runs logs."""
+        return axes_of_runs(shown_runs(moment))
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
         """Go to the step that was clicked, where runs are aligned by step."""
@@ -612,7 +634,7 @@ class ComparePage(ChartPage):
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
         """Show the next metric whose name or key has the text."""
-        metrics, words = compared_metrics(_shown_runs(moment)), text.casefold().split()
+        metrics, words = compared_metrics(shown_runs(moment)), text.casefold().split()
         at = metrics.index(self._metric) if self._metric in metrics else 0
         around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
         places = ((at + step) % len(metrics) for step in around)
@@ -624,7 +646,7 @@ class ComparePage(ChartPage):
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""
-        runs = _shown_runs(moment)
+        runs = shown_runs(moment)
         metrics = compared_metrics(runs)
         match key:
             case "metric-before" | "metric-after" if metrics:

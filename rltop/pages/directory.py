@@ -8,6 +8,7 @@ from types import MappingProxyType
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
+from rltop.pages.numbered import NumberedPage
 from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
 from rltop.pages.run_settings import SettingsPage
@@ -91,10 +92,10 @@ def _log(target: Target, moment: Moment) -> Page:
 
 
 def _grid(target: Target, moment: Moment) -> Page:
-    del target, moment
+    del moment
     from rltop.pages.grid import GridPage  # noqa: PLC0415 - loads what compares runs
 
-    return GridPage()
+    return GridPage(of_runs=bool(target.name))
 
 
 OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(
@@ -106,6 +107,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.TIMING: lambda target, _: TimingPage(target),
         TargetKind.FLOW: lambda _, __: _flow(),
         TargetKind.WHERE: lambda _, __: _where(),
+        TargetKind.NUMBERED: lambda target, _: NumberedPage(target.name, target.stream),
         TargetKind.RANKS: lambda _, __: RanksPage(),
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
         TargetKind.STRAGGLERS: _rollouts,

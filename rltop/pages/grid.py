@@ -10,17 +10,28 @@ from dataclasses import replace
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.chart import LABEL_CELLS, build_plot, name_or_key
+from rltop.pages.chart import LABEL_CELLS, Axis, Zoom, build_plot, name_or_key, places, signal_in
 from rltop.pages.chart_page import ChartPage
-from rltop.pages.compare import ComparedRun, overlays, runs_beside
+from rltop.pages.compare import (
+    ComparedRun,
+    axes_of_runs,
+    build_overlay,
+    compared_metrics,
+    compared_runs,
+    metric_title,
+    numbered,
+    shown_runs,
+    whole_of,
+)
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
-from rltop.rows.cells import RowBuilder, fill, text_row
+from rltop.rows.cells import RowBuilder, fill, text_row, without_shared
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
+from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
@@ -59,22 +70,37 @@ def charted(snapshot: Snapshot) -> list[Charted]:
     return [*chosen, *(Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in keys)]
 
 
+def _shared(runs: Sequence[ComparedRun]) -> list[Charted]:
+    """The metrics that several of the runs log, as in their comparison."""
+    found = []
+    for metric in compared_metrics(runs):
+        signal = next((one for run in runs if (one := signal_in(run.snapshot, metric)) is not None), None)
+        found += [] if signal is None else [Charted(metric_title(metric), signal, "")]
+    return found
+
+
 class GridPage(ChartPage):
     """Charts beside and below each other."""
 
     where = (Scope.GRID, Scope.AXES, Scope.MARKS, Scope.OVERLAY)
     footer = ("step-back", "step-on")
     help = (
-        "The metrics of the overview, pinned ones first, as charts, all of the same steps, with the marked runs over "
-        "them. {step-back} and {step-on} move one cursor in all of them, and every value is of its step. "
+        "The metrics of the overview, pinned ones first, as charts, all of the same steps. Where runs are marked, and "
+        "from the list of runs or their comparison, every chart has all of these runs, on the same axes. "
+        "{step-back} and {step-on} move one cursor in all of them, and every value is of its step. "
         "{charts-after} and {charts-before} show the next and the previous ones, {more-charts} and {fewer-charts} "
         "change how many are beside each other, {chart-rows} how many are below each other; {go} and a window shows "
         "these steps in all, {whole} the whole run. {open} opens one."
     )
 
-    def __init__(self) -> None:
-        """The first page, in as many charts as fit well."""
+    def __init__(self, *, of_runs: bool = False) -> None:
+        """The first page, in as many charts as fit well.
+
+        Args:
+            of_runs: of several runs even where none is marked.
+        """
         super().__init__()
+        self._of_runs = of_runs
         self._columns: int | None = None
         self._rows: int | None = None
         self._most = self._shape = Shape(1, 1)
@@ -82,27 +108,51 @@ class GridPage(ChartPage):
         self._number = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        metrics = charted(moment.snapshot)
+        runs = self._runs(moment)
+        metrics = _shared(runs) if runs else charted(moment.snapshot)
         if not metrics:
-            return fill([text_row("no metrics yet", width, moment.glyphs, "dim")], height)
+            text = "the runs have no metric in common" if runs else "no metrics yet"
+            return fill([text_row(text, width, moment.glyphs, "dim")], height)
+        legend = _legend(runs, width, moment.glyphs) if runs else []
+        height -= len(legend)
         self._lay_out(width, height - 1)
         shape, room = self._shape, self._shape.columns * self._shape.rows
         self._number = len(metrics)
         self._at = min(self._at, (len(metrics) - 1) // room * room)
         shown = metrics[self._at : self._at + room]
-        others = runs_beside(moment)
         self.begin()
-        rows: list[Row] = [Row(())]
+        rows: list[Row] = [Row(()), *legend]
         cells, lines = width // shape.columns, (height - 1) // shape.rows
         for first in range(0, len(shown), shape.columns):
             top = len(rows)
             charts = [
-                self._chart(one, moment, others, (cells - 1, lines), (top, number * cells))
+                self._chart_of_runs(one, runs, moment, (cells - 1, lines), (top, number * cells))
+                if runs
+                else self._chart(one, moment, (cells - 1, lines), (top, number * cells))
                 for number, one in enumerate(shown[first : first + shape.columns])
             ]
             rows += _beside(charts, cells, width, moment.glyphs)
-        rows[0] = self._title(moment, others, len(shown), width)
-        return fill(rows, height)
+        rows[0] = self._title(moment, len(shown), width)
+        return fill(rows, height + len(legend))
+
+    def _runs(self, moment: Moment) -> list[ComparedRun]:
+        """The runs that every chart has; none where it has the run that is shown."""
+        if self._of_runs:
+            runs = shown_runs(moment)
+            return runs if len(runs) > 1 else []
+        runs = compared_runs(moment)
+        if runs and all(one.entry.path.raw != moment.run.path.raw for one in runs):
+            runs = numbered([*(one.snapshot for one in runs), Snapshot(moment.run)])
+        return runs if len(runs) > 1 else []
+
+    def whole(self, moment: Moment) -> Zoom:
+        """All steps of all runs that there are charts of."""
+        return whole_of(self._runs(moment), self.axis) or super().whole(moment)
+
+    def axes(self, moment: Moment) -> Sequence[Axis]:
+        """What the run logs, of several one of them."""
+        runs = self._runs(moment)
+        return axes_of_runs(runs) if runs else super().axes(moment)
 
     def _lay_out(self, width: int, height: int) -> None:
         """As many charts as were asked for, as far as they fit; else such that each is of the usual size."""
@@ -111,7 +161,7 @@ class GridPage(ChartPage):
         rows = max(1, min(_USUALLY, height // _USUAL[1])) if self._rows is None else self._rows
         self._shape = Shape(min(columns, self._most.columns), min(rows, self._most.rows))
 
-    def _title(self, moment: Moment, others: Sequence[ComparedRun], shown: int, width: int) -> Row:
+    def _title(self, moment: Moment, shown: int, width: int) -> Row:
         builder = RowBuilder(width, moment.glyphs).add(" CHARTS", "title")
         builder.add(f"  {self._at + 1}–{self._at + shown} of {self._number}", "value")
         builder.add(f"   {self._shape.columns} × {self._shape.rows}", "dim")
@@ -121,18 +171,37 @@ class GridPage(ChartPage):
         builder.add(f"   {self.axis_text}" if self.axis_text else "", "note")
         if moment.at_step is not None:
             builder.add(f"   step {units.step(moment.at_step)}", "cursor")
-        for one in others:
-            builder.add("   ").add(f"{one.sign} {one.entry.name.display}", one.role)
         return builder.row()
 
-    def _chart(
+    def _chart_of_runs(
         self,
-        one: Charted,
+        metric: Charted,
+        runs: Sequence[ComparedRun],
         moment: Moment,
-        others: Sequence[ComparedRun],
         size: tuple[int, int],
         at: tuple[int, int],
     ) -> Sequence[Row]:
+        """One metric of all runs, in a chart of `size`, its width and height, under its title and values."""
+        builder = RowBuilder(size[0], moment.glyphs).add("   ").add(metric.title, "strong")
+        built = build_overlay(
+            runs, name_or_key(metric.signal), self.axis, columns=max(8, size[0] - LABEL_CELLS), at=moment.at_step,
+            zoom=self.shown(moment) or self.whole(moment), smoothing=self.smoothing if self.has_smooth else 0.0,
+        )  # fmt: skip
+        if built is None:
+            return [builder.row(), text_row("no value in this window", size[0], moment.glyphs, "dim")]
+        plot, unit = built
+        for one in plot.series:
+            value = one.shorter[1]
+            if builder.room > cell_width(value) + 4:
+                builder.add(f"  {one.sign} ", one.role).add(value, "value")
+        counted = next((one.snapshot for one in runs if places(one.snapshot, self.axis) is not None), moment.snapshot)
+        signal = signal_in(moment.snapshot, name_or_key(metric.signal))
+        target = None if signal is None else Target(TargetKind.METRIC, signal.key)
+        plot = replace(plot, is_log=self.is_log and plot.can_log)
+        return [builder.row(target), *self.draw(plot, counted, moment, *size, at=at, unit=unit)[1:]]
+
+    def _chart(self, one: Charted, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
+        """A chart of `size`, its width and height, under its title and value."""
         part, width = moment.snapshot.within(one.stream), size[0]
         verdicts = part.verdicts.standing
         reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
@@ -143,9 +212,6 @@ class GridPage(ChartPage):
             part, reading, verdicts, columns=columns, zoom=zoom, is_log=self.is_log, smoothing=self.smoothing
         )
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
-        if others and not one.stream:
-            axis, _ = self.axis_in(part)
-            plot = replace(plot, series=overlays(others, name_or_key(one.signal), axis, columns=width, zoom=plot.zoom))
         # The legend would be the same for all of them: its row is the title's.
         chart = self.draw(plot, part, moment, *size, at=at, unit=reading.unit)[1:]
         if one.stream and self._drawn:
@@ -175,6 +241,22 @@ class GridPage(ChartPage):
             case _:
                 return super().on("reset" if key == "whole" else key, moment)
         return Redraw()
+
+
+_MOST_LEGEND = 3
+
+
+def _legend(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
+    """Which sign and colour is which run, in a few rows."""
+    builders = [RowBuilder(width, glyphs)]
+    for number, name in enumerate(without_shared(tuple(one.entry.name.display for one in runs))):
+        if builders[-1].column and builders[-1].room < cell_width(name) + 4:
+            if len(builders) == _MOST_LEGEND:
+                builders[-1].add(f"  +{len(runs) - number}", "dim")
+                break
+            builders.append(RowBuilder(width, glyphs))
+        builders[-1].add(f" {runs[number].sign} ", runs[number].role).add(f"{name} ", "text")
+    return [builder.row() for builder in builders]
 
 
 def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:

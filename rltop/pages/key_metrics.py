@@ -46,6 +46,7 @@ class Choice(NamedTuple):
     Attributes:
         remark: what is said beside it; may be empty.
         stream: the stream of the run that logs it; "" is the main one.
+        numbered: the name of the metrics for which the row stands, if they are many that differ by a number alone.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Choice(NamedTuple):
     others: int = 0
     remark: str = ""
     stream: str = ""
+    numbered: str = ""
 
 
 def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
@@ -193,12 +195,19 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
         *snapshot.run.arrangement.hidden
     }
     done |= {families[key].main.key for key in done if key in families}
-    names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key))
+    numbered = snapshot.part.memo.numbered()
+    names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key and key not in numbered))
     for each in [*first, *snapshot.stream.keys]:
         key = families[each].main.key if each in families else each
         if key in done or is_bookkeeping_key(key):
             continue
         done.add(key)
+        if key in numbered:
+            done.update(numbered[key].keys.values())
+            name = numbered[key].name
+            title = f"{name.rpartition('/')[2]} ×{len(numbered[key].keys)}"
+            yield Choice(Label.of(title).display, generic_signal(key), 0, "", snapshot.role, name)
+            continue
         signal = of_key.get(key) or generic_signal(key)
         yield Choice(_called(snapshot, signal, names.get(key, "")), signal, stream=snapshot.role)
 
@@ -211,7 +220,8 @@ class MetricRow(NamedTuple):
     """One row of the table: a reading, its title, a remark of its own, the band around it, the change against a run.
 
     The `line` is there where the reading has none: rows are read that there may be no
-    room for, because the columns are as wide as their texts, but not their lines.
+    room for, because the columns are as wide as their texts, but not their lines. A row of `size` metrics that differ
+    by a number alone leads to `numbered`.
     """
 
     title: str
@@ -220,6 +230,18 @@ class MetricRow(NamedTuple):
     band: str = ""
     line: Callable[[], SparkData] | None = None
     against: str = ""
+    numbered: Target | None = None
+    size: int = 1
+
+    @property
+    def name(self) -> str:
+        """The key, or what stands for several."""
+        return self.reading.name if self.numbered is None else Label.of(self.numbered.name).display
+
+    @property
+    def target(self) -> Target:
+        """What it leads to."""
+        return self.numbered or Target(TargetKind.METRIC, self.reading.signal.key, stream=self.reading.stream)
 
     @property
     def spark(self) -> SparkData:
@@ -267,7 +289,7 @@ def metric_columns(
     return (
         Column("metric", _title, Fit.NAME, title, title, is_steady=True, shorten=_shortened_titles),
         Column(
-            "key", lambda row: (row.reading.name, "key"), Fit.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
+            "key", lambda row: (row.name, "key"), Fit.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,
         ),
         Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
@@ -385,10 +407,10 @@ def _shortened_titles(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
 
 
 def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
-    keys = [row.reading.key.display for row in rows]
+    keys = [row.reading.key.display if row.numbered is None else row.name for row in rows]
     shown = clip_distinct(keys, cells)
     for number, (row, key) in enumerate(zip(rows, keys, strict=True)):
-        if is_turned(row.reading.signal):
+        if is_turned(row.reading.signal) and row.numbered is None:
             around = cell_width(row.reading.name) - cell_width(key)
             shown[number] = formula(row.reading.signal, clip_distinct(keys, max(1, cells - around))[number])
     return shown
@@ -468,7 +490,7 @@ class MetricTable:
         table = Table(
             columns,
             (*rows, *more),
-            target=lambda row: Target(TargetKind.METRIC, row.reading.signal.key, stream=row.reading.stream),
+            target=lambda row: row.target,
             sign=lambda row: row_sign(row, glyphs),
         )
         self._painter = TablePainter(table, width, glyphs)

@@ -7,23 +7,23 @@ quantity are one line, named by all of their keys.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rltop import units
 from rltop.catalog.dialect import Identity
-from rltop.catalog.families import Family
+from rltop.catalog.families import LEAST_NUMBERED, Family
 from rltop.catalog.row_sets import AS_FOUND, Arrangement
 from rltop.model import Label, Level, Signal, Verdict
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.pages.bands import braces, families_of, text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.moment import Moment
+from rltop.pages.numbered import numbered_row, read_numbered, shown_member
 from rltop.pages.page import Effect, ListPage, Redraw, Say
-from rltop.pages.signals import cadence_of, generic_signal, read_signal, worst_verdict
+from rltop.pages.signals import cadence_of, generic_signal, read_signal, signal_of, worst_verdict
 from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
@@ -32,13 +32,7 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.structs import NamedTuple
-
-_ALIKE = 8
-"""Of fewer metrics that differ by a number none is called odd."""
-
-_FAR_SIGMAS, _FAR_SHARE = 6.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +77,14 @@ class TreeView:
 
 
 def layout_tree(
-    index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset()
+    index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset(), spread: frozenset[str] = frozenset()
 ) -> tuple[list[TreeLine | TreeKey], int]:
     """Every line of the tree in order, metrics as bare keys; and how many metrics match.
 
     While there is a filter nothing is folded: what was searched for is shown.
+
+    Args:
+        spread: names of metrics that differ by a number alone, and are shown one by one below their line.
     """
     matched = match_keys(index, query)
     is_filtered = bool(query.split())
@@ -111,6 +108,7 @@ def layout_tree(
             if group:
                 lines.append(TreeLine("group", Label.of(group), one.section, below[one.section, group]))
         lines.append(one)
+        lines += one.members if one.key in spread else ()
     return lines, sum(one.size for one in matched)
 
 
@@ -120,6 +118,7 @@ def build_tree(
     *,
     query: str = "",
     folded: frozenset[str] = frozenset(),
+    spread: frozenset[str] = frozenset(),
     top: int = 0,
     height: int = 40,
     width: int = 120,
@@ -128,8 +127,9 @@ def build_tree(
 
     Args:
         index: `index_tree(snapshot)`, kept by the caller while `index.is_for(snapshot)`.
+        spread: as in `layout_tree`.
     """
-    lines, matched = layout_tree(index, query, folded)
+    lines, matched = layout_tree(index, query, folded, spread)
     top = max(0, min(top, len(lines) - 1))
     columns = max(8, spark_cells(width) * 2)
     levels: dict[str, Level] = {}
@@ -142,20 +142,24 @@ def build_tree(
     for line in lines[top : top + height]:
         if isinstance(line, TreeKey):
             part = _part(snapshot, line.stream, parts)
-            reading = read_signal(part.snapshot, line.signal, columns, verdicts=part.verdicts, cadence=part.cadence)
-            worst = _worst(part.verdicts, line) if line.others else None
+            numbered = read_numbered(part.snapshot).get(line.key) if line.members else None
+            signal = line.signal if numbered is None else signal_of(part.snapshot, shown_member(numbered).key)
+            reading = read_signal(part.snapshot, signal, columns, verdicts=part.verdicts, cadence=part.cadence)
+            worst = _worst(part.verdicts, line) if line.others or line.members else None
             if worst is not None and worst.level > reading.level:
                 reading = reading._replace(level=worst.level, verdict=worst)
             title = reading.own_name or (line.signal.metric.title if line.signal.metric.name else "")
             band = text_around(part.snapshot, line.signal) if line.others else ""
             row = MetricRow(title, reading, "hidden" if line.key in snapshot.run.arrangement.hidden else "", band)
+            if numbered is not None:
+                row = numbered_row(numbered, reading, "")
             depth = 1 if line.group else 0
             name = Label.of(line.all_names or line.name)
             short = Label.of(line.name) if line.all_names else None
             shown.append(TreeLine("metric", name, line.section, row=row, key=line.key, depth=depth, short=short))
         elif line.kind == "section":
             level = levels.get(line.section, Level.OK)
-            odd = _odd_one(snapshot, [one for one in index.keys if one.section == line.section])
+            odd = _odd_one([one for one in index.keys if one.section == line.section], snapshot, parts)
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level, odd))
         else:
             shown.append(line)
@@ -163,40 +167,20 @@ def build_tree(
     return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
 
 
-def _odd_one(snapshot: Snapshot, keys: Sequence[TreeKey]) -> str:
-    """Of metrics that differ by a number alone, such as one for each rank, the one that is far from the others now.
-
-    Far is six standard deviations (MAD × 1.4826) and a fifth of the median.
-    """
-    alike: dict[str, list[TreeKey]] = defaultdict(list)
-    for one in keys:
-        place = _numberless(one.key)
-        if place != one.key:
-            alike[place].append(one)
-    found: tuple[float, str] = (_FAR_SIGMAS, "")
-    for several in alike.values():
-        points = [(one, snapshot.stream.latest(one.key, snapshot.at_step)) for one in several]
-        values = {one: one.signal.read(point.value) for one, point in points if point is not None}
-        if len(values) < _ALIKE:
-            continue
-        middle = median(list(values.values()))
-        sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values.values()])
-        one, value = max(values.items(), key=lambda item: abs(item[1] - middle))
-        away = abs(value - middle)
-        sigmas = away / sigma if sigma > 0.0 else math.inf
-        if sigmas > found[0] and away > _FAR_SHARE * abs(middle):
-            unit = one.signal.metric.unit
-            text = f"{one.name} {units.measure(value, unit)}, median of {len(values)} {units.measure(middle, unit)}"
-            found = sigmas, text
-    return found[1]
-
-
-def _numberless(key: str) -> str:
-    return re.sub(r"[0-9]+", "#", key)
+def _odd_one(keys: Sequence[TreeKey], snapshot: Snapshot, parts: dict[str, _Stream]) -> str:
+    """Of metrics that differ by a number alone, such as one for each rank, the one that is far from the others now."""
+    views = [
+        view
+        for one in keys
+        if one.members and (view := read_numbered(_part(snapshot, one.stream, parts).snapshot).get(one.key))
+    ]
+    odd = [view for view in views if view.odd is not None]
+    return max(odd, key=lambda view: abs(view.farthest.sigmas)).odd_text if odd else ""
 
 
 def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
-    found = (worst_verdict(verdicts, one.metric.name, one.key) for one in (line.signal, *line.others))
+    own = [signal for one in (line, *line.members) for signal in (one.signal, *one.others)]
+    found = (worst_verdict(verdicts, one.metric.name, one.key) for one in own)
     return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
 
 
@@ -239,7 +223,7 @@ def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, k
     table = Table(
         tree_columns(leaves, width, glyphs),
         leaves,
-        target=lambda leaf: Target(TargetKind.METRIC, leaf.line.key, stream=leaf.row.reading.stream),
+        target=lambda leaf: leaf.row.target,
         sign=lambda leaf: _sign(leaf, glyphs),
     )
     painter = TablePainter(table, width, glyphs)
@@ -342,7 +326,7 @@ _TITLE_ROWS = 1
 class MetricsPage(ListPage["TreeLine | TreeKey"]):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
-    details = frozenset({TargetKind.METRIC})
+    details = frozenset({TargetKind.METRIC, TargetKind.NUMBERED})
     where = (Scope.METRICS, Scope.MARKS, Scope.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"
@@ -350,6 +334,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
         "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
         "filter. {pin} pins a metric: it comes first here, on the overview and among the charts. "
+        "Keys that differ by a number alone stand in one row: {unfold} shows them below it, {open} compares them. "
         "{fold} folds a section, {unfold} unfolds it, {open} opens a metric, {mark-metric} marks one and "
         "{overlay} draws the marked ones in one chart."
     )
@@ -358,12 +343,13 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         super().__init__()
         self._index: TreeIndex | None = None
         self._folded: frozenset[str] = frozenset()
+        self._spread: frozenset[str] = frozenset()
         self.held = Target(TargetKind.SECTION, section) if section else None
 
     def target(self, line: TreeLine | TreeKey) -> Target | None:
         """What a line leads to, without reading its metric; a group leads nowhere."""
         if isinstance(line, TreeKey):
-            return Target(TargetKind.METRIC, line.key, stream=line.stream)
+            return Target(TargetKind.NUMBERED if line.members else TargetKind.METRIC, line.key, stream=line.stream)
         return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -374,12 +360,13 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
             self._index = index_tree(snapshot)
             self._folded |= self._index.rank_sections - known
         room = max(1, height - _TITLE_ROWS)
-        self.settle(layout_tree(self._index, self.query, self._folded)[0], room)
+        self.settle(self._lines(), room)
         view = build_tree(
             snapshot,
             self._index,
             query=self.query,
             folded=self._folded,
+            spread=self._spread,
             top=self.top,
             height=room,
             width=width,
@@ -396,7 +383,26 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         """Fold or unfold the section of the chosen line, or all."""
         if key == "fold-all":
             return self._fold_all()
-        return self._set_folded(self.lines[self.at].section, key == "fold") if self.lines else None
+        if not self.lines:
+            return None
+        line = self.lines[self.at]
+        numbered = self._numbered_of(line) if isinstance(line, TreeKey) else ""
+        if numbered and (key == "unfold") != (numbered in self._spread):
+            self._spread ^= {numbered}
+            self.held = next(
+                (self.target(one) for one in self._lines() if isinstance(one, TreeKey) and one.key == numbered), None
+            )
+            return Redraw()
+        return self._set_folded(line.section, key == "fold")
+
+    def _numbered_of(self, line: TreeKey) -> str:
+        """The name of the metrics that differ by a number alone which a line stands for, or is one of; may be empty."""
+        if line.members or self._index is None:
+            return line.key if line.members else ""
+        return next((one.key for one in self._index.keys if line in one.members), "")
+
+    def _lines(self) -> list[TreeLine | TreeKey]:
+        return [] if self._index is None else layout_tree(self._index, self.query, self._folded, self._spread)[0]
 
     def _fold_all(self) -> Effect:
         names = frozenset(section_names(self._index)) if self._index is not None else frozenset()
@@ -427,7 +433,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         """Show what matches, with the first metric of it selected."""
         effect = super().show_only(text)
         if text.strip() and self._index is not None:
-            found = layout_tree(self._index, text, self._folded)[0]
+            found = layout_tree(self._index, text, self._folded, self._spread)[0]
             self.held = next((self.target(line) for line in found if isinstance(line, TreeKey)), None)
         return effect
 
@@ -447,6 +453,7 @@ class TreeKey:
         stream: the stream of the run that it is in; "" is the main one.
         others: signals of the other statistics of the same quantity.
         all_names: the names of all of them in one text; empty for a key alone.
+        members: by number, those that differ by a number alone, for which the line stands; `key` is their name.
     """
 
     key: str
@@ -458,10 +465,12 @@ class TreeKey:
     stream: str = ""
     others: tuple[Signal, ...] = ()
     all_names: str = ""
+    members: tuple[TreeKey, ...] = ()
 
     @property
     def size(self) -> int:
-        return 1 + len(self.others)
+        """How many keys the line stands for."""
+        return sum(one.size for one in self.members) or 1 + len(self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +490,11 @@ class TreeIndex:
     streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
     rank_sections: frozenset[str] = frozenset()
     arrangement: Arrangement = AS_FOUND
+
+    @property
+    def leaves(self) -> list[TreeKey]:
+        """Every key, those that differ by a number alone one by one."""
+        return [each for one in self.keys for each in one.members or (one,)]
 
     def is_for(self, snapshot: Snapshot) -> bool:
         now = _streams(snapshot)
@@ -556,6 +570,9 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
         )
     if last in order:
         order[last] = len(order)
+    found = _with_numbered(snapshot, found)
+    for one in found:
+        order.setdefault(one.section, len(order))
     sizes = Counter((one.section, one.group) for one in found)
     # A group of one line needs no line of its own above it.
     found = [
@@ -565,6 +582,31 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
         for one in found
     ]
     found.sort(key=lambda one: (order[one.section], one.group != "", _by_number(one.group), _by_number(one.name)))
+    return found
+
+
+def _with_numbered(snapshot: Snapshot, keys: Sequence[TreeKey]) -> list[TreeKey]:
+    """The keys, those that differ by a number alone in one line."""
+    index = snapshot.part.memo.numbered()
+    below: dict[str, list[TreeKey]] = {}
+    for one in keys:
+        if one.key in index and not is_bookkeeping_key(one.key):
+            below.setdefault(index[one.key].name, []).append(one)
+    found = []
+    for one in keys:
+        name = index[one.key].name if one.key in index else ""
+        several = below.get(name, [])
+        if len(several) < LEAST_NUMBERED:
+            found.append(one)
+        elif several[0] is one:
+            path = split_key(name)
+            section = f"{snapshot.role}: {path.section}" if snapshot.role else path.section
+            members = tuple(
+                replace(each, section=section, group="", name=each.key.removeprefix(f"{path.section}/"))
+                for each in sorted(several, key=lambda each: _by_number(each.key))
+            )
+            words = " ".join(each.words for each in members)
+            found.append(TreeKey(name, section, path.group, path.name, one.signal, words, one.stream, members=members))
     return found
 
 
@@ -594,4 +636,9 @@ def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
     wanted = query.casefold().split()
     if not wanted:
         return list(index.keys)
-    return [one for one in index.keys if all(word in one.words for word in wanted)]
+    found: list[TreeKey] = []
+    for one in index.keys:
+        if all(word in one.words for word in wanted):
+            own = [each for each in one.members if all(word in each.words for word in wanted)]
+            found += [one] if len(own) == len(one.members) else own
+    return found

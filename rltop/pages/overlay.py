@@ -150,7 +150,7 @@ def _target_of(name: str, snapshot: Snapshot) -> Target | None:
         metric = choice.signal.metric
         if wanted in (choice.title.casefold(), metric.title.casefold(), metric.name, choice.signal.key.casefold()):
             return Target(TargetKind.METRIC, choice.signal.key, stream=choice.stream)
-    keys = index_tree(snapshot).keys
+    keys = index_tree(snapshot).leaves
     for one in keys:
         metric = one.signal.metric
         names = {one.key.casefold(), metric.title.casefold(), metric.name, one.key.casefold().rpartition("/")[2]}
@@ -160,7 +160,8 @@ def _target_of(name: str, snapshot: Snapshot) -> Target | None:
     for choice in rows:
         if all(word in f"{choice.title} {choice.signal.key}".casefold() for word in words):
             return Target(TargetKind.METRIC, choice.signal.key, stream=choice.stream)
-    found = min(match_keys(index_tree(snapshot), name), key=lambda one: len(one.key), default=None)
+    matching = [each for one in match_keys(index_tree(snapshot), name) for each in one.members or (one,)]
+    found = min(matching, key=lambda one: len(one.key), default=None)
     return None if found is None else Target(TargetKind.METRIC, found.key, stream=found.stream)
 
 

@@ -48,6 +48,7 @@ from rltop.pages.header import (
 )
 from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, choose_others, metric_layout
 from rltop.pages.moment import Moment, baseline_of
+from rltop.pages.numbered import NumberedView, numbered_row, outlier_of, paint_outlier, read_numbered, shown_member
 from rltop.pages.page import Open, Page, Push
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import StageReading, TimingView, build_timing
@@ -344,6 +345,8 @@ class OverviewView(NamedTuple):
         layout: as what the file is read; empty while that is not known.
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
+        outlier: of metrics of ranks, devices and the like, those of which one is far from the others.
+        muted: ids of the rules that are muted.
         divergence: where the run diverges from the baseline run; empty without one.
         flow: who waits for whom, of a run that generates beside the training.
         open: the step that has not ended; None where nobody follows the job, or nothing tells.
@@ -367,6 +370,7 @@ class OverviewView(NamedTuple):
     is_awaited: bool = False
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
+    outlier: NumberedView | None = None
     muted: frozenset[str] = frozenset()
     divergence: str = ""
     flow: Flow | None = None
@@ -413,6 +417,7 @@ def build_overview(
         is_awaited=snapshot.part.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
+        outlier=outlier_of(snapshot),
         muted=snapshot.source.muted,
         flow=_flow(snapshot),
         open=opened,
@@ -464,6 +469,9 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
     for number, choice in enumerate(chosen):
         part, cadence = parts[choice.stream]
+        numbered = read_numbered(part).get(choice.numbered) if choice.numbered else None
+        if numbered is not None:
+            choice = choice._replace(signal=signal_of(part, shown_member(numbered).key))  # noqa: PLW2901
         # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
         is_late = number >= count
         reading = read_signal(
@@ -475,6 +483,9 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
             cadence=cadence,
         )
         line = partial(line_of, part, reading, columns, cadence=cadence) if is_late else None
+        if numbered is not None:
+            rows.append(numbered_row(numbered, reading, choice.title)._replace(line=line))
+            continue
         rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal), line))
     return tuple(rows[:count]), tuple(rows[count:])
 
@@ -686,6 +697,8 @@ class _Painter:
             rows += paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
         if self.view.ranks is not None:
             rows.append(paint_rank_line(self.view.ranks, self.width, self.glyphs))
+        if self.view.outlier is not None:
+            rows.append(paint_outlier(self.view.outlier, self.width, self.glyphs))
         return rows
 
     def _events(self, room: int | None) -> list[Row]:
@@ -705,7 +718,7 @@ class _Painter:
 class OverviewPage(Page):
     """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
 
-    details = frozenset({TargetKind.METRIC, TargetKind.VERDICT})
+    details = frozenset({TargetKind.METRIC, TargetKind.VERDICT, TargetKind.NUMBERED})
     where = (Scope.MARKS, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = (
         "alerts",

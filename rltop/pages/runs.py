@@ -33,7 +33,7 @@ from rltop.pages.run_entry import (
 )
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
-from rltop.rows.cells import RowBuilder, clip, fill, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_shared, fill, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
@@ -120,6 +120,8 @@ def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
 
 
 _LEAST_NAME = 20
+_NAME_SHARE = 3
+"""A name may take this part of the width before columns that matter less have any."""
 _LEAST_VERDICT, _LIKED_VERDICT = 16, 28
 _LEAST_AGE = len("119 min ago")
 _LEAST_STATE = len("✓ finished")
@@ -137,6 +139,7 @@ class ListContext(NamedTuple):
         shown: path of the run that the other pages are about.
         curve: draws the reward of a run in so many cells; None leaves the column out.
         settings: those in which runs differ, and by path which of their values is whose.
+        name_cells: cells of a name for which columns that matter less leave.
     """
 
     shown: str = ""
@@ -144,6 +147,7 @@ class ListContext(NamedTuple):
     curve: Callable[[RunEntry, int], Line] | None = None
     settings: Sequence[Difference] = ()
     places: Mapping[str, int] = MappingProxyType({})
+    name_cells: int = 0
 
 
 NO_CONTEXT = ListContext()
@@ -164,6 +168,8 @@ def run_columns(
             Fit.NAME,
             least=_LEAST_NAME,
             sort=lambda one: one.name.raw.casefold(),
+            cut=clip_shared,
+            likes=context.name_cells,
         ),
         Column(
             "step",
@@ -394,7 +400,9 @@ class RunsPage(ListPage[RunEntry]):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
         self.settle(entries, max(1, height - HEAD_ROWS))
-        context = self._context(moment)
+        longest = max((cell_width(one.name.display) for one in entries), default=0)
+        # Names that do not fit whole are told apart in less.
+        context = self._context(moment)._replace(name_cells=longest if longest <= width // _NAME_SHARE else 0)
         return paint_runs(
             entries, width, height, moment.glyphs,
             top=self.top, total=len(moment.runs), sorting=self.sorting, context=context,
@@ -403,7 +411,7 @@ class RunsPage(ListPage[RunEntry]):
 
     def _painter(self, width: int, glyphs: Glyphs, context: ListContext) -> TablePainter[RunEntry]:
         """The table laid out, which is kept while nothing in it has changed: of many runs that takes a while."""
-        told = id(context.settings), tuple(context.marked), context.shown
+        told = id(context.settings), tuple(context.marked), context.shown, context.name_cells
         laid_out_for = (tuple(map(id, self.lines)), width, glyphs, self.sorting, told)
         if self._laid_out is None or self._laid_out[0] != laid_out_for:
             table = run_table(self.lines, glyphs, self.sorting, context)

@@ -13,6 +13,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.model import Label, Level, Signal, Unit, Verdict, VerdictState
 from rltop.pages.moment import Moment
+from rltop.pages.numbered import paint_numbered
 from rltop.pages.page import Page
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
@@ -479,10 +480,13 @@ class RanksPage(Page):
     help = (
         "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "
         "far it is behind, the share of step time that the other ranks wait for it, and how often it is the slowest. "
+        "Keys that differ by a number alone stand in a table too, with the one that is farthest from the others. "
         "Below: every rank of the most expensive stage. {open} opens the chart of a rank, {sort} "
         "sorts the stages by the next column."
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         view = build_ranks(moment.snapshot)
-        return paint_ranks(view, width, moment.glyphs, self.sorting)
+        numbered = paint_numbered(moment.snapshot, width, moment.glyphs, self.sorting)
+        rows = [] if numbered and not view.stages else paint_ranks(view, width, moment.glyphs, self.sorting)
+        return [*rows, *([Row(())] if rows and numbered else []), *numbered]

@@ -22,12 +22,14 @@ from rltop.report.run_report import (
     RunReport,
     comparison,
     differing_settings,
+    divergences,
     further_runs,
     parts_grid,
     pipeline_words,
     pipelines,
     run_names,
     settings_grid,
+    short_names,
     text_of,
 )
 from rltop.report.svg import SERIES, escaped, figure_svg, legend, overlay_svg, spans, stages_svg, strip_svg, style_sheet
@@ -68,13 +70,15 @@ def _comparison(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[
     links = [f'<a href="#run-{number + 1}">{escaped(name)}</a>' for number, name in enumerate(names[:MOST_RUNS])]
     yield f'<p class="facts">{" · ".join(links)}</p>'
     yield from _section("Runs", [_table(runs)])
+    yield from _overlays(reports, names)
+    if (diverging := divergences(reports)).rows:
+        yield from _section("Where they diverge", [_table(diverging)])
     differing = differing_settings(reports)
     if differing.rows:
         yield from _section("Settings that differ", [_table(differing, "setting")])
     if (beside := pipelines(reports)).rows:
         yield from _section("Pipelines, over the last records", [_table(beside)])
     yield from _section("Key metrics, last value and change against the start of each run", [_table(metrics)])
-    yield from _overlays(reports, names)
 
 
 def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[str]:
@@ -98,7 +102,7 @@ def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[st
     if charts:
         keys = [
             f'<span><span class="run-{number}">━</span> {escaped(name)}</span>'
-            for number, name in enumerate(names[:SERIES])
+            for number, name in enumerate(short_names(reports)[:SERIES])
         ]
         more = f" (the first {SERIES} runs)" if len(names) > SERIES else ""
         key = f'<p class="legend">{" ".join(keys)}</p>'
@@ -111,8 +115,6 @@ def _overlays(reports: Sequence[RunReport], names: Sequence[str]) -> Iterator[st
 
 def _run(report: RunReport) -> Iterator[str]:
     yield f'<p class="facts">{escaped(" · ".join(report.facts))}</p>'
-    if report.divergence:
-        yield f"<p>{escaped(report.divergence)}</p>"
     level = report.sentence_level
     sign = f"{UNICODE.level(level)} " if level >= Level.WARN else ""
     yield f'<p class="sentence level-{level.word}">{sign}{escaped(report.sentence)}</p>'

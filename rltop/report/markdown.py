@@ -21,6 +21,7 @@ from rltop.report.run_report import (
     RunReport,
     comparison,
     differing_settings,
+    divergences,
     further_runs,
     parts_grid,
     pipeline_words,
@@ -47,12 +48,14 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
     if len(reports) > 1:
         runs, metrics = comparison(reports)
         lines += [*_table(runs), ""]
-        if (beside := pipelines(reports)).rows:
-            lines += ["## Pipelines", "", *_table(beside), ""]
-        lines += ["## Key metrics", "", *_table(metrics), ""]
+        if (diverging := divergences(reports)).rows:
+            lines += ["## Where they diverge", "", *_table(diverging), ""]
         differing = differing_settings(reports)
         if differing.rows:
             lines += ["## Settings that differ", "", *_table(differing), *_left_out(differing, "setting"), ""]
+        if (beside := pipelines(reports)).rows:
+            lines += ["## Pipelines", "", *_table(beside), ""]
+        lines += ["## Key metrics", "", *_table(metrics), ""]
     for name, report in zip(names[:MOST_RUNS], reports[:MOST_RUNS], strict=True):
         if len(reports) > 1:
             lines += [f"## {plain(name)}", ""]
@@ -134,8 +137,6 @@ def _curves(figures: Sequence[Figure]) -> Iterator[str]:
 def _head(report: RunReport) -> Iterator[str]:
     yield paragraph(" · ".join(report.facts))
     yield ""
-    if report.divergence:
-        yield from (paragraph(report.divergence), "")
     sign = f"{UNICODE.level(report.sentence_level)} " if report.sentence_level >= Level.WARN else ""
     yield f"> {sign}{paragraph(report.sentence)}"
     yield ""

@@ -34,7 +34,7 @@ from rltop.pages.verdict import VerdictView, build_verdict
 from rltop.report.check_text import evidence_words, explains
 from rltop.report.document import Document
 from rltop.report.overview_document import once_document
-from rltop.rows.cells import clip_middle
+from rltop.rows.cells import clip_middle, without_shared
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE
 from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import fitted, sparkline
@@ -67,6 +67,7 @@ _OVERVIEW = (200, 26 + MOST_METRICS)
 _TABLE_CELLS = 160
 _LINE_CELLS = 24
 _LONGEST = 400
+_LONG_NAME = 24
 _FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED})
 
 
@@ -158,7 +159,7 @@ class RunReport:
         events: the newest transitions and the facts that explain them, newest last.
         pipeline: who waits for whom, of a run that generates beside the training.
         document: the JSON document of `--once --json`, if it was asked for.
-        divergence: where it diverged from the baseline run, in words; empty without one.
+        divergence: where it diverged from the run `against`, in words; empty without one.
         settings: what it was started with; None where that is not known.
     """
 
@@ -184,6 +185,7 @@ class RunReport:
     pipeline: Flow | None = None
     document: Document | None = None
     divergence: str = ""
+    against: str = ""
     settings: RunSettings | None = None
 
     @property
@@ -218,7 +220,7 @@ def build_report(
     divergence = ""
     other = beside if baseline is None else baseline
     if other is not None and other.path != snapshot.path:
-        divergence = f"vs {other.name.display}: {FirstDivergence().text(snapshot.run, other.run)}"
+        divergence = FirstDivergence().text(snapshot.run, other.run)
     if baseline is not None and baseline.path != snapshot.path:
         rows, more = (with_baseline(each, snapshot, baseline) for each in (view.rows, view.more))
         view = view._replace(rows=rows, more=more)
@@ -249,6 +251,7 @@ def build_report(
         pipeline=build_flow(snapshot),
         document=once_document(snapshot) if has_document else None,
         divergence=divergence,
+        against="" if other is None else other.name.display,
         settings=snapshot.run.settings,
     )
 
@@ -293,7 +296,7 @@ def text_of(line: Line) -> str:
 
 def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
     """The table of the runs, and their key metrics beside each other, a run in each column."""
-    names = run_names(reports)
+    names = short_names(reports)
     titles: dict[str, None] = {}
     for report in reports:
         titles.update(dict.fromkeys(row.title for row in report.rows))
@@ -328,8 +331,19 @@ def differing_settings(reports: Sequence[RunReport]) -> Grid:
         )
         for one in found[:MOST_SETTINGS]
     ]
-    names = run_names(reports)
+    names = short_names(reports)
     return Grid(("setting", *names), (False, *(True for _ in names)), tuple(rows), len(found) - len(rows))
+
+
+def divergences(reports: Sequence[RunReport]) -> Grid:
+    """Where each run diverges from the one that it is compared with; no row where none is."""
+    rows = [
+        ((Piece(name, "strong"),), (Piece(report.divergence, "text"),))
+        for name, report in zip(short_names(reports), reports, strict=True)
+        if report.divergence
+    ]
+    against = next((report.against for report in reports if report.divergence), "")
+    return Grid(("run", f"where it diverges from {against}"), (False, False), tuple(rows))
 
 
 def pipeline_words(flow: Flow) -> tuple[str, ...]:
@@ -360,7 +374,7 @@ def parts_grid(flow: Flow) -> Grid:
 def pipelines(reports: Sequence[RunReport]) -> Grid:
     """The pipelines of several runs beside each other; no row where none has one."""
     rows = []
-    for name, report in zip(run_names(reports), reports, strict=True):
+    for name, report in zip(short_names(reports), reports, strict=True):
         flow = report.pipeline
         if flow is None:
             continue
@@ -385,6 +399,12 @@ def run_names(reports: Sequence[RunReport]) -> list[str]:
     return [
         name if names.count(name) == 1 else report.path.display for name, report in zip(names, reports, strict=True)
     ]
+
+
+def short_names(reports: Sequence[RunReport]) -> Sequence[str]:
+    """The same for heads and legends: without what all of them begin and end with, where they are long."""
+    names = tuple(run_names(reports))
+    return names if max(map(len, names), default=0) <= _LONG_NAME else without_shared(names)
 
 
 def _compared(row: MetricRow) -> Line:
@@ -486,7 +506,7 @@ def _window_words(window: tuple[int, int] | None) -> tuple[str, ...]:
 def _key_figures(
     snapshot: Snapshot, rows: Sequence[MetricRow], window: tuple[int, int] | None, axis: Axis
 ) -> Iterator[Figure]:
-    for row in rows[:MOST_FIGURES]:
+    for row in [one for one in rows if one.numbered is None][:MOST_FIGURES]:
         reading = row.reading
         line = sparkline(fitted(reading.spark, 2 * _LINE_CELLS), UNICODE)
         spark = "".join(piece.text for piece in line)
@@ -542,7 +562,8 @@ def _metrics(snapshot: Snapshot, rows: Sequence[MetricRow], view: OverviewView) 
     columns = [column._replace(head="notes") if column.head == "" else column for column in table.columns]
     grid = grid_of(table._replace(columns=columns))
     total = sum(len(part.stream.keys) for part in snapshot.streams if not part.source.is_rank)
-    return Grid(grid.heads, grid.is_right, grid.rows, 0 if view.is_empty else max(0, total - len(rows)))
+    told = sum(row.size for row in rows)
+    return Grid(grid.heads, grid.is_right, grid.rows, 0 if view.is_empty else max(0, total - told))
 
 
 def _stages(view: TimingPageView) -> Grid:

@@ -75,7 +75,7 @@ def sheet(reports: Sequence[RunReport], made: Made) -> str:
 def _run(found: _Sheet, name: str, report: RunReport) -> None:
     found.text(name, "strong", _LARGE, lines=1)
     found.text(" · ".join(report.facts), "dim")
-    found.text(report.divergence, "text")
+    found.text(f"vs {report.against}: {report.divergence}" if report.divergence else "", "text")
     level = report.sentence_level
     sign = f"{UNICODE.level(level)} " if level >= Level.WARN else ""
     found.y += 4

@@ -252,6 +252,42 @@ def _clip_distinct(names: tuple[str, ...], width: int, cut: Callable[[str, int],
     return tuple(shown[name] for name in whole)
 
 
+_WORD = regex(r"(?:[0-9.]+[eE]-[0-9]+|[^\s/_,:=-])+|.")
+"""A word of a name, or what stands between two; `lr1e-5` is one."""
+
+
+@lru_cache(maxsize=64)
+def without_shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names without the words that all of them begin and end with; an ellipsis stands for these."""
+    words = [_WORD.findall(plain(name)) for name in names]
+    if len(set(names)) < 2:
+        return names
+    least = max(0, min(map(len, words)) - 1)
+    begin = next((at for at in range(least) if len({each[at] for each in words}) > 1), least)
+    least -= begin
+    end = next((at for at in range(least) if len({each[-1 - at] for each in words}) > 1), least)
+    parts = [
+        ("".join(each[:begin]), "".join(each[begin : len(each) - end]), "".join(each[len(each) - end :]))
+        for each in words
+    ]
+    return tuple("".join((_ellipsis_for(before), own, _ellipsis_for(behind))) for before, own, behind in parts)
+
+
+def _ellipsis_for(shared: str) -> str:
+    return shared if cell_width(shared) < len("v1-") else ELLIPSIS
+
+
+def clip_shared(names: Sequence[str], width: int) -> list[str]:
+    """Names in at most `width` cells each: whole if all of them fit, else without what they share.
+
+    Returns:
+        The names as they are shown, in the same order.
+    """
+    if all(cell_width(plain(name)) <= width for name in names):
+        return [plain(name) for name in names]
+    return clip_distinct(without_shared(tuple(names)), width)
+
+
 def _shared(names: Sequence[str]) -> int:
     return _common(min(names), max(names))
 

@@ -48,6 +48,7 @@ class TargetKind(enum.StrEnum):
     WHERE = "where"
     RULE = "rule"
     CHOICE = "choice"
+    NUMBERED = "numbered"
 
 
 POINTED = frozenset({TargetKind.HEAD, TargetKind.BAR})

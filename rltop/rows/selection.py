@@ -159,7 +159,7 @@ def target_text(target: Target | None) -> str:
         return ""
     name = Label.of(target.name).display
     match target.kind:
-        case TargetKind.METRIC | TargetKind.RUN | TargetKind.SETTING | TargetKind.GRID:
+        case TargetKind.METRIC | TargetKind.RUN | TargetKind.SETTING | TargetKind.GRID | TargetKind.NUMBERED:
             text = name
         case TargetKind.TIMING:
             text = f"timing of {name}" if name else "step timing"

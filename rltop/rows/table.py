@@ -46,7 +46,8 @@ class Column(NamedTuple, Generic[T]):
         is_right: cells stand at the right edge; None is what the kind says.
         sort: by what the table can be sorted in this column; None where it cannot.
         wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
-        shorten: names in so many cells, where that is not `clip_distinct` of what the cells say.
+        shorten: names in so many cells, where that is not `cut` of what the cells say.
+        cut: names in so many cells.
         is_steady: it has `least` cells even where no name or text of it is that long.
         lines: rows that a text may be wrapped into; only of the last column.
         likes: cells, more than `least`, for which columns with a higher priority leave.
@@ -63,6 +64,7 @@ class Column(NamedTuple, Generic[T]):
     gap: int = 2
     wants: Callable[[T], int] | None = None
     shorten: Callable[[Sequence[T], int], Sequence[str]] | None = None
+    cut: Callable[[Sequence[str], int], Sequence[str]] = clip_distinct
     is_steady: bool = False
     lines: int = 1
     likes: int = 0
@@ -339,7 +341,7 @@ class TablePainter(Generic[T]):
         if column.shorten is not None:
             return {0: column.shorten(self._table.items, cells)}
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
-        return {rest: clip_distinct(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
+        return {rest: column.cut(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
 
     @property
     def columns(self) -> Sequence[Column[T]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from rltop.catalog.dialect import Identity, TimingPlan
-from rltop.catalog.families import Family, family_index
+from rltop.catalog.families import Family, Numbered, family_index, numbered_index
 from rltop.model import Signal, StepTiming
 from rltop.stats.timing import step_timing
 from rltop.store.series import Bucket
@@ -35,6 +35,7 @@ class Memo:
         self._starts: dict[Hashable, object] = {}
         self._of_rows: tuple[int, dict[Hashable, object]] = (-1, {})
         self._families: tuple[int, dict[str, Family]] = (-1, {})
+        self._numbered: tuple[int, dict[str, Numbered]] = (-1, {})
         self._signals: tuple[Identity | None, dict[str, Signal]] = (None, {})
 
     def _check(self) -> None:
@@ -130,6 +131,13 @@ class Memo:
         if self._families[0] != len(keys):
             self._families = (len(keys), dict(family_index(tuple(keys))))
         return self._families[1]
+
+    def numbered(self) -> dict[str, Numbered]:
+        """Every key of many that differ in a number alone → these; made anew when a key is new."""
+        keys = self.stream.keys
+        if self._numbered[0] != len(keys):
+            self._numbered = (len(keys), numbered_index(tuple(keys)))
+        return self._numbered[1]
 
     def signal(self, identity: Identity, key: str) -> Signal | None:
         """The signal of the catalogue that a key belongs to.

@@ -103,7 +103,7 @@ async def test_enter_opens_the_selected_chart() -> None:
         assert isinstance(app.page, MetricPage) and app.page.key == target.name
 
 
-async def test_the_marked_runs_are_over_every_chart(tmp_path: Path) -> None:
+async def test_every_chart_has_the_marked_runs(tmp_path: Path) -> None:
     paths = []
     for number in (1, 2):
         path = tmp_path / f"run{number}" / "metrics.jsonl"
@@ -116,6 +116,26 @@ async def test_the_marked_runs_are_over_every_chart(tmp_path: Path) -> None:
         await pilot.pause()
         app.marked = [str(path) for path in paths]
         await press(pilot, "enter", "v")
-        assert "2 run2" in title(app)
+        assert "1 run1  2 run2" in page_text(app).splitlines()[1]
         signs = [piece for row in screen_of(app).board.rows[1:] for piece in row.line if piece.role == "stage-1"]
         assert len([one for one in signs if "2" in one.text]) >= 3
+
+
+async def test_charts_of_several_runs_have_the_same_steps(tmp_path: Path) -> None:
+    ends = {"first": 60, "second": 400}
+    rows = {
+        name: [{"step": n, "reward": n / 9, "loss": 1 / n, "kl": n / 7} for n in range(1, end)]
+        for name, end in ends.items()
+    }
+    app = app_over(*(write_rows(tmp_path / f"{name}.jsonl", each) for name, each in rows.items()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        await press(pilot, "v")
+        assert isinstance(app.page, GridPage)
+        spans = {(plot.span, plot.zoom) for plot in app.page.plots}
+        assert len(app.page.plots) > 2 and len(spans) == 1
+        assert app.page.plots[0].zoom.last == 399
+        assert {len(plot.series) for plot in app.page.plots} == {2}
+        screen_of(app).carry_out(app.page.show_window(20, 50, app.moment))
+        await pilot.pause()
+        assert {(plot.zoom.first, plot.zoom.last) for plot in app.page.plots} == {(20, 50)}

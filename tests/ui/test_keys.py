@@ -20,6 +20,7 @@ from rltop.pages.grid import GridPage
 from rltop.pages.help import HelpPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
+from rltop.pages.numbered import NumberedPage
 from rltop.pages.overview import OverviewPage
 from rltop.pages.page import Page
 from rltop.pages.rollouts import RolloutsPage
@@ -36,6 +37,7 @@ from rltop.screen.early import keeps_early_keys
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
     RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage, GridPage, ArrangePage,
+    NumberedPage,
 )  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}

@@ -133,7 +133,7 @@ async def test_metrics_are_found_by_name_where_runs_are_compared(tmp_path: Path,
 async def test_a_page_without_a_search_finds_a_metric(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "slash", *"number")
+        await press(pilot, "slash", *"number_0")
         assert isinstance(app.page, MetricsPage)
         await press(pilot, "enter", "n")
         assert app.page.chosen == Target(TargetKind.METRIC, "my/number_01")

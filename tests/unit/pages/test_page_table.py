@@ -19,6 +19,7 @@ from rltop.pages.help import HelpPage
 from rltop.pages.log import LogPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
+from rltop.pages.numbered import NumberedPage
 from rltop.pages.overlay import OverlayPage
 from rltop.pages.page import ListPage, Open, Page, Redraw, Say, ShowStep
 from rltop.pages.rollouts import RolloutsPage
@@ -35,7 +36,7 @@ from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
     ArrangePage, ChangePage, ComparePage, CompletionPage, CompletionsPage, GridPage, HelpPage, LogPage, MeaningPage,
-    MetricPage, RanksPage, RolloutsPage, OverlayPage, RuleMenuPage, SettingsPage, SymptomPage,
+    MetricPage, NumberedPage, RanksPage, RolloutsPage, OverlayPage, RuleMenuPage, SettingsPage, SymptomPage,
     VerdictPage,
 }  # fmt: skip
 

@@ -74,7 +74,12 @@ def test_rows_lead_to_metrics_and_sections(run: FakeRun) -> None:
 
 
 def test_only_what_is_in_view_is_read() -> None:
-    rows = [(step, {f"s{i % 40}/g{i % 7}/k{i}": float(i + step) for i in range(4096)}) for step in range(3)]
+    def word(number: int) -> str:
+        return "".join(chr(ord("a") + int(digit)) for digit in str(number))
+
+    rows = [
+        (step, {f"{word(i % 40)}/{word(i % 7)}/k{word(i)}": float(i + step) for i in range(4096)}) for step in range(3)
+    ]
     run = run_of(verl_lines(rows))
     index = index_tree(Snapshot(run))
     with patch.object(metrics, "read_signal", wraps=metrics.read_signal) as read:
@@ -82,8 +87,8 @@ def test_only_what_is_in_view_is_read() -> None:
     assert read.call_count <= 30
     assert len(view.lines) == 30
     assert (view.top, view.keys) == (2000, 4096)
-    lines, matched = layout_tree(index, "k40")
-    assert matched == sum("k40" in f"k{i}" for i in range(4096))
+    lines, matched = layout_tree(index, "kea")
+    assert matched == sum(str(i).startswith("40") for i in range(4096))
     assert sum(isinstance(line, TreeKey) for line in lines) == matched
 
 
@@ -112,12 +117,33 @@ def test_an_empty_run_has_an_empty_tree() -> None:
     assert "no metrics yet" in text_of(run_of(b""))
 
 
-def test_numbered_keys_stand_by_number_and_the_odd_one_is_named() -> None:
+def test_keys_that_differ_by_a_number_alone_stand_in_one_row_with_the_odd_one_named() -> None:
     def row(step: int) -> dict[str, float]:
         return {f"rank/{n}/step_time": 2.0 + 0.01 * (n % 7) + (1.2 if n == 37 and step > 60 else 0) for n in range(64)}
 
     ranks = run_of(verl_lines((step, row(step)) for step in range(1, 121)))
-    names = [one.name for one in index_tree(Snapshot(ranks)).keys]
-    assert names == [f"{number}/step_time" for number in range(64)]
-    assert "far from the others: 37/step_time 3.22, median of 64 2.03" in text_of(ranks)
+    index = index_tree(Snapshot(ranks))
+    (line,) = index.keys
+    assert (line.name, line.size, line.key) == ("{0…63}/step_time", 64, "rank/{0…63}/step_time")
+    assert [one.key for one in line.members] == [f"rank/{number}/step_time" for number in range(64)]
+    assert [one.key for one in index.leaves] == [one.key for one in line.members]
+    text = text_of(ranks)
+    assert "far from the others: rank/37/step_time 3.22, +" in text and "median of 64: 2.03" in text
+    assert "0/step_time" not in text.replace("{0…63}", "")
+    assert "37/step_time" in text_of(ranks, spread=frozenset({line.key}), height=60)
+    assert [one.key for one in match_keys(index, "rank/37/")] == ["rank/37/step_time"]
+    assert match_keys(index, "step_time") == [line]
     assert "far from" not in text_of(run_of(verl_lines((step, row(step)) for step in range(1, 51))))
+
+
+def test_a_number_in_the_name_of_a_section_makes_one_section_of_all() -> None:
+    rows = [(step, {f"gpu_{n}/{what}": 0.9 for n in range(8) for what in ("util", "mem")}) for step in range(9)]
+    index = index_tree(Snapshot(run_of(verl_lines(rows))))
+    assert index.sections == {"gpu_{0…7}": 16}
+    assert [one.name for one in index.keys] == ["mem", "util"]
+
+
+@pytest.mark.parametrize("names", [[f"reward_{n}" for n in range(7)], [f"test/pass@{2**n}" for n in range(9)]])
+def test_few_numbers_and_scores_over_attempts_are_metrics_of_their_own(names: list[str]) -> None:
+    rows = [(step, dict.fromkeys(names, 1.0)) for step in range(9)]
+    assert len(index_tree(Snapshot(run_of(verl_lines(rows)))).keys) == len(names)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rltop.model import Label, Level, RunState
-from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_middle, clip_shared, fill, too_small, without_shared, wrap
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width
@@ -133,3 +133,23 @@ def test_what_is_cut_never_ends_in_a_part_of_a_number(text: str, width: int) -> 
     shown = clip(text, width)
     assert cell_width(shown) <= width
     assert shown == text or shown.isspace() or not re.search(r"(?:^|\s)\d[\d.,]*…$", shown) or text.startswith(shown)
+
+
+RUNS = [f"qwen2.5-7b-gsm8k-grpo-lr{lr}-seed{seed}-rollout8-batch128" for lr in ("1e-5", "1e-6") for seed in (1, 2)]
+
+
+def test_names_are_cut_where_they_are_equal_between_words() -> None:
+    assert clip_shared(RUNS, 80) == RUNS
+    assert clip_shared(RUNS, 30) == ["…lr1e-5-seed1…", "…lr1e-5-seed2…", "…lr1e-6-seed1…", "…lr1e-6-seed2…"]
+    assert without_shared(("/data/a/metrics", "/data/b/metrics")) == ("…a…", "…b…")
+    assert without_shared(("one",)) == ("one",)
+    assert without_shared(("run1", "run2")) == ("run1", "run2")
+    assert without_shared(("same", "same")) == ("same", "same")
+
+
+@example(["", "a-", "a-b-"], 8)
+@given(st.lists(st.text(alphabet="ab1-/_.…", max_size=24), min_size=1, max_size=5), st.integers(4, 20))
+def test_names_without_what_they_share_are_as_different_as_before(names: list[str], width: int) -> None:
+    shown = without_shared(tuple(names))
+    assert len(set(shown)) == len(set(names))
+    assert all(cell_width(name) <= width for name in clip_shared(names, width))

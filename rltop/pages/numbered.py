@@ -1,0 +1,330 @@
+"""Metrics that differ by a number alone, such as one for each rank: together in a row, and one by one on a page.
+
+Owns which of them is far from the others, and the words for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from rltop import units
+from rltop.catalog.families import Numbered
+from rltop.model import Label, Signal, Unit
+from rltop.pages.key_metrics import MetricRow
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.pages.signals import SignalReading, signal_of
+from rltop.regex import regex
+from rltop.rows.cells import RowBuilder, text_row
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Scope
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
+from rltop.stats.rolling import MAD_TO_SIGMA, median
+from rltop.store.series import Point
+from rltop.structs import NamedTuple
+
+_FAR_SIGMAS, _FAR_SHARE = 6.0, 0.05
+"""Standard deviations (MAD × 1.4826) from the median, and the part of it, beyond which one is far from the others."""
+
+_MACHINES = regex(
+    r"(?i)(?:rank|gpu|cuda|device|node|host|worker|server|engine|replica|instance|shard|actor|agent|env|dp|tp|pp)s?\W*_?\{"
+)
+"""What does the same work as its like; of layers and experts one is always far from the others."""
+
+
+class NumberedMember(NamedTuple):
+    """One of the metrics.
+
+    Attributes:
+        number: what is its own in the key, `37`.
+        key: the trainer's.
+        value: the newest one, in the metric's unit.
+        sigmas: how far from the median, in standard deviations; infinite where all others are alike.
+    """
+
+    number: str
+    key: str
+    value: float
+    sigmas: float
+
+
+class NumberedView(NamedTuple):
+    """All of them at a step.
+
+    Attributes:
+        name: `rank/{0…63}/step_time`.
+        signal: the first of them.
+        stream: the stream of the run that they are in; "" is the main one.
+        step: the newest at which one was logged.
+        members: by number.
+        middle: the median.
+        sigma: their spread as a standard deviation: MAD × 1.4826.
+    """
+
+    name: str
+    signal: Signal
+    stream: str
+    step: int
+    members: tuple[NumberedMember, ...]
+    middle: float
+    sigma: float
+
+    @property
+    def farthest(self) -> NumberedMember:
+        """The one that is farthest from the median."""
+        return max(self.members, key=lambda one: abs(one.value - self.middle))
+
+    @property
+    def odd(self) -> NumberedMember | None:
+        """The one that is far from the others; None where none is."""
+        one = self.farthest
+        is_far = abs(one.sigmas) > _FAR_SIGMAS and abs(one.value - self.middle) > _FAR_SHARE * abs(self.middle)
+        return one if is_far else None
+
+    @property
+    def target(self) -> Target:
+        """The page with all of them."""
+        return Target(TargetKind.NUMBERED, self.name, stream=self.stream)
+
+    @property
+    def range_text(self) -> str:
+        """The least and the greatest value."""
+        values = [one.value for one in self.members]
+        return f"{units.number(min(values))}–{units.measure(max(values), self.unit)}"
+
+    @property
+    def unit(self) -> Unit:
+        """Of the values."""
+        return self.signal.metric.unit
+
+    @property
+    def odd_text(self) -> str:
+        """The one that is far from the others, in words; empty without one."""
+        one = self.odd
+        if one is None:
+            return ""
+        value, middle = units.measure(one.value, self.unit), units.measure(self.middle, self.unit)
+        name = self.name_of(one)
+        return f"{name} {value}, {sigmas_text(one.sigmas)}; median of {len(self.members)}: {middle}"
+
+    def name_of(self, member: NumberedMember) -> str:
+        """What one of them is called: its key."""
+        return Label.of(member.key).display
+
+
+def sigmas_text(sigmas: float) -> str:
+    """So many standard deviations, with their sign."""
+    return f"{sigmas:+.1f}σ".replace("-", "−") if math.isfinite(sigmas) else "all others alike"
+
+
+def read_numbered(snapshot: Snapshot) -> Mapping[str, NumberedView]:
+    """All metrics of a stream that differ from others by a number alone, by their name."""
+    found = {one.name: one for one in snapshot.part.memo.numbered().values()}
+    if not found:
+        return {}
+    at = snapshot.at_step, id(snapshot.identity)
+    return snapshot.part.memo.of_rows(("numbered", *at), lambda: _read(snapshot, found))
+
+
+def _read(snapshot: Snapshot, found: Mapping[str, Numbered]) -> Mapping[str, NumberedView]:
+    stream = snapshot.stream
+    step = stream.last_step if snapshot.at_step is None else snapshot.at_step
+    # A row is read in one go; what it has not is looked for key by key.
+    row = {} if step is None else stream.row(step)
+    views = {}
+    for one in found.values():
+        points: dict[str, Point] = {}
+        for number, key in one.keys.items():
+            value = row.get(key)
+            if step is not None and value is not None and math.isfinite(value):
+                points[number] = Point(step, value)
+            elif (latest := stream.latest(key, snapshot.at_step)) is not None and math.isfinite(latest.value):
+                points[number] = Point(latest.step, latest.value)
+        if len(points) > 1:
+            views[one.name] = _view(snapshot, one, points)
+    return views
+
+
+def _view(snapshot: Snapshot, one: Numbered, points: Mapping[str, Point]) -> NumberedView:
+    signals = {number: signal_of(snapshot, one.keys[number]) for number in points}
+    values = {number: signals[number].read(point.value) for number, point in points.items()}
+    middle = median(list(values.values()))
+    sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values.values()])
+
+    def sigmas(value: float) -> float:
+        away = value - middle
+        return away / sigma if sigma > 0.0 else math.copysign(math.inf, away) if away else 0.0
+
+    members = tuple(NumberedMember(number, one.keys[number], value, sigmas(value)) for number, value in values.items())
+    step = max(point.step for point in points.values())
+    return NumberedView(one.name, next(iter(signals.values())), snapshot.role, step, members, middle, sigma)
+
+
+def shown_member(view: NumberedView) -> NumberedMember:
+    """The one whose line stands for all: the odd one, else the one next to the median."""
+    return view.odd or min(view.members, key=lambda one: abs(one.value - view.middle))
+
+
+def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> MetricRow:
+    """All of them in one row: the median, the line of one of them, and which is far from the others.
+
+    Args:
+        reading: of `shown_member`.
+    """
+    one = view.odd
+    remark = view.range_text if one is None else f"{one.number}: {sigmas_text(one.sigmas)}"
+    median_of_all = reading._replace(point=Point(view.step, view.middle), baseline=None, first=None, others=0)
+    return MetricRow(title, median_of_all, remark, numbered=view.target, size=len(view.members))
+
+
+def outlier_of(snapshot: Snapshot) -> NumberedView | None:
+    """Of ranks, devices and the like, the metrics of which one is farthest from the others; None where none is far."""
+    views = [one for one in read_numbered(snapshot).values() if _MACHINES.search(one.name) and one.odd is not None]
+    return max(views, key=lambda one: abs(one.farthest.sigmas), default=None)
+
+
+def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:
+    """The odd one of the metrics in a row."""
+    one = view.farthest
+    builder = RowBuilder(width, glyphs).add(" OUTLIER", "title").add("  ")
+    middle = units.measure(view.middle, view.unit)
+    parts = [
+        (f"{view.name_of(one)} ", "strong"),
+        (f"{units.measure(one.value, view.unit)} ", "value"),
+        (sigmas_text(one.sigmas), "value"),
+        (f"   median of {len(view.members)}: {middle}", "note"),
+    ]
+    for text, role in parts:
+        if cell_width(text) > builder.room:
+            break
+        builder.add(text, role)
+    return builder.row(view.target)
+
+
+def numbered_columns() -> Sequence[Column[NumberedView]]:
+    """The metrics in a table: how many, their median and spread, and which is farthest."""
+    return (
+        Column(
+            "metrics", lambda one: (Label.of(one.name).display, "key"), Fit.NAME, least=16, sort=lambda one: one.name
+        ),
+        Column("keys", lambda one: (str(len(one.members)), "dim"), priority=4, sort=lambda one: len(one.members)),
+        Column(
+            "median", lambda one: (units.measure(one.middle, one.unit), "value"), least=8, sort=lambda one: one.middle
+        ),
+        Column(
+            "spread σ",
+            lambda one: (units.measure(one.sigma, one.unit), "note"),
+            least=8,
+            priority=3,
+            sort=lambda one: one.sigma,
+        ),
+        Column("range", lambda one: (one.range_text, "note"), least=8, priority=2),
+        Column(
+            "farthest",
+            lambda one: (one.farthest.number, "strong" if one.odd else "dim"),
+            is_right=False,
+            least=8,
+            priority=1,
+        ),
+        Column(
+            "",
+            lambda one: (sigmas_text(one.farthest.sigmas), "warn" if one.odd else "dim"),
+            least=8,
+            sort=lambda one: abs(one.farthest.sigmas),
+        ),
+    )
+
+
+def paint_numbered(snapshot: Snapshot, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
+    """A table of all metrics that differ by a number alone, the farthest member first; none without any."""
+    views = sorted(read_numbered(snapshot).values(), key=lambda one: (one.odd is None, -abs(one.farthest.sigmas)))
+    if not views:
+        return []
+    columns = numbered_columns()
+    table = Table(
+        columns, sort_items(views, columns, sorting), target=lambda one: one.target, sorting=sorting, is_sortable=True,
+        sign=lambda one: (_direction(one.odd, glyphs), "warn"),
+    )  # fmt: skip
+    title = RowBuilder(width, glyphs).add(" NUMBERED KEYS", "title").add(f"  {len(views)}", "value")
+    return [title.row(), *paint_table(table, width, glyphs)]
+
+
+def _direction(odd: NumberedMember | None, glyphs: Glyphs) -> str:
+    return "" if odd is None else glyphs.rise if odd.sigmas > 0 else glyphs.fall
+
+
+class NumberedPage(Page):
+    """Metrics that differ by a number alone, each against the others."""
+
+    where = (Scope.TABLE, Scope.MARKS, Scope.OVERLAY)
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
+    details = frozenset({TargetKind.METRIC})
+    search_hint = "a number or a part of a key"
+    help = (
+        "Keys that differ by a number alone, such as one for each rank, GPU or agent: the value of each at the step "
+        "that is shown, and how many standard deviations (MAD × 1.4826) it is from the median of all; the "
+        "farthest come first, {sort} sorts by another column. {open} opens one."
+    )
+
+    def __init__(self, name: str, stream: str = "") -> None:
+        """All metrics of a name.
+
+        Args:
+            name: `rank/{0…63}/step_time`.
+        """
+        super().__init__(stream)
+        self.name = name
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The members, farthest first."""
+        glyphs = moment.glyphs
+        view = read_numbered(moment.snapshot).get(self.name)
+        title = RowBuilder(width, glyphs).add(" ").add(Label.of(self.name).display, "title")
+        if view is None:
+            return [title.row(), text_row("none of these keys has a value here", width, glyphs, "dim")]
+        title.add(f"  {len(view.members)} keys", "value").add(f"   step {units.step(view.step)}", "dim")
+        spread = f"median {units.measure(view.middle, view.unit)}   spread σ {units.measure(view.sigma, view.unit)}"
+        head = RowBuilder(width, glyphs).add(f" {spread}   range {view.range_text}", "note").row()
+        odd = f" far from the others: {view.odd_text}" if view.odd else " none is far from the others"
+        told = RowBuilder(width, glyphs).add(odd, "warn" if view.odd else "ok").row()
+        columns = self._columns(view, glyphs)
+        members = sorted(view.members, key=lambda one: -abs(one.value - view.middle))
+        table = Table(
+            columns,
+            sort_items(members, columns, self.sorting),
+            target=lambda one: Target(TargetKind.METRIC, one.key, stream=view.stream),
+            sorting=self.sorting,
+            is_sortable=True,
+            sign=lambda one: (_direction(one if one == view.odd else None, glyphs), "warn"),
+        )
+        return [title.row(), head, told, Row(()), *paint_table(table, width, glyphs)]
+
+    def _columns(self, view: NumberedView, glyphs: Glyphs) -> Sequence[Column[NumberedMember]]:
+        most = max(abs(one.value - view.middle) for one in view.members)
+        places = {one.key: at for at, one in enumerate(view.members)}
+
+        def bar(one: NumberedMember, cells: int) -> Line:
+            away = one.value - view.middle
+            long = round((cells // 2) * abs(away) / most) if most else 0
+            role = "warn" if view.odd == one else "spark"
+            left = glyphs.bar * long if away < 0 else ""
+            return (
+                Piece(f"{left:>{cells // 2}}", role),
+                Piece("|" if glyphs.is_ascii else "│", "dim"),
+                Piece(glyphs.bar * long if away > 0 else "", role),
+            )
+
+        return (
+            Column("number", lambda one: (one.number, "strong"), least=6, sort=lambda one: places[one.key]),
+            Column(
+                "value", lambda one: (units.measure(one.value, view.unit), "value"), least=8, sort=lambda one: one.value
+            ),
+            Column("z-score", lambda one: (sigmas_text(one.sigmas), "value"), least=8, sort=lambda one: one.value),
+            Column("", bar, Fit.DRAWN, least=9, most=41, priority=1),
+            Column("key", lambda one: (Label.of(one.key).display, "key"), Fit.NAME, least=12, priority=2),
+        )

@@ -1,0 +1,65 @@
+"""Metrics that differ by a number alone: which is far from the others, on the overview and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fake_run import FakeRun, run_of, verl_lines
+
+from rltop.pages.moment import Moment
+from rltop.pages.numbered import NumberedPage, outlier_of, read_numbered
+from rltop.pages.overview import build_overview, paint_overview
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import Row, TargetKind
+from rltop.run.snapshot import Snapshot
+
+NAME = "rank/{0…63}/step_time"
+
+
+def ranks(slow: float, key: str = "rank/{}/step_time") -> FakeRun:
+    def row(step: int) -> dict[str, float]:
+        late = slow if step > 60 else 0.0
+        return {key.format(n): 40.0 + 0.1 * (n * step % 7) + (late if n == 37 else 0.0) for n in range(64)}
+
+    return run_of(verl_lines((step, {"critic/rewards/mean": 0.5, **row(step)}) for step in range(1, 121)))
+
+
+def texts(rows: Sequence[Row]) -> list[str]:
+    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
+
+
+def test_a_slow_rank_by_keys_of_ones_own_is_on_the_overview_and_leads_to_all_of_them() -> None:
+    snapshot = Snapshot(ranks(6.0))
+    view = build_overview(snapshot, width=120, height=40)
+    rows = paint_overview(view, 120, 40, UNICODE)
+    line = next(row for row in rows if " OUTLIER" in texts([row])[0])
+    assert "rank/37/step_time" in texts([line])[0] and "median of 64" in texts([line])[0]
+    assert [link.target.kind for link in line.links] == [TargetKind.NUMBERED]
+    assert sum("step_time" in text for text in texts(rows)) == 2
+    more = next(text for text in texts(rows) if NAME in text)
+    assert "step_time ×64" in more and "37: +" in more
+
+
+def test_none_is_an_outlier_before_it_is_slow_nor_where_it_is_slow_by_little() -> None:
+    assert outlier_of(Snapshot(ranks(6.0), 50)) is None
+    assert outlier_of(Snapshot(ranks(1.0))) is None
+    assert outlier_of(Snapshot(ranks(6.0, "layer_{}/norm"))) is None
+    assert read_numbered(Snapshot(ranks(6.0, "layer_{}/norm")))["layer_{0…63}/norm"].odd is not None
+
+
+def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
+    run = ranks(6.0)
+    for glyphs, minus in ((UNICODE, "−"), (ASCII, "-")):
+        shown = texts(NumberedPage(NAME).rows(Moment(run, glyphs), 80, 24))
+        assert "64 keys" in shown[0] and "rank/37/step_time" in shown[2]
+        members = shown[5:]
+        assert members[0].split()[1] == "37" and members[0].endswith("rank/37/step_time")
+        assert len(members) == 64 and sum(minus in text for text in members) > 8
+    view = read_numbered(Snapshot(run))[NAME]
+    assert [one.number for one in view.members] == [str(number) for number in range(64)]
+    odd = view.odd
+    assert odd is not None and odd.sigmas == (odd.value - view.middle) / view.sigma
+
+
+def test_the_page_of_keys_without_a_value_says_so() -> None:
+    assert "none of these keys" in texts(NumberedPage("a{0…9}").rows(Moment(ranks(1.0), UNICODE), 80, 24))[1]
