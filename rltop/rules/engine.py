@@ -1,8 +1,8 @@
 """Runs every rule that applies to a run, record by record, without a clock.
 
-Owns the order of judgement, restarts, the event log and what is shown. What a
-rule looks for is the rule's business; where observations come from is not
-known here.
+Owns the order of judgement, restarts, the event log, incidents (alarms that began within a few records of one
+another) and what is shown. What a rule looks for is the rule's business; where observations come from is not known
+here.
 
 Every rule whose metrics a run logs is asked about every record: 14 to 43 µs a
 record (`bench/bench_rules_cost.py`). Rules that said for how long they need not
@@ -14,18 +14,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.catalog.dialect import Identity
-from rltop.model import Beside, Event, EventState, Level, Observation, Verdict
+from rltop.model import Beside, Event, EventState, Incident, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
 from rltop.rules.alert_state import AlertState, sentence, verdict_of
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
-from rltop.rules.incidents import Incidents
 from rltop.rules.levels import NOTES, field_of
 from rltop.rules.options import EngineOptions
 from rltop.rules.parts import Told, shown
 from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
+from rltop.structs import NamedTuple
+
+TOGETHER_RECORDS = 5
+"""Onsets this close belong together, as in a collapse (X1)."""
+_HELD = 8
+
+
+class _Together(NamedTuple):
+    """An incident and how far it reaches.
+
+    Attributes:
+        incident: with its first mover so far.
+        group: learning or system: what costs time alone is no cause of what is learned, nor a consequence.
+        first, last: records of its earliest and its latest onset.
+        is_dated: a collapse is in it, whose sentence names the onset: nothing moves that any more.
+    """
+
+    incident: Incident
+    group: str
+    first: int
+    last: int
+    is_dated: bool = False
+
+
+class Incidents:
+    """The incidents of a stream so far; only the newest can still grow."""
+
+    __slots__ = ("_count", "_known", "_open")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: list[_Together] = []
+        self._known: dict[int, Incident] = {}
+
+    def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
+        """Put an alarm into the incident that it belongs to, or into a new one.
+
+        Returns:
+            The incident, and the record of its onset.
+        """
+        for i, one in enumerate(self._open):
+            earliest = one.first - (0 if one.is_dated else TOGETHER_RECORDS)
+            if one.group != group or not earliest <= record <= one.last + TOGETHER_RECORDS:
+                continue
+            incident, first = one.incident, min(one.first, record)
+            if record < one.first:
+                incident = Incident(incident.number, rule, step)
+            self._open[i] = _Together(incident, group, first, max(one.last, record), one.is_dated or is_dated)
+            self._known[incident.number] = incident
+            return incident, first
+        self._count += 1
+        incident = Incident(self._count, rule, step)
+        self._open = [*self._open[1 - _HELD :], _Together(incident, group, record, record, is_dated)]
+        self._known[self._count] = incident
+        return incident, record
+
+    def get(self, number: int) -> Incident | None:
+        return self._known.get(number)
+
+    def clone(self) -> Incidents:
+        twin = Incidents.__new__(Incidents)
+        twin._count, twin._open, twin._known = self._count, self._open.copy(), self._known.copy()
+        return twin
+
 
 WARM_UP_RECORDS = 30
 """Records after which the run-start baselines are final."""

@@ -30,7 +30,7 @@ from rltop.sources.tables import is_metric_folder
 from rltop.structs import NamedTuple, Struct, field
 
 if TYPE_CHECKING:
-    from rltop.run.copies import Numbers
+    from rltop.run.grouping import Numbers
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
@@ -93,7 +93,7 @@ class Discovery(Struct, frozen=False):
 
     def numbers_of(self, run: Found) -> Numbers:
         """The first and last rows of a run, from an earlier look where it has not grown since."""
-        from rltop.run.copies import read_numbers  # noqa: PLC0415 - most folders have files of one kind
+        from rltop.run.grouping import read_numbers  # noqa: PLC0415 - most folders have files of one kind
 
         known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
         if known.numbers is None or not known.numbers.is_of(run):
@@ -145,7 +145,7 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
     result.left_out += [(error.message, "") for error in result.failed]
     found = list({found.path: found for found in result.found}.values())
     if len({each.kind for each in found}) > 1 or any(each.kind is TABLES for each in found):
-        from rltop.run.copies import without_copies  # noqa: PLC0415 - most folders have files of one kind
+        from rltop.run.grouping import without_copies  # noqa: PLC0415 - most folders have files of one kind
 
         found = without_copies(found, result.numbers_of, lambda *why: result.passed_over.append(why), named=paths)
     result.found = [

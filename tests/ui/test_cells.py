@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.rows.rows import Line, Piece
-from rltop.screen.cells import cells_of, changed_spans
+from rltop.screen.row_view import cells_of, changed_spans
 
 ALPHABET = "ab ▁█⣿漢字e\u0301"
 LINES = st.lists(st.builds(Piece, st.text(ALPHABET, max_size=6), st.sampled_from(["text", "warn"])), max_size=5).map(

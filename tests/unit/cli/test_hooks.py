@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks, environment_of
+from rltop.cli.watch import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks, environment_of
 from rltop.clock import FakeClock
 from rltop.model import Level
 from rltop.report.notices import Notice, NoticeKind

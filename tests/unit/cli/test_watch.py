@@ -15,9 +15,8 @@ import pytest
 from fake_filesystem import FakeFileSystem
 
 from rltop.cli import main
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, HookOptions, Hooks
 from rltop.cli.open_session import direct, threaded
-from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
+from rltop.cli.watch import ON_CRIT, ON_STALL, ON_STUCK, ON_WARN, HookOptions, Hooks, Log, Vigil, WatchOptions, is_alive
 from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
 from rltop.run.found import Found, name_of

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rltop.cli.open_session import direct
 from rltop.clock import FakeClock
-from rltop.pages.flow import FlowPage, build_flow, paint_flow, paint_in_overview
-from rltop.pages.goodput import build_goodput
+from rltop.pages.flow import FlowPage, build_flow, build_goodput, paint_flow, paint_in_overview
 from rltop.pages.moment import Moment
 from rltop.report.document import pipeline_document
 from rltop.rows.glyphs import ASCII, UNICODE

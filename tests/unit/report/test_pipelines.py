@@ -21,8 +21,8 @@ from rltop.report.markdown import markdown
 from rltop.report.run_report import Made, build_report, pipelines, text_of
 from rltop.rows.glyphs import UNICODE
 from rltop.run.options import IngestOptions
+from rltop.run.session import told_beside
 from rltop.run.snapshot import Snapshot
-from rltop.run.told import told_beside
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 VERL = FIXTURES / "verl/fully_async/metrics.jsonl"
