@@ -92,6 +92,21 @@ warn = 0.03         # usual mismatch of this router
 
 PROFILES_TABLE
 
+## Sources
+
+`[live]` names what is asked where a job is, by the flags of [where.md](where.md#sources) without their dashes; a flag
+comes before the same name here. Only this file is read for it, and only if it is your own: no other user's, none beside
+a run, and no environment variable.
+
+```toml
+[live]
+metrics = ["node-3:8000", "node-4:8000"]
+prometheus = "http://prometheus:9090"
+ray = "127.0.0.1:8265"
+nodes = "node[3-4]"
+token_file = "prometheus:9090=~/.prometheus-token"
+```
+
 ## Keys
 
 `[metrics."<project>"]` says what keys mean in the runs of a project, a repository or the folder above a run's own:

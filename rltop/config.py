@@ -43,6 +43,7 @@ class Config(NamedTuple):
         file: the config file that was read, or None.
         origins: setting → where its value came from; absent: the default.
         read_again: settles everything anew, from the same flags; None where nobody wants that.
+        live: sources that the config file names, see `settings.LIVE_LISTS`.
     """
 
     reader: ReaderOptions = ReaderOptions()
@@ -53,6 +54,7 @@ class Config(NamedTuple):
     file: Path | None = None
     origins: Mapping[str, str] = MappingProxyType({})
     read_again: Callable[[], Config] | None = None
+    live: Mapping[str, Any] = MappingProxyType({})
 
     def use_color(self, is_terminal: bool) -> bool:
         """Whether to colour output that goes to a terminal or elsewhere."""
@@ -143,6 +145,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         has_no_color=has_no_color,
         file=found.file,
         origins=found.origins,
+        live=found.live,
     )
 
 

@@ -8,6 +8,7 @@ from this table. What a setting does is defined by each layer's options and by
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +43,10 @@ PROFILES_TABLE = "profiles"
 KEYS_TABLE = "keys"
 METRICS_TABLE = "metrics"
 ROWS_TABLE = "rows"
+LIVE_TABLE = "live"
+LIVE_LISTS = ("metrics", "prometheus", "ray", "job", "token_file")
+LIVE_TEXTS = ("nodes", "via", "cacert")
+"""What `[live]` may have: the flags of what else tells where a job is, under their names."""
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -210,6 +215,7 @@ class Gathered(NamedTuple):
         profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
         rows: project → what it says of rows, from the file.
+        live: flag of a source, without dashes → what the file names; lists of texts, or texts.
     """
 
     values: Mapping[str, Value]
@@ -220,6 +226,7 @@ class Gathered(NamedTuple):
     file: Path | None = None
     meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     rows: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+    live: Mapping[str, Any] = MappingProxyType({})
 
 
 def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Gathered:
@@ -240,6 +247,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     meanings: Mapping[str, Mapping[str, str]] = {}
     rows: Mapping[str, Mapping[str, object]] = {}
+    live: Mapping[str, Any] = {}
 
     def settle(name: str, value: Value, origin: str) -> None:
         values[name], origins[name] = value, origin
@@ -249,16 +257,15 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
         profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
         rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
         meanings = _meanings(table.pop(METRICS_TABLE, {}), file)
+        live = _live(table.pop(LIVE_TABLE, {}), file)
         rows = table.pop(ROWS_TABLE, {})
         if not isinstance(rows, dict):
             raise ConfigError(f"{file}: `{ROWS_TABLE}` must be a table", 'write [rows."/path/to/project"]')
         for name, raw in table.items():
             setting = BY_NAME.get(name)
             if setting is None:
-                raise ConfigError(
-                    f"{file}: unknown setting `{name}`",
-                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE, ROWS_TABLE]),
-                )
+                tables = RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE, ROWS_TABLE, LIVE_TABLE
+                raise ConfigError(f"{file}: unknown setting `{name}`", nearest(name, [*BY_NAME, *tables]))
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
     for variable, text in environ.items():
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
@@ -275,7 +282,8 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             where = f"flag {setting.flag}"
             value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
             settle(setting.name, value, setting.flag)
-    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file, meanings, rows)
+    settled = MappingProxyType(values), MappingProxyType(origins)
+    return Gathered(*settled, rules, keymap, profiles, file, meanings, rows, live)
 
 
 def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
@@ -415,6 +423,29 @@ def _meanings(table: object, file: Path) -> Mapping[str, Mapping[str, str]]:
         if not isinstance(keys, dict) or not all(isinstance(name, str) for name in keys.values()):
             raise ConfigError(f"{file}: `{METRICS_TABLE}.{project}` must be a table of canonical names", example)
     return MappingProxyType({project: MappingProxyType(dict(keys)) for project, keys in table.items()})
+
+
+def _live(table: object, file: Path) -> Mapping[str, Any]:
+    """The sources that are asked where a job is; a file that is another's may not say whom to contact."""
+    example = 'write [live] with lines like metrics = ["node-3:8000"] under it'
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: `{LIVE_TABLE}` must be a table", example)
+    for name, value in table.items():
+        if name not in (*LIVE_LISTS, *LIVE_TEXTS):
+            raise ConfigError(
+                f"{file}: unknown source `{LIVE_TABLE}.{name}`", nearest(name, [*LIVE_LISTS, *LIVE_TEXTS])
+            )
+        texts = value if name in LIVE_LISTS and isinstance(value, list) else [value]
+        if not all(isinstance(text, str) and text and "\0" not in text for text in texts):
+            raise ConfigError(f"{file}: `{LIVE_TABLE}.{name}` is {toml_text(value)}, but must be a string", example)
+    if table and file.stat().st_uid not in (os.getuid(), 0):
+        raise ConfigError(
+            f"{file}: `{LIVE_TABLE}` says whom to contact, and the file belongs to another user",
+            "copy it to a file of your own",
+        )
+    return MappingProxyType(
+        {name: [value] if name in LIVE_LISTS and isinstance(value, str) else value for name, value in table.items()}
+    )
 
 
 def toml_text(value: object) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rltop.cli.output import complain, complain_of
 from rltop.clock import SystemClock
@@ -20,6 +21,7 @@ from rltop.model import Label
 from rltop.run.discover import Discovery
 from rltop.run.found import Found
 from rltop.run.rescan import Look
+from rltop.settings import LIVE_LISTS, LIVE_TEXTS
 from rltop.trainers.setup_hints import setup_hints
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ _LEAST_SILENCE_S = 1.0
 _WORKING_S = 0.001
 """Of a tick: to read a block costs more than that, and to wait for a file system hardly anything."""
 _MOST_LEFT_OUT = 12
-_SOURCES = ("metrics", "prometheus", "ray", "nodes", "via", "job", "token_file", "cacert")
-"""Flags of what else tells where a job is; without one none of it is even imported."""
 
 Result = TypeVar("Result")
 
@@ -57,18 +57,32 @@ def load_config(arguments: Namespace) -> Config:
     config = load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
     if config.ingest.log:
         _check_log(config.ingest.log)
-    if any(getattr(arguments, name, None) for name in _SOURCES):
+    # Without a source none of what asks them is even imported; commands that only read files have no such flags.
+    if hasattr(arguments, LIVE_LISTS[0]) and (config.live or names_sources(arguments)):
         config = _with_sources(config, arguments)
     return config._replace(read_again=partial(load_config, arguments))
 
 
-def sources_of(arguments: Namespace) -> SourceOptions:
-    """What a person named to be asked beside the files."""
+def names_sources(arguments: Namespace) -> bool:
+    """Is anything named on the command line that is to be asked beside the files?"""
+    return any(getattr(arguments, name) for name in (*LIVE_LISTS, *LIVE_TEXTS))
+
+
+def sources_of(arguments: Namespace, live: Mapping[str, Any] = MappingProxyType({})) -> SourceOptions:
+    """What a person named to be asked beside the files: a flag comes before the same name in the config file.
+
+    Args:
+        live: the sources of the config file.
+    """
     from rltop.live.sources import SourceOptions
 
+    said = {
+        name: getattr(arguments, name) or live.get(name, [] if name in LIVE_LISTS else "")
+        for name in (*LIVE_LISTS, *LIVE_TEXTS)
+    }
     return SourceOptions(
-        arguments.metrics, arguments.prometheus, arguments.ray, arguments.nodes, arguments.via, arguments.job,
-        arguments.token_file, arguments.cacert, has_processes=True,
+        said["metrics"], said["prometheus"], said["ray"], said["nodes"], said["via"], said["job"],
+        said["token_file"], said["cacert"], has_processes=True,
     )  # fmt: skip
 
 
@@ -81,7 +95,7 @@ def _with_sources(config: Config, arguments: Namespace) -> Config:
     from rltop.live.slurm import job_of_log
     from rltop.live.sources import probes_of
 
-    sources = sources_of(arguments)
+    sources = sources_of(arguments, config.live)
     for probe in probes_of(sources, os.environ):
         probe.close()
 

@@ -553,9 +553,8 @@ class Vigil:
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
-        # A trainer may survive an error that it logs: only silence after it counts.
-        has_died = state in (RunState.QUIET, RunState.STALLED, RunState.ENDED, RunState.DIED, RunState.INTERRUPTED)
-        if run.failure.raw and has_died and (run.main.is_silent or not run.stream.rows):
+        # A trainer may survive an error that it logs: only silence after it counts, which the state knows of.
+        if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED):
             return _broken_off(run)
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK

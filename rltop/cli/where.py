@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
 from rltop.cli.output import complain_of, say
-from rltop.cli.resolve_paths import answered, load_config, sources_of
+from rltop.cli.resolve_paths import answered, load_config, names_sources, sources_of
 from rltop.clock import SystemClock
+from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, NoMetricsError, RltopError, cannot_read
 from rltop.files import open_regular
 from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, codec_of, kind_of
@@ -52,15 +53,16 @@ def where(arguments: Namespace) -> int:
     Raises:
         RltopError: the only path cannot be read.
     """
-    sources = sources_of(arguments)
+    config = load_config(arguments)
+    sources = sources_of(arguments, config.live)
     paths = arguments.paths or ([""] if not sources.is_empty else [])
-    _check(arguments, paths, sources)
+    _check(arguments, paths)
     codes, documents = set(), []
     for path in paths:
         try:
             asked = asked_of(path, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
             now_s = SystemClock().wall() if arguments.now is None else arguments.now
-            found = where_of_path(path, arguments, now_s, asked)
+            found = where_of_path(path, config, now_s, asked)
         except RltopError as error:
             if len(paths) == 1:
                 raise
@@ -79,7 +81,7 @@ def where(arguments: Namespace) -> int:
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
 
-def _check(arguments: Namespace, paths: Sequence[str], sources: SourceOptions) -> None:
+def _check(arguments: Namespace, paths: Sequence[str]) -> None:
     """Refuse what cannot be meant.
 
     Raises:
@@ -87,9 +89,9 @@ def _check(arguments: Namespace, paths: Sequence[str], sources: SourceOptions) -
     """
     if not paths:
         raise RltopError("no path and no source is named", "rltop where train.log, or rltop where --ray 127.0.0.1:8265")
-    if arguments.now is not None and not sources.is_empty:
+    if arguments.now is not None and names_sources(arguments):
         raise RltopError("--now is for files: a source says what is so now", "leave out --now, or the sources")
-    if len(paths) > 1 and not sources.is_empty:
+    if len(paths) > 1 and names_sources(arguments):
         raise RltopError("sources are those of one job, and several paths are named", "name one path")
 
 
@@ -115,7 +117,7 @@ def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
         probes.close()
 
 
-def where_of_path(path: str, arguments: Namespace, now_s: float, asked: Asked) -> Where:
+def where_of_path(path: str, config: Config, now_s: float, asked: Asked) -> Where:
     """Where the job of a path is.
 
     Raises:
@@ -136,18 +138,23 @@ def where_of_path(path: str, arguments: Namespace, now_s: float, asked: Asked) -
         else:
             told = events_beside(Path(path)) or [events_of(each) for each in sorted(Path(path).glob("*.jsonl"))]
         logs = logs_beside(path)
-        if not any(told) and not logs and not sources_of(arguments).is_empty:
+        if not any(told) and not logs and _has_told(asked):
             return where_of("", [], path, now_s, asked)
         if not any(told) and not logs:
             raise
         return where_of(logs[0] if logs else "", told, path, now_s, asked)
     from rltop.run.whereabouts import where_is
 
-    session = read_whole(runs[0], load_config(arguments), SystemClock())
+    session = read_whole(runs[0], config, SystemClock())
     try:
         return where_is(session.runs[0], now_s, asked)
     finally:
         session.close()
+
+
+def _has_told(asked: Asked) -> bool:
+    """Has a source that somebody named said anything, or why it says nothing?"""
+    return any(fact.source != TitlesProbe.source for fact in asked.facts) or any(map(_is_news, asked.silences))
 
 
 def _is_told_alone(path: str) -> bool:

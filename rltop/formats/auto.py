@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
+from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions, Envelope
 from rltop.formats.kinds import BINARY, CONSOLE, MAGIC_BYTES, Codec, Kind, codec_of, is_noise, kind_of
 from rltop.model import Counts, Record, TimedSpan
 
@@ -58,6 +58,10 @@ class AutoDecoder(Decoder):
     @property
     def failure(self) -> str:
         return "" if self._inner is None else self._inner.failure
+
+    @property
+    def dies_after_s(self) -> float:
+        return FATAL_S if self._inner is None else self._inner.dies_after_s
 
     @property
     def stopped(self) -> str:

@@ -143,6 +143,10 @@ class CompressedDecoder(Decoder):
         return self.inner.failure
 
     @property
+    def dies_after_s(self) -> float:
+        return self.inner.dies_after_s
+
+    @property
     def stopped(self) -> str:
         return self.note or self.inner.stopped
 

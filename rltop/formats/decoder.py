@@ -32,6 +32,12 @@ BARE_FAILURES = ("the process ended with exit code", "SwanLab has the run as")
 """How a failure begins that names no cause: whoever knows one says more."""
 
 
+FATAL_S = 30.0
+"""So long without progress after a line that no process survives, and the job is dead."""
+CAUGHT_S = 300.0
+"""So long, and longer than usual, after an exception that the job may have caught."""
+
+
 class Decoder:
     """Bytes in, rows out; the half line at the end is kept until its rest comes.
 
@@ -55,6 +61,11 @@ class Decoder:
     def failure(self) -> str:
         """What the writer says that it died of, raw; empty where it says nothing, or has gone on since."""
         return ""
+
+    @property
+    def dies_after_s(self) -> float:
+        """How long nothing must come behind `failure` until it is what the run died of: `FATAL_S` or `CAUGHT_S`."""
+        return FATAL_S
 
     @property
     def stopped(self) -> str:

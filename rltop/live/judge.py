@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from rltop import units
-from rltop.formats.console.failures import CAUGHT_S, FATAL_S, is_interruption
+from rltop.formats.console.failures import is_interruption
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process, Silence
@@ -65,6 +65,11 @@ class Where(NamedTuple):
     silences: Sequence[Silence] = ()
     log: str = ""
     stepped_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Did it end before it was done?"""
+        return self.state in ("dead", "interrupted")
 
 
 def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
@@ -136,9 +141,10 @@ def dead_after_s(phases: Phases, failure: Failure) -> float:
     An exception may have been caught: what was open may then take as long as it ever has.
     """
     if failure.error.is_final:
-        return FATAL_S
+        return failure.error.dies_after_s
     names = ("", LONG_STEP, "" if failure.phase is None else failure.phase.name)
-    return max(CAUGHT_S, *(max(phases.took_s.get(name, ()), default=0.0) for name in names))
+    longest_s = max(max(phases.took_s.get(name, ()), default=0.0) for name in names)
+    return max(failure.error.dies_after_s, longest_s)
 
 
 def _died_of(failure: Failure) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from rltop.formats.console.causes import Causes
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.console.failures import (
-    FATAL_S,
     MAY_FAIL,
     OF_TRACKERS,
     SAMPLE_SIGNS,
@@ -18,6 +17,7 @@ from rltop.formats.console.failures import (
     tells_alone,
 )
 from rltop.formats.console.lines import strip_escapes
+from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, LinePattern, key_of
 from rltop.live.phases import PhaseEvent
 from rltop.live.times import COPIED_S, NO_ZONE_S, LineTime, clock_of, dated, zone_shift

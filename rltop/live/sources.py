@@ -1,7 +1,12 @@
-"""The sources that a person named, as probes. Nothing else is ever contacted: no address that a file or a log holds."""
+"""The sources that a person named, as probes; nothing else is ever contacted.
+
+They come from the command line and from that person's own config file: no address that a run's folder, a metric file or
+a log holds.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from rltop.errors import RltopError
@@ -82,7 +87,7 @@ def _by_http(options: SourceOptions, environment: Mapping[str, str]) -> list[Pro
         place, equals, file = pair.partition("=")
         if not equals or not file:
             raise RltopError(f"--token-file {pair}: names no address and file", "for example prometheus:9090=token.txt")
-        files[address_of(place, "--token-file").place] = file
+        files[address_of(place, "--token-file").place] = os.path.expanduser(file)  # noqa: PTH111
     used: set[str] = set()
 
     def endpoint(url: str, flag: str, path: str, token: str = "") -> Endpoint:
@@ -90,7 +95,7 @@ def _by_http(options: SourceOptions, environment: Mapping[str, str]) -> list[Pro
         if address.place in files:
             used.add(address.place)
             token = token_in(files[address.place], "--token-file")
-        return Endpoint(address, token=token, authorities=options.authorities)
+        return Endpoint(address, token=token, authorities=os.path.expanduser(options.authorities))  # noqa: PTH111
 
     found: list[Probe] = [MetricsProbe(endpoint(url, "--metrics", "/metrics")) for url in options.metrics]
     found += [PrometheusProbe(endpoint(url, "--prometheus", "")) for url in options.prometheus]

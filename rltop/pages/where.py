@@ -32,6 +32,8 @@ _UNUSUAL = 3.0
 _COARSE = ((120.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
 _MOST_LISTED = 200
+_LEAST_BAR = 16
+"""Cells of the bar of the open step that no note takes."""
 
 
 class OpenStep(NamedTuple):
@@ -109,14 +111,21 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
     role = LEVEL_ROLES[view.level] if view.level > Level.OK else "value"
     sign = glyphs.level(view.level) if view.level > Level.OK else " "
     name = "open" if view.step is None else f"{units.step(view.step)} open"
-    what = ": ".join(part for part in (name, view.phase) if part)
+    cells, room = width - bar_at - 1, bar_at - 3 - 12
+    usually = "" if view.usual_s is None else f"usually {units.duration(view.usual_s)}"
+    left = f"{view.outstanding} outstanding" if view.outstanding else ""
+    what = ": ".join(filter(None, (name, view.phase)))
+    note = _notes_within(cells - _LEAST_BAR, (usually, left), (usually,))
+    if cell_width(what) > room and (
+        beside := _notes_within(
+            cells - _LEAST_BAR, (view.phase, usually, left), (view.phase, usually), (view.phase, left), (view.phase,)
+        )
+    ):
+        # What there is no room for in front of the bar stands behind it.
+        what, note = name, beside
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
-    builder.left(what, bar_at - 3 - 12, role).add(" ").right(units.duration(view.elapsed_s), 9, role)
+    builder.left(what, room, role).add(" ").right(units.duration(view.elapsed_s), 9, role)
     builder.to(bar_at)
-    cells = width - bar_at - 1
-    usually = "" if view.usual_s is None else f" usually {units.duration(view.usual_s)}"
-    left = f", {view.outstanding} outstanding" if view.outstanding else ""
-    note = next((text for text in (usually + left, usually) if cell_width(text) + 16 <= cells), "")
     cells -= cell_width(note)
     usual = view.usual_s or 0.0
     axis_s = max(axis_s, view.elapsed_s, 1.1 * usual)
@@ -128,6 +137,12 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
         builder.add(glyphs.fills[1] * min(full, at), role).add(" " * max(0, at - full), "dim")
         builder.add(glyphs.upright, "strong").add(glyphs.fills[1] * max(0, full - at - 1), role)
     return builder.to(width - 1 - cell_width(note)).add(note, "note").row(Target(TargetKind.WHERE))
+
+
+def _notes_within(cells: int, *notes: Sequence[str]) -> str:
+    """The first of the notes that there is room for; may be empty."""
+    texts = (" " + ", ".join(filter(None, parts)) for parts in notes if any(parts))
+    return next((text for text in texts if cell_width(text) <= cells), "")
 
 
 class WhereView(NamedTuple):

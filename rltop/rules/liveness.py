@@ -90,6 +90,11 @@ class Liveness(State):
         return len(self._gaps)
 
     @property
+    def longest_s(self) -> float:
+        """The longest gap that is known; 0 without any."""
+        return max(self._gaps, default=0.0)
+
+    @property
     def knows_pace(self) -> bool:
         """Are enough gaps known to say what is usual?"""
         return len(self._gaps) >= _MIN_GAPS

@@ -6,6 +6,7 @@ Bounded, whatever there is: the ends of a few files, in a thread that nobody wai
 from __future__ import annotations
 
 import math
+import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
@@ -41,11 +42,14 @@ AGAIN_S = 1.0
 STILL_S = 10.0
 """A run that goes on is not looked at before so long without a row."""
 _BUSY = frozenset({RunState.LOADING, RunState.FINISHED, RunState.LOST})
+PENDING_S = 5.0
+"""How often a log is looked at again whose last error may yet be caught."""
 _A_DOUBLING = 2
 """How often a silent run's log is looked at again while the silence gets twice as long."""
 _TRACEBACK = b"Traceback (most recent call last)"
 _COMPLETE = regex(r"\b(?:[Tt]raining|[Rr]un|[Jj]ob)\b.{0,40}\b(?:complete|completed|finished|done)\b|[Ss]uccessfully")
 _DATA = (".jsonl", ".csv", ".json", ".wandb")
+_NO_ERROR = ("", 0.0)
 _DIGITS = regex(r"\d+")
 
 
@@ -54,11 +58,15 @@ class Ending(NamedTuple):
 
     Attributes:
         rows: how many rows the run had when the log was looked at; when more have come, it went on.
+        still_s: how long the log had not been written to then.
+        dies_after_s: how long that must be at least until the run is dead.
     """
 
     path: str
     text: str
     rows: int
+    still_s: float
+    dies_after_s: float
 
 
 class Silent(NamedTuple):
@@ -78,7 +86,7 @@ class Silent(NamedTuple):
     newest_s: float | None
 
 
-def ending_of(run: Silent) -> Ending | None:
+def ending_of(run: Silent, now_s: float) -> Ending | None:
     """What the console log of a run says that it died of; None where none does, or it is that of another run."""
     for path in [run.log] if run.log else own_logs(run):
         try:
@@ -86,11 +94,12 @@ def ending_of(run: Silent) -> Ending | None:
                 size = file.seek(0, 2)
                 file.seek(max(0, size - END_BYTES))
                 data = file.read(END_BYTES)
+                still_s = max(0.0, now_s - os.fstat(file.fileno()).st_mtime)
         except (OSError, ValueError):
             continue
-        text = last_error(data if size <= END_BYTES else data.partition(b"\n")[2], run.last_step)
+        text, dies_after_s = last_error(data if size <= END_BYTES else data.partition(b"\n")[2], run.last_step)
         if text:
-            return Ending(path, text, run.rows)
+            return Ending(path, text, run.rows, still_s, dies_after_s)
     return None
 
 
@@ -135,7 +144,7 @@ def _pattern(name: str) -> str:
     return _DIGITS.sub("#", name)
 
 
-def last_error(data: bytes, last_step: int | None) -> str:
+def last_error(data: bytes, last_step: int | None) -> tuple[str, float]:
     """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise.
 
     Args:
@@ -150,15 +159,15 @@ def last_error(data: bytes, last_step: int | None) -> str:
     steps = [record.step for record in (*decoder.feed(data, 0, 0), *decoder.finish())]
     error, text = decoder.last_error, decoder.failure
     if error is None or not text or (_TRACEBACK not in data and not tells_alone(error.text.raw)):
-        return ""
+        return _NO_ERROR
     if steps and last_step is not None and abs(steps[-1] - last_step) > max(NEAR_STEPS, NEAR_SHARE * last_step):
-        return ""
+        return _NO_ERROR
     before = [bar.done for line in _lines(data[: error.offset]) if (bar := read_bar(line)) is not None]
     behind = [line for line in _lines(data[error.offset :])[1:] if line and not line.startswith(OF_TRACKERS)]
     if len(behind) > AFTERMATH_LINES or any(map(_COMPLETE.search, behind)):
-        return ""
+        return _NO_ERROR
     bars = [bar.done for line in behind if (bar := read_bar(line)) is not None]
-    return "" if bars and before and bars[-1] > before[-1] else text
+    return _NO_ERROR if bars and before and bars[-1] > before[-1] else (text, decoder.dies_after_s)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -198,6 +207,8 @@ class EndReader:
         if state in _BUSY or (state is RunState.LIVE and age_s is not None and age_s < STILL_S):
             return None
         aged = round(_A_DOUBLING * math.log2(1.0 + (age_s or 0.0)))
+        if run.ending is not None and state not in (RunState.DIED, RunState.INTERRUPTED):
+            aged = round((age_s or 0.0) / PENDING_S)
         known = self._seen.get(id(run))
         if known is not None and known == (run, rows, aged):
             return None
@@ -209,7 +220,7 @@ class EndReader:
     def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:
         for run, silent in wanted:
             try:
-                found = ending_of(silent)
+                found = ending_of(silent, self._clock.wall())
             except Exception:
                 # A fault in a file that nobody named must not end the program.
                 continue

@@ -216,17 +216,22 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """The state word: that of the main stream, knowing what any stream died of."""
-        return self.main.state_knowing(self.failure)
+        """The state word: that of the main stream, knowing what any stream, the log beside it or its job died of."""
+        failure = self.failure
+        if self._job_goes_on:
+            return self.main.state_knowing(Label.of(""), is_dead=False)
+        return self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
 
     @property
     def failure(self) -> Label:
-        """What the writer of any stream says that it died of, else the console log beside the run; may be empty."""
+        """What the writer of any stream says that it died of, else the console log beside the run, else its job."""
         said = [each.failure for each in self.streams]
         own = next((one for one in said if one.raw), said[0])
-        if self.ending is None or not self.failure_log:
-            return own
-        return Label.of(self.ending.text)
+        if self.failure_log and self.ending is not None:
+            return Label.of(self.ending.text)
+        if not own.raw and self.whereabouts is not None and (job := self.whereabouts.told()).is_over:
+            return Label.of(job.cause or "")
+        return own
 
     @property
     def failure_log(self) -> str:
@@ -236,6 +241,21 @@ class Run:
             return ""
         said = (each.failure.raw for each in self.streams)
         return "" if any(one and not one.startswith(BARE_FAILURES) for one in said) else ending.path
+
+    @property
+    def _is_dead(self) -> bool:
+        """Has nothing come behind `failure` for long enough?"""
+        if self.whereabouts is not None and self.whereabouts.told().is_over:
+            return True
+        if self.failure_log and self.ending is not None:
+            return self.ending.still_s >= self.main.dead_after_s(self.ending.dies_after_s)
+        return any(each.is_dead for each in self.streams)
+
+    @property
+    def _job_goes_on(self) -> bool:
+        """Does the log that `failure` is from tell to whoever follows the job that it was caught?"""
+        job = None if self.whereabouts is None else self.whereabouts.told()
+        return job is not None and job.state in ("running", "stuck") and job.log in (self.failure_log, self.path.raw)
 
     @property
     def behind_bytes(self) -> int:

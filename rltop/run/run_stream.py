@@ -15,6 +15,7 @@ from rltop.catalog.dialect import Identity
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
+from rltop.formats.decoder import FATAL_S
 from rltop.formats.kinds import Kind
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.memo import Memo
@@ -92,11 +93,8 @@ NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
-FATAL_S = 30.0
-"""An error behind which nothing has come for so long is what the run died of; `rltop where` waits as long."""
 BEHIND_FROM_BYTES = 512 * 1024
 """Less that has been written and not read yet is a moment's work, and is not spoken of."""
-_SILENT = frozenset({RunState.STALLED, RunState.ENDED})
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
 
 
@@ -513,9 +511,9 @@ class RunStream:
 
     @property
     def state(self) -> RunState:
-        return self.state_knowing(self.failure)
+        return self.state_knowing(self.failure, is_dead=self.is_dead)
 
-    def state_knowing(self, failure: Label) -> RunState:
+    def state_knowing(self, failure: Label, *, is_dead: bool) -> RunState:
         """The state word of a run that died of something, if it did.
 
         A run that was silent already when it was opened has ended, or stalled
@@ -523,10 +521,11 @@ class RunStream:
 
         Args:
             failure: what the writer, or that of another stream of the run, says that it died of.
+            is_dead: nothing has come behind it for long enough.
         """
         status, shown = self.known.feed.status, self.shown
         if not shown.pipeline.stream.rows:
-            return self._state_without_rows(status, failure)
+            return self._state_without_rows(status, failure, is_dead=is_dead)
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
         if shown.pipeline.is_finished:
@@ -535,11 +534,18 @@ class RunStream:
         state = self._state_by_age()
         if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
             return RunState.WAITING
-        if self.failure.raw and self._still_s >= FATAL_S:
-            # The last thing that its own file says; what comes after takes it back.
-            return broken_off(failure)
-        is_over = state in _SILENT or self.is_finished
+        is_over = is_dead or self.is_finished
         return broken_off(failure) if is_over and failure.raw else state
+
+    @property
+    def is_dead(self) -> bool:
+        """Has nothing come behind the failure that its own file ends with for long enough? What comes takes it back."""
+        return bool(self.failure.raw) and self._still_s >= self.dead_after_s(self.known.pipeline.decoder.dies_after_s)
+
+    def dead_after_s(self, dies_after_s: float) -> float:
+        """How long nothing must come behind a failure: an exception may be caught in a gap as long as any before."""
+        rules = self.shown.rules
+        return dies_after_s if dies_after_s <= FATAL_S or rules is None else max(dies_after_s, rules.liveness.longest_s)
 
     @property
     def is_silent(self) -> bool:
@@ -561,17 +567,12 @@ class RunStream:
             return RunState.STALLED if self.arrived_s is not None else RunState.ENDED
         return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
 
-    def _state_without_rows(self, status: TailStatus, failure: Label) -> RunState:
+    def _state_without_rows(self, status: TailStatus, failure: Label, *, is_dead: bool) -> RunState:
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
-        if failure.raw and (self.is_finished or self._is_mute()):
+        if failure.raw and (is_dead or self.is_finished):
             return broken_off(failure)
         return RunState.WAITING if status.state is TailState.WAITING or self.has_caught_up else RunState.LOADING
-
-    def _is_mute(self) -> bool:
-        """Has nothing at all, row or not, come for so long that a run at its beginning would be called quiet?"""
-        times = [time_s for time_s in (self.moved_s, self._modified_s) if time_s is not None]
-        return self.has_caught_up and bool(times) and self._clock.now() - max(times) > UNJUDGED_LIVE_S
 
     @property
     def state_note(self) -> str:

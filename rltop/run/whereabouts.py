@@ -122,16 +122,20 @@ class Whereabouts:
         """The time by which `where` is judged."""
         return self._clock.wall()
 
-    def where(self) -> Where:
-        """Where the job is now; worked out at most once a second while nothing new is told."""
+    def told(self) -> Where:
+        """Where the job is by its files and sources alone; worked out once a second while nothing new is told."""
         now_s = self.now_s
-        at = self.version, int(now_s), self._run.state, self._run.failure.raw
+        at = self.version, int(now_s)
         if self._known is None or self._known[0] != at:
             facts = self.facts
-            told = next((fact for fact in facts if isinstance(fact, LogTold)), None)
-            told = told or LogTold(self._run.path.raw, now_s, Phases())
-            self._known = at, _knowing(self._run, where_now(told, facts, now_s, Asked(facts, self.silences)))
+            log = next((fact for fact in facts if isinstance(fact, LogTold)), None)
+            log = log or LogTold(self._run.path.raw, now_s, Phases())
+            self._known = at, where_now(log, facts, now_s, Asked(facts, self.silences))
         return self._known[1]
+
+    def where(self) -> Where:
+        """Where the job is, knowing how the run says that it has ended."""
+        return _knowing(self._run, self.told())
 
     def close(self) -> None:
         self._probes.close()

@@ -34,7 +34,7 @@ from rltop.formats.console.lines import (
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, HitKind, LineScanner, parted
 from rltop.formats.console.steps import Bar, LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader, TreeReader
-from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
+from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Record, Schema
 from rltop.model.keys import TRAINER_STEP_KEYS, is_evaluation_key, is_training_row
@@ -120,6 +120,10 @@ class ConsoleDecoder(Decoder):
         error = self.last_error
         has_gone_on = error is None or error.rows_before != self._row_count or self._has_bar_moved
         return "" if error is None or has_gone_on else error.words
+
+    @property
+    def dies_after_s(self) -> float:
+        return FATAL_S if self.last_error is None else self.last_error.dies_after_s
 
     @property
     def _row_count(self) -> int:

@@ -5,6 +5,7 @@ The exception at the end of a traceback, memory that ran out, a collective that 
 
 from __future__ import annotations
 
+from rltop.formats.decoder import CAUGHT_S, FATAL_S
 from rltop.model import Label
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -59,10 +60,6 @@ SAMPLE_SIGNS = ("[prompt]", "[response]", "[ground_truth]", "[score]")
 _SAMPLE_LINES = 2_000
 OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
 """How lines begin that a tracker prints when its process ends."""
-FATAL_S = 30.0
-"""So long without progress after a line that no process survives, and the job is dead."""
-CAUGHT_S = 300.0
-"""So long, and longer than usual, after an exception that the job may have caught."""
 
 
 def is_interruption(text: str) -> bool:
@@ -96,6 +93,11 @@ class ConsoleError(NamedTuple):
         if not self.detail:
             return text
         return f"{text if len(text) <= _BESIDE_DETAIL else text[:_BESIDE_DETAIL] + '…'} ({self.detail})"
+
+    @property
+    def dies_after_s(self) -> float:
+        """How long nothing must go on behind it until it is what the job died of."""
+        return FATAL_S if self.is_final else CAUGHT_S
 
     def outweighs(self, later: ConsoleError) -> bool:
         """Does it say more of the same end than a later line? Of an error and an interruption, what was first."""

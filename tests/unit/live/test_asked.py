@@ -335,3 +335,67 @@ def test_the_own_processes_are_looked_at(capsys: pytest.CaptureFixture[str], tmp
         _, found = where(capsys, str(tmp_path / "train.log"))
     (rank,) = [each for each in found["ranks"] if each.get("pid") == pid]
     assert (rank["method"], rank["at_least"], rank["rank"]) == ("actor_rollout_update_actor", True, None)
+
+
+def test_a_source_in_ones_own_config_file_is_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own = tmp_path / "config" / "rltop" / "config.toml"
+    own.parent.mkdir(parents=True)
+    path = log(tmp_path, time.time() - 20)
+    with serving(page(EXPOSED)) as server, serving(page(EXPOSED)) as typed:
+        own.write_text(f'[live]\nmetrics = "127.0.0.1:{server.port}"\n')
+        assert [each["engine"] for each in where(capsys, path)[1]["engines"]] == [f"vLLM 127.0.0.1:{server.port}"]
+        _, found = where(capsys, path, "--metrics", f"127.0.0.1:{typed.port}")
+        assert [each["engine"] for each in found["engines"]] == [f"vLLM 127.0.0.1:{typed.port}"]
+        assert where(capsys, path, "--now", str(time.time()))[1]["engines"] == []
+        probes = load_config(parse([path])).ingest.probes
+        assert probes is not None
+        assert any(f"127.0.0.1:{server.port}" in each.source for each in probes(path))
+
+
+def test_a_config_beside_the_run_or_in_the_environment_names_no_source(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = log(tmp_path, time.time() - 20)
+    monkeypatch.chdir(tmp_path)
+    with serving(page(EXPOSED)) as server:
+        text = f'[live]\nmetrics = ["127.0.0.1:{server.port}"]\n'
+        for name in ("config.toml", "rltop.toml", ".rltop.toml", "pyproject.toml", "rltop/config.toml"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+        monkeypatch.setenv("RLTOP_LIVE", f"metrics=127.0.0.1:{server.port}")
+        assert where(capsys, path)[1]["engines"] == []
+        assert not server.heads
+        probes = load_config(parse([path])).ingest.probes
+        assert probes is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metric = ['x']", "unknown source `live.metric`"),
+        ("metrics = 8000", "must be a string"),
+        ("nodes = ['a']", "must be a string"),
+        ("via = ''", "must be a string"),
+    ],
+)
+def test_a_table_of_sources_that_is_none_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    own = tmp_path / "config.toml"
+    own.write_text(f"[live]\n{text}\n")
+    with pytest.raises(RltopError, match=said):
+        load_config(parse(["where", "x", "--config", str(own)]))
+
+
+def test_a_config_file_of_another_user_names_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "config.toml"
+    own.write_text("[live]\nray = '127.0.0.1:1'\n")
+    owner = own.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    arguments = parse(["where", "x", "--config", str(own)])
+    if owner == 0:
+        assert load_config(arguments).live  # root may write them all anyway
+        os.chown(own, 4_711, 4_711)
+    with pytest.raises(RltopError, match="belongs to another user"):
+        load_config(arguments)

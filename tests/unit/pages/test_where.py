@@ -202,6 +202,17 @@ def test_the_bar_fits_and_its_tick_stands_where_it_is_usual(
     assert ("│" in text) == bool(usual)
 
 
+@pytest.mark.parametrize(
+    "phase", ["waiting for samples", "waiting for a policy version", "computing log-probabilities"]
+)
+@pytest.mark.parametrize(("width", "bar_at"), [(80, 28), (120, 38), (200, 46)])
+def test_the_phase_of_the_open_step_is_not_cut(phase: str, width: int, bar_at: int) -> None:
+    view = OpenStep(1_840, 840.0, 90.0, phase, "8 of 512", is_stuck=True, is_unusual=True)
+    text = text_of([paint_open(view, 90.0, bar_at, width, UNICODE)])
+    assert phase in text
+    assert "1,840 open" in text
+
+
 @given(
     st.lists(
         st.builds(

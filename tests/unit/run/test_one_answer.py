@@ -1,0 +1,91 @@
+"""Is a job dead? Screen, runs, watch, check and `where` answer alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_printed import CASES, write
+
+from rltop.cli.open_session import direct, read_whole
+from rltop.clock import FakeClock
+from rltop.config import load
+from rltop.live.job import where_of
+from rltop.model import RunState
+from rltop.pages.overview import build_overview
+from rltop.run.found import Found, name_of
+from rltop.run.run import Run
+from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
+
+OVER = (RunState.DIED, RunState.INTERRUPTED)
+CAUGHT = "Traceback (most recent call last):\n  File \"reward.py\", line 3, in score\nValueError: no number in ''\n"
+FATAL = CAUGHT.replace("ValueError: no number in ''", "torch.OutOfMemoryError: CUDA out of memory. Tried 2.00 GiB")
+
+
+def case_name(case: dict[str, Any]) -> str:
+    return f"{case['of']}: {case['name']}"
+
+
+def followed(path: Path, now_s: float, *, has_job: bool = True) -> Run:
+    clock = FakeClock(now_s)
+    found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
+    options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
+    session = Session([found], direct(clock), clock, options)
+    run = session.runs[0]
+    while session.step(1_000.0):
+        pass
+    session.read_endings()
+    if has_job:
+        session.look_where(run)
+        ends = time.monotonic() + 10.0
+        while run.whereabouts is None or not run.whereabouts.version:
+            assert time.monotonic() < ends
+            session.step(10.0)
+            time.sleep(0.002)
+    return run
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+def test_the_screen_says_of_a_log_what_where_says(case: dict[str, Any], tmp_path: Path) -> None:
+    path, now_s = write(case, tmp_path)
+    run = followed(path, now_s)
+    assert (run.state in OVER) == (case["state"] in ("dead", "interrupted"))
+    assert run.whereabouts is not None
+    assert run.whereabouts.where().state == case["state"]
+    if run.state in OVER:
+        sentence = build_overview(Snapshot(run)).sentence.text.raw
+        assert sentence.startswith(run.state.value)
+        assert case.get("cause", "") in sentence
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["state"] == "dead"], ids=case_name)
+def test_a_file_that_is_read_once_says_of_a_dead_job_what_where_says(case: dict[str, Any], tmp_path: Path) -> None:
+    path, now_s = write(case, tmp_path)
+    session = read_whole(str(path), load({}, {"HOME": str(tmp_path)}), FakeClock(now_s))
+    assert session.runs[0].state is RunState.DIED
+
+
+@pytest.mark.parametrize(
+    ("text", "silent_s", "is_dead"),
+    [(FATAL, 10.0, False), (FATAL, 45.0, True), (CAUGHT, 45.0, False), (CAUGHT, 290.0, False), (CAUGHT, 400.0, True)],
+)
+@pytest.mark.parametrize("has_job", [True, False])
+def test_the_log_beside_the_metrics_is_waited_for_as_long(
+    text: str, silent_s: float, is_dead: bool, has_job: bool, tmp_path: Path
+) -> None:
+    end_s = 1_787_190_000.0
+    rows = [{"step": n, "time": end_s - 5.0 - 60.0 * (40 - n), "loss": 0.5} for n in range(1, 41)]
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    log.write_text(f"Loading checkpoint shards\n{text}")
+    os.utime(metrics, (end_s - 5.0, end_s - 5.0))
+    os.utime(log, (end_s, end_s))
+    run = followed(metrics, end_s + silent_s, has_job=has_job)
+    assert (run.state in OVER) == is_dead
+    said = where_of(str(log), [], str(log), end_s + silent_s)
+    assert (said.state == "dead") == is_dead
