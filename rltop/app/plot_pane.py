@@ -16,7 +16,7 @@ from typing import Any
 
 from rltop.model import Unit
 from rltop.pages.chart import LABEL_CELLS, Curve, PlotData, PlotMark, PlottedSeries
-from rltop.pages.chart_axes import DASHED_ROLE, Axes, LineKind, axes_of, legend_of, value_labels
+from rltop.pages.chart_axes import DASHED_ROLE, Axes, LineKind, axes_of, legend_of, on_rows, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, text_row
@@ -77,6 +77,7 @@ def paint_chart(
     axes = axes_of(plot, columns, height - 3 - below, has_smooth=has_smooth, has_band=has_band)
     if axes is None:
         return _message("no values yet", width, height, glyphs)
+    axes = on_rows(axes, height - 3 - below)
     cursors = [mark for mark in axes.marks if mark.role == _OVER]
     lines = replace(
         axes,

@@ -166,6 +166,7 @@ class PlottedSeries:
         newest: place and value of the newest one in the chart, which no average hides.
         is_right: its values stand on the axis on the right.
         shorter: what it is in fewer words, for a legend without room for `name`.
+        range: least and greatest value in the chart before they are smoothed: what the axis has to hold in any case.
     """
 
     sign: str
@@ -175,6 +176,7 @@ class PlottedSeries:
     newest: tuple[float, float] | None = None
     is_right: bool = False
     shorter: tuple[str, ...] = ()
+    range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,10 @@ def value_ranges(plot: PlotData) -> tuple[tuple[float, float] | None, ...]:
     """Least and greatest value that the chart shows on the left, and on the right; None without a value."""
     left = (plot.raw, plot.smooth, *plot.band, *(one.curve for one in plot.series if not one.is_right))
     right = tuple(one.curve for one in plot.series if one.is_right)
-    return _range(left, plot.declared or (), plot.is_log), _range(right, (), plot.is_log)
+    ends = {
+        side: [end for one in plot.series if one.is_right is side for end in one.range or ()] for side in (False, True)
+    }
+    return _range(left, (*(plot.declared or ()), *ends[False]), plot.is_log), _range(right, ends[True], plot.is_log)
 
 
 def _range(curves: Sequence[Curve], ends: Sequence[float], is_log: bool) -> tuple[float, float] | None:
@@ -328,8 +333,11 @@ def series_of(
         return None
     point = stream.latest(signal.key, last)
     newest = None if point is None or point.step < first else (place.at(point.step), signal.read(point.value))
+    means = [signal.read(one.mean) for one in buckets if one.count and one.last_step >= first]
+    means = [value for value in means if math.isfinite(value)]
+    ends = (min(means), max(means)) if means else None
     drawn = Curve(tuple(place.at(x) for x in curve.steps), curve.values)
-    return PlottedSeries(sign, name, role, drawn, newest, shorter=shorter)
+    return PlottedSeries(sign, name, role, drawn, newest, shorter=shorter, range=ends)
 
 
 def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothing: float) -> list[Bucket]:

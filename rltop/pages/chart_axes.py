@@ -28,6 +28,9 @@ _LEAST_TICKS = 3
 """Bottom, middle and top: with fewer nobody can read a value off the axis."""
 
 _DIGITS, _MOST_DIGITS = 3, 12
+_LEAST_BETWEEN, _BETWEEN, _SPARSE_COST = 2, 4, 0.03
+"""Rows from tick to tick, at the least and as they are liked; each row more or less is worth so much of the height."""
+
 _NOISE = 1e-9
 """Values that are no further apart, as a part of themselves, are one value and its rounding."""
 MINUS = "\N{MINUS SIGN}"
@@ -133,8 +136,9 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
 
 def _values(series: Iterable[PlottedSeries], plot: PlotData, *, is_right: bool) -> list[float]:
     sides = [one for one in series if one.is_right is is_right]
+    ends = [end for one in sides for end in one.range or () if end > 0 or not plot.is_log]
     newest = [one.newest[1] for one in sides if one.newest is not None and (one.newest[1] > 0 or not plot.is_log)]
-    return [*newest, *(value for one in sides for value in one.curve.values)]
+    return [*newest, *ends, *(value for one in sides for value in one.curve.values)]
 
 
 def _right(series: Iterable[PlottedSeries], plot: PlotData, rows: int) -> RightAxis | None:
@@ -265,6 +269,52 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
         if len(ticks) >= _LEAST_TICKS:
             break
     return ticks
+
+
+def on_rows(axes: Axes, rows: int) -> Axes:
+    """The axes with their limits moved apart, by as little as it takes for ticks that stand the same rows apart.
+
+    Args:
+        rows: of the canvas.
+    """
+    if axes.is_log or rows < 2 * _LEAST_TICKS:
+        return axes
+    right = axes.right
+    if right is not None:
+        low, high, ticks = _regular(right.low, right.high, rows)
+        right = right._replace(low=low, high=high, ticks=ticks or right.ticks)
+    low, high, ticks = _regular(axes.low, axes.high, rows)
+    return replace(axes, low=low, high=high, y_ticks=ticks or axes.y_ticks, right=right)
+
+
+def _regular(low: float, high: float, rows: int) -> tuple[float, float, tuple[float, ...]]:
+    """Limits around `low` and `high` such that round numbers stand on rows the same number apart; no ticks for none."""
+    span = high - low
+    if not (span > 0 and math.isfinite(span)) or span < _NOISE * max(abs(low), abs(high)):
+        return low, high, ()
+    best: tuple[float, float, float, float] | None = None
+    power = 10.0 ** math.floor(math.log10(span))
+    for distance in (factor * scale for scale in (power / 10, power) for factor in (1, 2, 5)):
+        between = int((rows - 1) * distance / span + _NOISE)
+        while between >= _LEAST_BETWEEN:
+            cell = distance / between
+            bottom = math.floor(low / cell + _NOISE) * cell
+            top = bottom + (rows - 1) * cell
+            if top >= high - _NOISE * span:
+                count = math.floor(top / distance + _NOISE) - math.ceil(bottom / distance - _NOISE) + 1
+                waste = (top - bottom) / span - 1.0 + (0.0 if count >= _LEAST_TICKS else 1.0)
+                waste += _SPARSE_COST * abs(between - _BETWEEN)
+                if best is None or waste < best[0]:
+                    best = waste, bottom, top, distance
+                break
+            between -= 1
+    if best is None or best[0] > 1.0:
+        return low, high, ()
+    _, bottom, top, distance = best
+    # What is drawn at the very end must not lie outside by the rounding of a sum.
+    low, high = min(low, bottom), max(high, top)
+    first, last = math.ceil(low / distance - 1e-6), math.floor(high / distance + 1e-6)
+    return low, high, tuple(number * distance for number in range(first, last + 1))
 
 
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:

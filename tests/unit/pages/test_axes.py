@@ -1,13 +1,15 @@
-"""What the x axis of a chart can count is what the run logs."""
+"""What the x axis of a chart can count is what the run logs; values stand on regular rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from rltop.pages.chart import Axis, axes_logged, places
+from rltop.pages.chart import Axis, Curve, PlotData, Zoom, axes_logged, places
+from rltop.pages.chart_axes import axes_of, on_rows
 from rltop.run.snapshot import Snapshot
 from tests.screens import session_over, write_rows
 
@@ -40,3 +42,20 @@ def test_an_axis_that_the_run_does_not_log_is_not_offered(tmp_path: Path) -> Non
     session = session_over(write_rows(tmp_path / "metrics.jsonl", [{"step": n, "reward": 0.1} for n in range(1, 41)]))
     session.drain()
     assert axes_logged(Snapshot(session.runs[0])) == [Axis.STEP]
+
+
+@pytest.mark.parametrize("rows", [6, 7, 11, 17, 27, 40, 57])
+@pytest.mark.parametrize(("low", "high"), [(12.0, 13.0), (0.5, 0.6), (-3.0, 17.0), (0.0, 0.93), (1e-6, 3e-6), (0, 1e9)])
+def test_ticks_stand_the_same_rows_apart_at_every_height(low: float, high: float, rows: int) -> None:
+    steps = tuple(float(n) for n in range(10))
+    curve = Curve(steps, tuple(low + (high - low) * n / 9 for n in range(10)))
+    data = PlotData("", "", curve, Curve((), ()), (), (), Zoom(0, 9), Zoom(0, 9))
+    before = axes_of(data, 60, rows)
+    assert before is not None
+    axes = on_rows(before, rows)
+    assert axes.low <= low and high <= axes.high * (1 + 1e-9)
+    assert axes.high - axes.low <= 1.6 * (high - low)
+    cell = (axes.high - axes.low) / (rows - 1)
+    places = [(tick - axes.low) / cell for tick in axes.y_ticks]
+    assert len(places) >= 2 and all(abs(place - round(place)) < 1e-3 for place in places)
+    assert len({round(b) - round(a) for a, b in pairwise(places)}) == 1
