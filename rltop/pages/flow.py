@@ -477,6 +477,7 @@ class FlowPage(Page):
     """The pipeline of an asynchronous run, and what becomes of what it generates."""
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    search_hint = "a part of the pipeline, a metric or a key"
     help = (
         "Who waits for whom in a run that generates beside the training: environments and tools, generation, scorer, "
         "queue, trainer, weight sync. A side that is idle for 20 % of the step or more waits; a trainer that waits "

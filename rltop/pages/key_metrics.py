@@ -503,7 +503,9 @@ class MetricTable:
         """
         if height <= 0 or not self._rows:
             return []
+        self._is_tall = is_tall
         head = [self._painter.head()] if has_head and height > 1 else []
+        self._is_tall = False
         kept = {id(row) for row in keep_loud(self._rows, height - len(head))}
         painted = [number for number, row in enumerate(self._rows) if id(row) in kept]
         if not is_tall:
@@ -538,7 +540,25 @@ class MetricTable:
         rule = min(now, cells) - cell_width(what) - cell_width(end) - 4
         if rule <= 0:
             return (Piece(clip(what, cells), "dim"),)
-        return Piece(f"{what} ", "dim"), Piece(glyphs.rule * rule, "rule"), Piece(f"▶ {end}", "dim")
+        key = self._colours(rule - 3)
+        rule -= sum(cell_width(piece.text) for piece in key)
+        before = rule - rule // 2
+        line = (Piece(glyphs.rule * before, "rule"), *key, Piece(glyphs.rule * (rule - before), "rule"))
+        return Piece(f"{what} ", "dim"), *line, Piece(f"▶ {end}", "dim")
+
+    def _colours(self, cells: int) -> list[Piece]:
+        """What the other colour of a line says, as far as that has room: of an alert's line, and of the others."""
+        if self._is_tall:
+            return []
+        drawn = [row.reading for row in self._rows if row.reading.spark.reference is not None]
+        said = [("past threshold", "threshold")] if any(one.threshold is not None for one in drawn) else []
+        said += [("below base", "baseline")] if any(one.threshold is None for one in drawn) else []
+        found: list[Piece] = []
+        for text, role in said:
+            taken = sum(cell_width(piece.text) for piece in found)
+            if taken + cell_width(text) + 2 <= cells:
+                found += [Piece(" ", "rule"), Piece(text, role), Piece(" ", "rule")]
+        return found
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:

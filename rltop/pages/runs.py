@@ -139,6 +139,7 @@ class ListContext(NamedTuple):
         shown: path of the run that the other pages are about.
         curve: draws the reward of a run in so many cells; None leaves the column out.
         settings: those in which runs differ, and by path which of their values is whose.
+        names: of all runs, listed or not.
         name_cells: cells of a name for which columns that matter less leave.
     """
 
@@ -148,6 +149,7 @@ class ListContext(NamedTuple):
     settings: Sequence[Difference] = ()
     places: Mapping[str, int] = MappingProxyType({})
     name_cells: int = 0
+    names: Sequence[str] = ()
 
 
 NO_CONTEXT = ListContext()
@@ -168,7 +170,7 @@ def run_columns(
             Fit.NAME,
             least=_LEAST_NAME,
             sort=lambda one: one.name.raw.casefold(),
-            cut=clip_shared,
+            cut=lambda names, cells: clip_shared(names, cells, context.names),
             likes=context.name_cells,
         ),
         Column(
@@ -451,7 +453,8 @@ class RunsPage(ListPage[RunEntry]):
         paths = marked if len(marked) > 1 else list(by_path) if len(by_path) <= _MOST_COMPARED else []
         found = self._differences.of([by_path[path].settings for path in paths])
         places = {path: number for number, path in enumerate(paths)}
-        return ListContext(moment.run.path.raw, moment.marked, curve, found, places)
+        names = tuple(run.name.display for run in moment.runs)
+        return ListContext(moment.run.path.raw, moment.marked, curve, found, places, names=names)
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""

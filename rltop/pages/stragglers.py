@@ -477,6 +477,7 @@ class RanksPage(Page):
 
     where = (Scope.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    search_hint = "a rank, a stage or a key"
     help = (
         "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "
         "far it is behind, the share of step time that the other ranks wait for it, and how often it is the slowest. "

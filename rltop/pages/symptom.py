@@ -133,6 +133,7 @@ class SymptomPage(Page):
     """A symptom: its alerts if any stand, and what to check, in order."""
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "change")
+    search_hint = "a metric, or a part of what is said"
     help = (
         "A symptom that you see, whether or not rltop raises it: the alerts that stand on it, then the metrics in the "
         "order in which to check them, each with its value, its change against this run's baseline, its curve and what "

@@ -214,6 +214,7 @@ class VerdictPage(Page):
     """One verdict: what, since when, on which numbers, why it matters, what to look at next."""
 
     footer: ClassVar[Sequence[str]] = ("alerts", "acknowledge", "mute", "change")
+    search_hint = "a part of what is said of the alert"
     help = (
         "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
         "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "

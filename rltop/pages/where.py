@@ -392,6 +392,7 @@ class WherePage(Page):
     """Where the job is now."""
 
     footer: ClassVar[Sequence[str]] = ("console", "timing")
+    search_hint = "a process, a phase, a part of a line"
     help = (
         "Where the job is, in a step that has not ended: the open phase, since when, what that usually takes in this "
         "run and what is missing. Processes are in groups by what they are in, worst first: dead ones, then those "

@@ -277,15 +277,20 @@ def _ellipsis_for(shared: str) -> str:
     return shared if cell_width(shared) < len("v1-") else ELLIPSIS
 
 
-def clip_shared(names: Sequence[str], width: int) -> list[str]:
+def clip_shared(names: Sequence[str], width: int, among: Sequence[str] = ()) -> list[str]:
     """Names in at most `width` cells each: whole if all of them fit, else without what they share.
+
+    Args:
+        among: the names of which these are some, so that one is shown alike whichever others are.
 
     Returns:
         The names as they are shown, in the same order.
     """
     if all(cell_width(plain(name)) <= width for name in names):
         return [plain(name) for name in names]
-    return clip_distinct(without_shared(tuple(names)), width)
+    every = tuple(dict.fromkeys(among or names))
+    shown = dict(zip(every, without_shared(every), strict=True))
+    return clip_distinct([shown.get(name, name) for name in names], width)
 
 
 def _shared(names: Sequence[str]) -> int:
