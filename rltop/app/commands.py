@@ -110,8 +110,8 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
         "Draw several metrics in one chart", moment.keys.clause("overlay", "key {}"), KeyAction("overlay")
     )
     for what, words in (
-        ("target", "step to reach, for progress and time left (eta)"),
-        ("until", "limit: when it stops"),
+        ("target", "step to reach: progress, time left (eta), arrival"),
+        ("until", "limit: when the job is stopped, for example after 24h"),
     ):
         yield PaletteEntry(words, f"type :{what} …", KeyAction(f"go({f'{what} '!r})"))
     yield PaletteEntry("Show the path of the config file", "settings, keys, rules, themes", KeyAction("tell_config"))
@@ -141,7 +141,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
         )
     for rule, title in rule_titles():
         target = Target(TargetKind.VERDICT, rule)
-        yield _opening(moment, f"rule: {rule} {title}", "what it says of this run", target, is_offered=False)
+        yield _opening(moment, f"rule: {rule} {title}, thresholds", "what it says of this run; set thresholds, mute", target, is_offered=False)
 
 
 def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
@@ -205,7 +205,7 @@ def rank(query: str, text: str, fuzzy: float) -> float:
         fuzzy: how well the letters of the query are found in it, 0 where they are not, below 1 otherwise.
 
     Returns:
-        0 where they are not all there, else up to 4: by the tier, then by how much of the name was typed.
+        0 where they are not all there, else up to 5: by the tier, then by how much of the name was typed.
     """
     typed, whole = query.casefold().strip(), text.casefold()
     name = whole.partition(": ")[2] or whole
@@ -216,7 +216,9 @@ def rank(query: str, text: str, fuzzy: float) -> float:
     share = min(1.0, len(typed) / max(1, len(name)))
     begun = [one for one in names if one.startswith(typed)]
     if begun:
-        return 3.0 + len(typed) / max(1, min(map(len, begun)))
+        # What somebody sees comes first, what a setting is called last.
+        tier = 4.0 if whole.startswith("symptom: ") else 1.0 if whole.startswith("setting: ") else 3.0
+        return tier + len(typed) / max(1, min(map(len, begun)))
     if whole.startswith(typed):
         return 3.0 + share
     if any(word.startswith(typed) for word in _WORDS.split(whole)):

@@ -150,7 +150,7 @@ class TimeCursor:
         A key that is held down brings more of them than pages can be painted.
         """
         self.step = step
-        if not self._is_moving:
+        if not self._is_moving and not self._app.leave_to_next():
             self._is_moving = True
             self._app.call_later(self._arrive)
 

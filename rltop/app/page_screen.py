@@ -267,6 +267,13 @@ class PageScreen(Screen[None]):
         else:
             self.carry_out(self.page.on(key, self.moment))
 
+    def action_block(self, by: int) -> None:
+        """Go to the next block of the page, or the one before."""
+        if isinstance(self.page, ListPage):
+            self.carry_out(self.page.go_to_block(by))
+        elif not self.board.go_to_block(by):
+            self.carry_out(Say("this page is one block"))
+
     @property
     def has_something_to_close(self) -> bool:
         """Whether Escape closes a part of the page rather than the page."""
@@ -417,7 +424,9 @@ class PageScreen(Screen[None]):
 
     def _move(self, by: int) -> None:
         if isinstance(self.page, ListPage):
-            self.carry_out(self.page.move(by))
+            effect = self.page.move(by)
+            if not self._host.leave_to_next():
+                self.carry_out(effect)
 
     async def find(self) -> None:
         """Put the cursor into the filter, or ask what to search for."""

@@ -262,6 +262,10 @@ class Page(ABC):
         return None
 
 
+_HEADS = frozenset({TargetKind.SECTION, TargetKind.GROUP})
+"""Lines that others stand below."""
+
+
 class ListPage(Page, Generic[T]):
     """A long list of which only what is in sight is read, with a filter above it.
 
@@ -331,6 +335,15 @@ class ListPage(Page, Generic[T]):
             self._select(self.at + by, by)
             self.held = self.chosen
         return Redraw()
+
+    def go_to_block(self, by: int) -> Effect:
+        """Go to the next section of the list (1) or the one before (-1), around its ends; say where there is none."""
+        heads = [at for at, line in enumerate(self.lines) if (target := self.target(line)) and target.kind in _HEADS]
+        others = [at for at in heads if (at - self.at) * by > 0]
+        if not heads or heads == [self.at]:
+            return Say("this list has no blocks")
+        to = (min if by > 0 else max)(others) if others else heads[0 if by > 0 else -1]
+        return self.move(to - self.at) or Redraw()
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
         """Go to another line of those that match."""

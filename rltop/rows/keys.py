@@ -216,6 +216,17 @@ KEYS: Mapping[Scope, tuple[Key, ...]] = MappingProxyType(
             Key("page-down", "pagedown,ctrl+f", "Page down", "Scroll down one page", action="page(1)", shown_as="PgDn"),
             Key("first", "home,g", "First", "Go to the first row"),
             Key("last", "end,G", "Last", "Go to the last row"),
+            Key(
+                "block-after",
+                "tab",
+                "Block",
+                "Go to the next block of the page",
+                action="screen.block(1)",
+                shown_as="Tab",
+            ),
+            Key(
+                "block-before", "shift+tab", "Block", "Go to the previous block of the page", action="screen.block(-1)"
+            ),
             Key("open", "enter", "Open", "Open the selected item", is_shown=True, shown_as="⏎"),
         ),
         Scope.CHART: (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from rltop import units
 from rltop.model import Label
@@ -130,6 +130,21 @@ class Selection:
         to = self._at + by
         return here is not None and 0 <= to < len(self._spots) and self._spots[to].y == here.y
 
+    def block(self, by: int, rows: Sequence[Row]) -> bool:
+        """Go to the first spot of the next block, after the last one to that of the first; False where there is one.
+
+        Blocks are parted by lines and blanks, and by titles at the beginning of a row.
+        """
+        here, first = self.spot, dict[int, int]()
+        numbers = list(accumulate(_parts_blocks(row) for row in rows))
+        for at, spot in enumerate(self._spots):
+            first.setdefault(numbers[spot.y], at)
+        if here is None or len(first) < 2:
+            return False
+        blocks = list(first)
+        self._at, self._aim = first[blocks[(blocks.index(numbers[here.y]) + by) % len(blocks)]], None
+        return True
+
     def edge(self, is_last: bool) -> bool:
         """Go to the first or the last spot."""
         to = len(self._spots) - 1 if is_last else 0
@@ -138,6 +153,11 @@ class Selection:
             return False
         self._at = to
         return True
+
+
+def _parts_blocks(row: Row) -> bool:
+    piece = next((piece for piece in row.line if piece.text.strip()), None)
+    return piece is None or piece.role in ("rule", "title")
 
 
 _WHOLE_PAGES = {

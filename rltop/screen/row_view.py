@@ -27,6 +27,7 @@ from rltop.rows.themes import Palette
 from rltop.rows.widths import cell_width, char_width, is_single
 from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
 from rltop.screen.styles import RoleStyles
+from rltop.screen.textual_shim import PatchedApp
 
 GAP_CELLS = 8
 """Spans closer than this are one: moving the cursor costs about as many bytes."""
@@ -360,13 +361,14 @@ class RowView(Widget, can_focus=True):
             if spot is not None and 0 <= spot.y - self._top < self.size.height
         ]
 
-    def _move(self, change: Callable[[], bool]) -> bool:
+    def _move(self, change: Callable[[], bool], *, tells: bool = True) -> bool:
         old = self._selection.spot
         if not change():
             return False
         self._follow()
         self._repaint(self._moved(old, self._selection.spot))
-        self.post_message(Selected(self.target))
+        if tells:
+            self.post_message(Selected(self.target))
         return True
 
     def _follow(self) -> None:
@@ -416,7 +418,12 @@ class RowView(Widget, can_focus=True):
         """Select the row above or below; scroll towards it as long as it is out of sight."""
         row = self._selection.next_row(by)
         is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
-        if self._hidden_by() * by > 0 or not is_near or not self._move(lambda: self._selection.vertical(by)):
+        tells = not (isinstance(self.app, PatchedApp) and self.app.leave_to_next())
+        if (
+            self._hidden_by() * by > 0
+            or not is_near
+            or not self._move(lambda: self._selection.vertical(by), tells=tells)
+        ):
             self._scroll(self._top + by)
 
     def _hidden_by(self) -> int:
@@ -425,6 +432,10 @@ class RowView(Widget, can_focus=True):
         if spot is None or self._top <= spot.y < self._top + self.size.height:
             return 0
         return -1 if spot.y < self._top else 1
+
+    def go_to_block(self, by: int) -> bool:
+        """Select the first item of the next block (1) or of the one before (-1); False where there is no other."""
+        return self._move(lambda: self._selection.block(by, self.rows))
 
     def action_left(self) -> None:
         self._move(lambda: self._selection.horizontal(-1))

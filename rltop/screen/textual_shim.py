@@ -86,6 +86,7 @@ class PatchedApp(App[int]):
         self._is_shown = asyncio.Event()
         self._is_shown.set()
         self._takes_keys = False
+        self._leaves_rest = False
 
     def set_first_theme(self, theme: Theme) -> None:
         """Take a theme before the application runs."""
@@ -145,6 +146,15 @@ class PatchedApp(App[int]):
                     await self._is_shown.wait()
             self._is_shown.set()
 
+    def leave_to_next(self) -> bool:
+        """Is the key that is dealt with typed again right behind itself, and can so leave the picture to that one?
+
+        A key that is held down brings more of them than pages can be painted. Asked by what moves something that the
+        next key moves on; what is true is then neither drawn nor waited for.
+        """
+        self._leaves_rest = len(self._typed) > 1 and self._typed[0].key == self._typed[1].key
+        return self._leaves_rest
+
     async def on_event(self, event: events.Event) -> None:
         """Take a key as described, everything else as Textual does."""
         if not isinstance(event, events.Key) or event.is_forwarded:
@@ -178,7 +188,7 @@ class PatchedApp(App[int]):
             self._leave_flood()
         self.app_focus = True
         focused, screen, event = self.focused, self.screen, self._typed[0]
-        taken = 1
+        taken, self._leaves_rest = 1, False
         try:
             if not await self._check_bindings(event.key, priority=True):
                 if isinstance(focused, Input) and event.is_printable:
@@ -188,7 +198,7 @@ class PatchedApp(App[int]):
                 else:
                     await self._check_bindings(event.key)
             # What it does, what it says of that, and what the page makes of it.
-            for pump in (focused, focused, screen):
+            for pump in (focused, focused, screen) if not self._leaves_rest else ():
                 if pump is not None:
                     await _drained(pump)
             if self.screen_stack and self.screen is not screen:

@@ -226,3 +226,32 @@ async def test_back_on_a_page_where_something_was_being_typed_keys_are_keys_agai
         # The filter, the page, the program.
         type_ahead(app, "q", "q", "q")
         await until(pilot, lambda: not app.is_running)
+
+
+@pytest.mark.parametrize(("page", "count"), [("m", 40), ("m", 90), ("e", 12), ("", 9)])
+async def test_a_key_held_down_ends_where_as_many_single_ones_do(page: str, count: int) -> None:
+    ends = []
+    for is_at_once in (False, True):
+        app = app_over(RECORDED)
+        async with app.run_test(size=(160, 45)) as pilot:
+            for key in (page, *"j" * count, "k", "k") if not is_at_once else ():
+                await pilot.press(*key)
+            if is_at_once:
+                type_ahead(app, *page, *"j" * count, "k", "k", "T")
+                before = app.themes.palette.name
+                await until(pilot, lambda: app.themes.palette.name != before)  # noqa: B023 - awaited at once
+            await pilot.pause()
+            ends.append(screen_of(app).board.target)
+    assert ends[0] == ends[1] is not None
+
+
+async def test_pages_are_not_painted_for_every_key_that_is_held_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, painted = app_over(RECORDED), []
+    rows = MetricsPage.rows
+    async with app.run_test(size=(160, 45)) as pilot:
+        await pilot.press("m")
+        monkeypatch.setattr(MetricsPage, "rows", lambda *given: painted.append(given) or rows(*given))
+        before = app.themes.palette.name
+        type_ahead(app, *"j" * 60, "T")
+        await until(pilot, lambda: app.themes.palette.name != before)
+        assert 1 <= len(painted) <= 12
