@@ -141,7 +141,13 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
         )
     for rule, title in rule_titles():
         target = Target(TargetKind.VERDICT, rule)
-        yield _opening(moment, f"rule: {rule} {title}, thresholds", "what it says of this run; set thresholds, mute", target, is_offered=False)
+        yield _opening(
+            moment,
+            f"rule: {rule} {title}, thresholds",
+            "what it says of this run; set thresholds, mute",
+            target,
+            is_offered=False,
+        )
 
 
 def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, Level, RunState
 from rltop.pages.signals import cadence_of
-from rltop.pages.stages import PACE_STEPS, TimingView, build_timing
+from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_timing
 from rltop.rows.cells import RowBuilder, clip, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
@@ -192,7 +192,7 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
     if wall_s is not None:
         return wall_s
     if logged:
-        return median(logged.values())
+        return median(at_present_pace(list(logged.values())))
     timing = timing or build_timing(snapshot, count=PACE_STEPS, inner=0)
     return None if timing is None else timing.pace_s
 
@@ -220,7 +220,7 @@ _BURST, _PAUSES = 0.1, 0.05
 
 
 def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
-    """Seconds per step from the wall times in the rows: the median of the newest gaps.
+    """Seconds per step from the wall times in the rows: the median of the newest gaps, since the pace last changed.
 
     None where rows carry no time. `only` are the steps to go by, where not all are.
 
@@ -237,7 +237,7 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     usual, mean = median(paces), sum(t2 - t1 for _, t1, _, t2 in gaps) / sum(s2 - s1 for s1, _, s2, _ in gaps)
     # Rows that are written in bursts lie close together, and no pause between them is a step's.
     is_in_bursts = usual < _BURST * mean and sum(pace > mean for pace in paces) >= max(3, _PAUSES * len(paces))
-    return mean if is_in_bursts else usual
+    return mean if is_in_bursts else median(at_present_pace(paces))
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:

@@ -21,6 +21,9 @@ HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
 
 PACE_STEPS = 50
+_NEWEST, _STRAYS, _OTHER = 9, 1, 0.1
+"""So many steps make a pace of their own where all but so many are beyond the quartile of those before and the medians
+are so far apart: of steps that vary by chance alone they do once in some ten thousand times."""
 """How many of them say what a step takes now."""
 
 STRIP_STEPS = 60
@@ -33,6 +36,22 @@ _OUTLIER = 1.5
 OTHER = "other"
 _NO_COLOR = 7
 """The colour of what belongs to no stage of the step."""
+
+
+def at_present_pace(values: Sequence[float]) -> Sequence[float]:
+    """Of what the newest steps took, those since the pace last changed; all of them where it has not.
+
+    The median of all goes on saying the pace of before until half of them are newer.
+    """
+    if len(values) <= _NEWEST or abs(median(values[-_NEWEST:]) / (median(values) or math.inf) - 1.0) <= _OTHER:
+        return values
+    for number in range(_NEWEST, len(values)):
+        before, after = sorted(values[:-number]), values[-number:]
+        low, usual, high = (before[len(before) * part // 4] for part in (1, 2, 3))
+        strays = min(sum(value <= high for value in after), sum(value >= low for value in after))
+        if strays <= _STRAYS * number // _NEWEST and abs(median(after) - usual) > _OTHER * usual:
+            return after
+    return values
 
 
 class StageReading(NamedTuple):
@@ -127,8 +146,13 @@ class TimingView(NamedTuple):
 
     @property
     def pace_s(self) -> float:
-        """What a step takes now: the median of the newest `PACE_STEPS`, on every page."""
-        return median(step.total_s for step in self.strip[-PACE_STEPS:])
+        """What a step takes now, on every page."""
+        return median(self.paced)
+
+    @property
+    def paced(self) -> Sequence[float]:
+        """The steps that `pace_s` is the median of."""
+        return at_present_pace([step.total_s for step in self.strip[-PACE_STEPS:]])
 
     @property
     def top(self) -> tuple[StageReading, ...]:

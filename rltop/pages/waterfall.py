@@ -13,7 +13,6 @@ from rltop import units
 from rltop.model import Label, SpanKind, Unit
 from rltop.pages.stages import (
     OTHER,
-    PACE_STEPS,
     STRIP_STEPS,
     StageReading,
     StripStep,
@@ -234,7 +233,7 @@ def _comparisons(view: TimingView) -> list[str]:
     if abs(view.pace_s - view.median_s) < 0.02 * view.median_s:
         return shorter
     # The header says what a step takes now: that the two rest on different steps must be seen.
-    pace = f"last {PACE_STEPS}: {units.duration(view.pace_s)}"
+    pace = f"last {len(view.paced)}: {units.duration(view.pace_s)}"
     return [*_compared(view, view.median_s, f"{pace}; {usual}")[:1], f"({pace}; {usual})", f"({pace})", *shorter]
 
 

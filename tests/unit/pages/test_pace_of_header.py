@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
 from rltop.pages.header import HeaderView, build_header
 from rltop.pages.overview import OverviewView, build_overview, paint_overview
 from rltop.pages.run_entry import read_entry
-from rltop.pages.stages import build_timing
+from rltop.pages.stages import at_present_pace, build_timing
 from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import UNICODE
 from rltop.run.found import Found, name_of
@@ -20,6 +23,7 @@ from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
+from rltop.stats.rolling import median
 
 BEGUN_S = 1.7e9
 TOTAL = 1000
@@ -143,3 +147,30 @@ def test_rows_that_are_written_in_bursts_do_not_make_a_step_a_moment(tmp_path: P
         {"step": i, "timestamp": BEGUN_S + i + (1_200.0 if i > 80 else 0.0), "loss": 1.0} for i in range(1, 101)
     ]
     assert header(tmp_path / "paused.jsonl", paused).step_s == pytest.approx(1.0)
+
+
+@given(
+    st.integers(0, 200), st.sampled_from([0.1, 0.5, 2.0, 20.0]), st.lists(st.floats(0.85, 1.15), min_size=260),
+    st.integers(10, 60), st.booleans(),
+)  # fmt: skip
+def test_after_a_change_of_pace_the_arrival_is_right_within_ten_steps(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: int,
+    factor: float,
+    noise: list[float],
+    after: int,
+    is_logged: bool,
+) -> None:
+    rows, now_s = [], BEGUN_S
+    for i in range(before + after):
+        took_s = (30.0 if i < before else 30.0 * factor) * noise[i]
+        now_s += took_s
+        rows.append({"step": i, "loss": 0.5, **({"step_time": took_s} if is_logged else {"timestamp": now_s})})
+    view = header(tmp_path_factory.mktemp("run") / "metrics.jsonl", rows)
+    assert view.step_s == pytest.approx(30.0 * factor, rel=0.16)
+
+
+@given(st.lists(st.floats(0.8, 1.25), min_size=50, max_size=50, unique=True), st.integers(2, 20))
+def test_a_slow_step_now_and_then_is_no_change_of_pace(noise: list[float], every: int) -> None:
+    values = [each * (5.0 if i % every == 0 else 1.0) for i, each in enumerate(random.Random(1).sample(noise, 50))]
+    assert median(at_present_pace(values)) == pytest.approx(median(values), rel=0.6)
