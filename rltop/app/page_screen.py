@@ -518,12 +518,23 @@ def paint_status(
     builder = RowBuilder(width, moment.glyphs).add(" ")
     taken = sum(cell_width(text) + 3 for text, _ in right)
     if width - 2 - taken >= 8:
-        builder.add(clip_middle(target_text(target), width - 2 - taken), "key")
+        builder.add(clip_middle(_named(target, keys), width - 2 - taken), "key")
     if right:
         builder.to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):
         builder.add("   " if i else "").add(text, role)
     return builder.row()
+
+
+def _named(target: Target | None, keys: KeyNames) -> str:
+    """What is selected; of an alert its title, and what can be done with it."""
+    if target is None or target.kind is not TargetKind.VERDICT:
+        return target_text(target)
+    from rltop.rules import registry  # noqa: PLC0415 - what raises alerts has imported it
+
+    title = registry.NAMED[target.name].title if target.name in registry.NAMED else "alert"
+    does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} quiets"))))
+    return f"{title} ({target.name}): {does}" if does else f"{title} ({target.name})"
 
 
 def _step_text(moment: Moment) -> str:

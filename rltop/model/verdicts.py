@@ -109,6 +109,9 @@ class Advice(NamedTuple):
 
     @property
     def text(self) -> str:
+        """What to do, and why: `keep watching; stop if the reward falls too`."""
+        if self.action is Action.WATCH:
+            return f"keep watching; {self.reason}" if self.reason.startswith("stop") else self.reason
         return f"{self.words}: {self.reason}"
 
 

@@ -379,13 +379,14 @@ def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
 
 
 def alert_words(alert: Alert) -> str:
-    """What it was, where it began and how it ended: `COLLAPSE @122 (recovered @146)`."""
-    text = f"{alert_name(alert)} @{units.step(alert.since_step)}"
+    """What it was, where it began and how it ended: `COLLAPSE, steps 122–146, over`."""
+    name, since = alert_name(alert), units.step(alert.since_step)
     if alert.is_earlier:
-        return f"{text} (earlier attempt)"
+        return f"{name} at {since} (earlier attempt)"
     if alert.recovered_step is not None:
-        return f"{text} (recovered @{units.step(alert.recovered_step)})"
-    return f"{text} (settled @{units.step(alert.settled_step)})" if alert.settled_step is not None else text
+        return f"{name}, steps {since}–{units.step(alert.recovered_step)}, over"
+    until = "" if alert.settled_step is None else f", at a new level since {units.step(alert.settled_step)}"
+    return f"{name} at {since}{until}"
 
 
 def alert_role(alert: Alert) -> str:
@@ -411,14 +412,14 @@ def _is_over(alert: Alert) -> bool:
 
 
 def worst_words(history: History, level: Level) -> str:
-    """`worst so far: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`."""
+    """`earlier: …` or `earlier attempt: …`; empty where nothing that is over was worse than `level`."""
     found = worse_before(history, level)
     muted = f", {units.count(history.muted)} muted" if history.muted else ""
     if found is None:
         return ""
     if found.is_earlier:
-        return f"earlier attempt: {alert_name(found)} @{units.step(found.since_step)}{muted}"
-    return f"worst so far: {alert_words(found)}{muted}"
+        return f"earlier attempt: {alert_name(found)} at {units.step(found.since_step)}{muted}"
+    return f"earlier: {alert_words(found)}{muted}"
 
 
 class Origin(NamedTuple):

@@ -421,7 +421,9 @@ def _faint(links: Sequence[ChainLink]) -> str:
     if not links:
         return "none of these metrics clearly left its usual range"
     verb = "moved, but by less" if len(links) == 1 else "moved, but each by less"
-    return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: order inconclusive"
+    return (
+        f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: no telling which came first"
+    )
 
 
 def _order(
@@ -448,7 +450,7 @@ def _order(
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed(together)} moved with {name}, within one record{dated}: no telling which came first"
+        what = f"{_listed([*together, name])} moved together{dated}: no telling which came first"
         if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
             what += "; the learning rate is a setting, so it did not follow"
         if faint:

@@ -405,7 +405,7 @@ def _paint_settings(
     if len(runs) - len(without) < 2:
         if all(one.snapshot.run.settings is None for one in runs):
             return []
-        return [title.add(f"  no settings found beside {', '.join(without)}", "dim").row()]
+        return [title.add("  no settings file found next to these runs", "dim").row()]
     title.add(f"  {units.count(len(found))} settings", "value")
     if without:
         title.add(f"   none found beside {', '.join(without)}", "dim")

@@ -120,7 +120,11 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         parts.append(("median ", units.number(group.middle)))
     if group.ratio is not None:
         usual = view.rollouts.usual
-        text = "" if usual is None or width < _ROOMY else f" (95th percentile {units.number(usual.one_group)})"
+        text = (
+            ""
+            if usual is None or width < _ROOMY
+            else f" (19 of 20 normal groups: below {units.number(usual.one_group)})"
+        )
         parts.append(("ratio ", units.number(group.ratio) + text))
     if group.gini is not None:
         parts.append(("Gini ", units.number(group.gini)))

@@ -391,7 +391,7 @@ _WORDS = (
     ("nul_bytes", "NUL byte", "NUL bytes"),
     ("broken_texts", "text that is not UTF-8", "texts that are not UTF-8"),
     ("null_values", "null value", "null values"),
-    ("text_values", "text value", "text values"),
+    ("text_values", "value that is not a number was ignored", "values that are not numbers were ignored"),
     ("nested_values", "list or object", "lists or objects"),
 )
 
@@ -522,7 +522,7 @@ def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
 
 _WORKS = (
     'JSON lines with a step and numbers: {"step": 12, "loss": 0.31}',
-    "CSV with a head: step,loss,reward",
+    "CSV with a header line: step,loss,reward",
     "a console log: step:12 - loss:0.31",
     "--step-key KEY where the step has a name of its own",
 )

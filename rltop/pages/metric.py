@@ -384,12 +384,10 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         table.append(StatisticRow("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
     if verdict is not None and verdict.baseline not in (None, reading.baseline) and verdict.key in ("", signal.key):
-        table.append(
-            StatisticRow("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}")
-        )
+        table.append(StatisticRow("alert", *units.quantity(verdict.baseline, reading.unit), "baseline"))
     if reading.judged is not None:
-        remark = f"step {units.step(reading.judged.step)}"
-        table.append(StatisticRow("judged", *units.quantity(reading.judged.value, reading.unit), remark))
+        remark = f"value at {units.step(reading.judged.step)}"
+        table.append(StatisticRow("alert", *units.quantity(reading.judged.value, reading.unit), remark))
     if reading.threshold is not None:
         remark = f"rule {verdict.rule}" if verdict is not None else ""
         table.append(StatisticRow("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))

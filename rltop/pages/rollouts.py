@@ -457,7 +457,7 @@ class RolloutsPage(RolloutPage):
     help = (
         "The completions of this step, one row per prompt: longest/median length of the group (the batch waits for the "
         "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
-        "A marker in front: the ratio is above the 95th percentile of an ordinary task. {open} opens a group, "
+        "A marker in front: longer than 19 of 20 normal groups. {open} opens a group, "
         "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
         "where the dump has them, else in characters. {find} searches prompts and what completions begin with."
     )

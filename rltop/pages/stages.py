@@ -104,7 +104,7 @@ class StageReading(NamedTuple):
 
 def share_text(share: float) -> str:
     """A stage's part of the step; more than all of it is said to be that, and no percentage of it."""
-    return units.share(share) if share <= OVERLAP else ">1×"
+    return units.share(share)
 
 
 class StripStep(NamedTuple):

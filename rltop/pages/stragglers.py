@@ -222,11 +222,11 @@ def _usual_text(view: StragglerView) -> str:
             low, high = units.number(usual.low), units.number(usual.high)
             parts.append(f"typical for group size {view.group_size}: {_short(low)}–{_short(high)}")
         elif view.group_size is None and not view.is_from_rollouts:
-            parts.append("group size unknown")
+            parts.append("set group_size for a fixed limit")
     if view.is_from_rollouts:
         parts.insert(0, f"from rollouts in {view.unit}" if view.unit else "from rollouts")
     if view.start is not None:
-        parts.append(f"this run's start {_short(units.number(view.start))}")
+        parts.insert(0, f"{_short(units.number(view.start))} at start")
     return ", ".join(parts)
 
 

@@ -100,7 +100,7 @@ def _why_nothing(snapshot: Snapshot) -> str:
     stages = [f"{space}NAME" for space in plan.namespace if space.endswith("/")]
     step = next(iter(plan.step_keys), f"{stages[0]}" if stages else "step_time")
     also = f", those of each stage as {stages[0]}" if stages and step != stages[0] else ""
-    return f"no step in memory has timing: {log} {step}{also}"
+    return f"this run logs no step time: {log} {step}{also}"
 
 
 def _table(timing: TimingView) -> tuple[StageStatistic, ...]:

@@ -181,8 +181,8 @@ MEASURED = "start and end measured"
 MEASURED_SHORT = "measured"
 BESIDE = "‖"
 BESIDE_GENERATION = "generation overlaps"
-LONGER = "stages longer than the logged step time"
-LONGER_SHORT = "longer than step"
+LONGER = "stages overlap"
+LONGER_SHORT = "overlap"
 
 _LEAST_WIDTH = 64
 _SHORT_NAME, _NAME, _MIDDLE_NAME, _LONG_NAME = 11, 17, 24, 31

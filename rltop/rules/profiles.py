@@ -110,7 +110,8 @@ def sentence(profile: ActiveProfile) -> str:
     """That a profile is active, why, and which rules it changes."""
     name, reason = profile
     because = reason if reason == CONFIGURED else f"because {reason}"
-    return f"profile {name}, {because}: changes {', '.join(PROFILES[name].rules)}"
+    count = len(PROFILES[name].rules)
+    return f"thresholds of profile {name} in use, {because} ({count} {'rule' if count == 1 else 'rules'})"
 
 
 def _key_with(words: tuple[str, ...], identity: Identity) -> str:

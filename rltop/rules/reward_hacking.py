@@ -272,7 +272,7 @@ class SpentOnHack(Detector):
         before, now = number(finding.baseline or 0), number(finding.value)
         sign = finding.words[0]
         return f"entropy {before} → {now} {self.nats} while the reward rose" + (
-            f"; {sign}: reward hack?" if sign else ""
+            f"; possible reward hack: {sign}" if sign else ""
         )
 
 

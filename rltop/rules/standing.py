@@ -283,7 +283,7 @@ class Standing:
         if settled is None:
             return ""
         now, before = measure(settled.value, settled.unit), measure(settled.before, settled.unit)
-        return f"{self.name} settled at {now}, was {before}, since {settled.since_step:,}"
+        return f"{self.name} has stayed at {now} since step {settled.since_step:,} (before: {before})"
 
     @property
     def name(self) -> str:
