@@ -24,6 +24,7 @@ from rltop.model import Counts, Label
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Page, Redraw, Say, ShowStep
+from rltop.pages.verdict import titled
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, side_by_side
 from rltop.rows.keys import SORT_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind
@@ -530,11 +531,8 @@ def _named(target: Target | None, keys: KeyNames) -> str:
     """What is selected; of an alert its title, and what can be done with it."""
     if target is None or target.kind is not TargetKind.VERDICT:
         return target_text(target)
-    from rltop.rules import registry  # noqa: PLC0415 - what raises alerts has imported it
-
-    title = registry.NAMED[target.name].title if target.name in registry.NAMED else "alert"
     does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} quiets"))))
-    return f"{title} ({target.name}): {does}" if does else f"{title} ({target.name})"
+    return f"{titled(target.name)}: {does}" if does else titled(target.name)
 
 
 def _step_text(moment: Moment) -> str:

@@ -450,7 +450,11 @@ def _order(
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed([*together, name])} moved together{dated}: no telling which came first"
+        is_named = name != _ONSET
+        moved_words = (
+            f"{_listed([*together, name])} moved together" if is_named else f"{_listed(together)} moved with {name}"
+        )
+        what = f"{moved_words}{dated}: no telling which came first"
         if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
             what += "; the learning rate is a setting, so it did not follow"
         if faint:

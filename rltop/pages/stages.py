@@ -21,6 +21,7 @@ HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
 
 PACE_STEPS = 50
+_MOST_SHARE = 10
 _NEWEST, _STRAYS, _OTHER = 9, 1, 0.1
 """So many steps make a pace of their own where all but so many are beyond the quartile of those before and the medians
 are so far apart: of steps that vary by chance alone they do once in some ten thousand times."""
@@ -104,7 +105,7 @@ class StageReading(NamedTuple):
 
 def share_text(share: float) -> str:
     """A stage's part of the step; more than all of it is said to be that, and no percentage of it."""
-    return units.share(share)
+    return units.share(share) if share < _MOST_SHARE else f">{_MOST_SHARE}×"
 
 
 class StripStep(NamedTuple):

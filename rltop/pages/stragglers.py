@@ -226,7 +226,7 @@ def _usual_text(view: StragglerView) -> str:
     if view.is_from_rollouts:
         parts.insert(0, f"from rollouts in {view.unit}" if view.unit else "from rollouts")
     if view.start is not None:
-        parts.insert(0, f"{_short(units.number(view.start))} at start")
+        parts.append(f"{_short(units.number(view.start))} at start")
     return ", ".join(parts)
 
 

@@ -59,6 +59,12 @@ def rule_titles() -> list[tuple[str, str]]:
     return [(spec.id, spec.title) for spec in registry.DOCUMENTED]
 
 
+def titled(rule: str) -> str:
+    """A rule as a person reads it: `KL to reference (O11)`."""
+    spec = registry.NAMED.get(rule)
+    return rule if spec is None else f"{spec.title} ({rule})"
+
+
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
     """Read the verdict of a rule at a step, and what the links of its chain show around the onset."""
     verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
@@ -219,7 +225,7 @@ class VerdictPage(Page):
         "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
         "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
         "the next alert, {acknowledge} quiets this one until it gets worse, {mute} mutes the rule for this run, "
-        "{open} on the row `rule` sets its thresholds and mutes it for a project or everywhere."
+        "{open} on the row `rule` sets its thresholds and mutes it for its project or everywhere."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:

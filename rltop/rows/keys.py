@@ -151,7 +151,7 @@ KEYS: Mapping[Scope, tuple[Key, ...]] = MappingProxyType(
                 "Quiet the open or selected alert until it gets worse, or undo",
                 is_shown=True,
             ),
-            Key("mute", "ctrl+x", "Mute", "Mute the rule of the open or selected alert for this run, or unmute"),
+            Key("mute", "ctrl+x", "Mute", "Mute the rule of this alert for this run, or unmute it"),
             Key("unmute", "X", "Unmute", "Unmute all rules for this run"),
             Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
             Key("pin", "p", "Pin", "Pin the selected metric to the top of the overview, or unpin", is_shown=True),

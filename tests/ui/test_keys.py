@@ -101,6 +101,8 @@ async def test_the_status_line_names_the_keys_that_are_bound(size: tuple[int, in
     app = app_with(unmute="y", pause="p,ctrl+y", live="f3", mute="M", back="ctrl+k", timing="Q")
     async with app.run_test(size=size) as pilot:
         await press(pilot, "M")
+        assert status_text(app) == "O11 is muted for this run"
+        await press(pilot, "down")
         assert "muted 1: y unmutes" in status_text(app)
         await press(pilot, "comma")
         assert "F3 returns to live" in status_text(app)
@@ -209,8 +211,10 @@ async def test_a_key_given_to_the_pause_pauses_on_every_page() -> None:
 
 async def test_a_key_that_textual_keeps_is_not_promised() -> None:
     assert key_names({"timing": "tab"}).every("timing") == ()
-    assert key_names({"previous": "tab"}).every("previous") == ("Tab",)
-    app = app_with(timing="tab", previous="tab", next="shift+tab")
+    blocks = {"block-after": "f7", "block-before": "f8"}
+    assert key_names({"previous": "tab"}).every("previous") == ()
+    assert key_names({"previous": "tab", **blocks}).every("previous") == ("Tab",)
+    app = app_with(timing="tab", previous="tab", next="shift+tab", **blocks)
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "tab")
         assert isinstance(app.page, OverviewPage)
@@ -221,7 +225,7 @@ async def test_a_key_that_textual_keeps_is_not_promised() -> None:
 
 def test_keys_are_spelled_as_they_are_written_on_the_keyboard() -> None:
     given = "?,f2,ctrl+x,alt+enter,tab,delete,exclamation_mark,circumflex_accent,shift+tab,backspace, b,é"
-    assert key_names({"previous": given}).every("previous") == (
+    assert key_names({"previous": given, "block-after": "f7", "block-before": "f8"}).every("previous") == (
         "?", "F2", "Ctrl-x", "Alt-Enter", "Tab", "Del", "!", "^", "Shift-Tab", "Backspace", "b", "é",
     )  # fmt: skip
 

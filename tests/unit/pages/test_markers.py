@@ -50,7 +50,7 @@ def test_rules_checkpoints_and_validations_stand_under_their_steps(run: FakeRun)
 
 def test_the_legend_names_steps_and_puts_the_metrics_own_rules_first(run: FakeRun) -> None:
     text = legend(read_markers(Snapshot(run), 0, 100, "grad_norm"))
-    assert text.index("O1 @50") < text.index("R1 @80")
+    assert text.index("gradient spike 50") < text.index("reward crash 80")
     assert "checkpoint 100" in text
     assert "validation every 20, last 100" in text
 

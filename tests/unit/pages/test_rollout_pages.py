@@ -253,7 +253,7 @@ def test_what_the_trainer_logs_is_held_against_what_is_usual_for_the_groups_of_t
     found = build_stragglers(Snapshot(run_with(path, lines)), ())
     assert found is not None and not found.is_from_rollouts and found.group_size == 8
     text = text_of(paint_stragglers(found, 120, 2, UNICODE))
-    assert "typical for group size 8" in text and "group size unknown" not in text
+    assert "typical for group size 8" in text and "set group_size" not in text
 
 
 def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_what_does_not_come_back_settles_and_is_never_called_recovered(rule: str
     verdict = the(engine, rule)
     assert verdict.state is VerdictState.SETTLED
     assert verdict.settled is not None
-    assert f"settled at {verdict.headline.split('settled at ')[1]}" in verdict.headline
+    assert " has stayed at " in verdict.headline and f"since step {verdict.since_step:,} (before: " in verdict.headline
     assert verdict.worst >= Level.WARN
 
 
@@ -56,9 +56,9 @@ def test_a_settled_one_keeps_its_level() -> None:
     entropy = step_up(0.253, 0.02, 81)
     kept = the(play(160, entropy=entropy, reward_mean=noisy(0.5, 0.05, 7)), "E1")
     assert (kept.state, kept.level) == (VerdictState.SETTLED, Level.CRIT)
-    assert "settled at 0.0" in kept.headline
-    assert ", was 0.25" in kept.headline
-    assert kept.headline.endswith(", since 81")
+    assert "has stayed at 0.0" in kept.headline
+    assert "(before: 0.25" in kept.headline
+    assert kept.headline.endswith("since step 81 (before: 0.251 nats)")
 
 
 def test_a_logged_load_excuses_a_step_time_that_has_settled_and_is_said() -> None:

@@ -230,7 +230,7 @@ SIGNS = {
 @pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
 def test_entropy_spent_with_a_sign_of_a_hack_is_raised(sign: dict) -> None:
     engine = play(80, entropy=falling_entropy, reward_mean=ramp(0.2, 0.95, 5, 50, 0.03), **sign)
-    assert "reward hack?" in first(engine, "E8").message
+    assert "possible reward hack: " in first(engine, "E8").message
 
 
 def test_entropy_spent_while_a_component_stays_at_nothing_is_raised() -> None:
