@@ -1,4 +1,4 @@
-"""`Struct` and `NamedTuple`: a dataclass and a named tuple that are cheap to declare.
+"""`Struct` and `NamedTuple`, a dataclass and a named tuple that are cheap to declare; `Cloned`, state with a copy.
 
 To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True,
 frozen=True)` and `typing.NamedTuple`; they differ in when the constructor is generated: at the first instance
@@ -12,8 +12,9 @@ What is not imported before the first frame is a plain dataclass.
 from __future__ import annotations
 
 from _collections import _tuplegetter  # type: ignore[import-not-found]
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Struct")
@@ -217,3 +218,55 @@ else:
         def __repr__(self):
             shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
             return f"{type(self).__name__}({', '.join(shown)})"
+
+
+_SHARED: set[type] = {float, int, bool, str, tuple, type(None)}
+"""Types that are shared, most of what there is; those that have neither contents nor `clone` join them when met."""
+_CONTAINERS = (list, deque, dict, set)
+
+
+def copied(value: object) -> object:
+    """A copy of its own of a container, with what it holds where that can change, or of what has `clone`."""
+    if not isinstance(value, _CONTAINERS):
+        clone = getattr(value, "clone", None)
+        if clone is not None:
+            return clone()
+        _SHARED.add(type(value))
+        return value
+    if type(value) is list and value and is_copied(value[0]):
+        return [copied(one) for one in value]
+    if type(value) is dict and value and is_copied(next(iter(value.values()))):
+        return {name: copied(one) for name, one in value.items()}
+    return value.copy()
+
+
+def is_copied(value: object) -> bool:
+    return isinstance(value, _CONTAINERS) or (hasattr(value, "clone") and not isinstance(value, type))
+
+
+class Cloned:
+    """State of which `clone` makes an independent copy: containers and what has `clone` are copied, all else shared."""
+
+    __slots__ = ()
+    _slots: ClassVar[tuple[str, ...]] = ()
+    _has_dict: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls._slots = tuple(name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ()))
+        cls._has_dict = cls.__dictoffset__ != 0
+
+    def clone(self) -> Self:
+        twin, shared = object.__new__(type(self)), _SHARED
+        for name in self._slots:
+            value = getattr(self, name, _MISSING)
+            if type(value) in shared:
+                setattr(twin, name, value)
+            elif value is not _MISSING:
+                setattr(twin, name, copied(value))
+        if self._has_dict:
+            state = twin.__dict__
+            state.update(self.__dict__)
+            for name, value in self.__dict__.items():
+                if type(value) not in shared:
+                    state[name] = copied(value)
+        return twin

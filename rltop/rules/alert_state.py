@@ -18,6 +18,7 @@ from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.levels import MOOT
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec
 from rltop.rules.standing import NOWHERE, comes_home, quoted, stand
+from rltop.structs import Cloned
 
 SHOWN_RECORDS = 20
 """For how many records a recovered verdict stays visible."""
@@ -49,7 +50,7 @@ def _lines_of(counts: tuple[NOfM, ...]) -> tuple[tuple[Level, int, int, int], ..
     return tuple([(level, n, m, (1 << m) - 1) for level, (n, m) in zip(_LEVELS, counts, strict=True)])
 
 
-class _Lasting:
+class _Lasting(Cloned):
     """How long each level has lasted: n of the last m findings, and where the oldest of them was.
 
     As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
@@ -108,15 +109,8 @@ class _Lasting:
         self._bits = [0, 0, 0]
         self._alike, self._established = 0, OK
 
-    def clone(self) -> _Lasting:
-        twin = _Lasting.__new__(_Lasting)
-        for name in _Lasting.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin._bits, twin._places = self._bits.copy(), self._places.copy()
-        return twin
 
-
-class AlertState:
+class AlertState(Cloned):
     """One rule at work on one segment: a detector and the state of its alert.
 
     Level L is established while at least n of the last m findings were L or worse. The first raises an alert, a worse
@@ -340,16 +334,6 @@ class AlertState:
         if self.level <= OK:
             return False
         return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
-
-    def clone(self) -> AlertState:
-        twin = AlertState.__new__(AlertState)
-        for name in AlertState.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.detector = self.detector.clone()
-        twin._lasting, twin._cool = self._lasting.clone(), self._cool.copy()
-        if self.standing is not NOWHERE:
-            twin.standing = self.standing.clone()
-        return twin
 
 
 def excuse_of(state: AlertState, context: RuleContext) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import EvaluationHistory, evaluations
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, mean_and_error, median_of
-from rltop.structs import NamedTuple
+from rltop.structs import Cloned, NamedTuple
 
 if TYPE_CHECKING:
     from rltop.rules.baseline import Home, JudgedValue
@@ -58,7 +58,7 @@ def _level(rows: list[Mapping[str, float]], name: str) -> list[float]:
     return [row[name] for row in rows if name in row]
 
 
-class PhaseTrack:
+class PhaseTrack(Cloned):
     """Recognises a new phase, three records after it began.
 
     Attributes:
@@ -133,13 +133,6 @@ class PhaseTrack:
             self.count += 1
             self._rows.clear()
 
-    def clone(self) -> PhaseTrack:
-        twin = PhaseTrack.__new__(PhaseTrack)
-        for name in PhaseTrack.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin._rows = self._rows.copy()
-        return twin
-
 
 def _scaled(before: list[Mapping[str, float]], after: list[Mapping[str, float]], name: str, by: float) -> Move | None:
     """A positive metric whose every new value lies beyond a factor of its old median, on one side."""
@@ -199,7 +192,7 @@ _ALL, _SOME, _FAR = 0.99, 0.5, 0.3
 """Zero-variance groups: all, not yet most; and the part of the reward's range that is no step of learning."""
 
 
-class RewardTrack:
+class RewardTrack(Cloned):
     """How the reward of a segment has moved so far.
 
     The reward is the raw score where it is logged, because `reward_mean` may
@@ -370,13 +363,6 @@ class RewardTrack:
         """The same by a quarter of the range: what wobbles only does so once in ten times, and not once in three."""
         return self.count > 0 and self.usual - self.start > 0.25 * (self.top - self.bottom)
 
-    def clone(self) -> RewardTrack:
-        twin = RewardTrack.__new__(RewardTrack)
-        for name in RewardTrack.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin._window = self._window.clone()
-        return twin
-
 
 class Left(NamedTuple):
     """The reward of the segment that a restart left, before the step at which it resumed.
@@ -409,7 +395,7 @@ class Onset(NamedTuple):
     metric: str
 
 
-class RuleContext:
+class RuleContext(Cloned):
     """One record and what has gone before it in its segment.
 
     Attributes:
@@ -621,17 +607,7 @@ class RuleContext:
         level, sigma = median_of(values[-_LEFT:]), MAD_TO_SIGMA * mad_of(values[-_LEFT:])
         return Left(level, sigma, level - self.reward.start)
 
-    def clone(self) -> RuleContext:
-        twin = RuleContext(self.algorithm, self.traits, self.group_size)
-        twin.staleness_bound = self.staleness_bound
-        twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
-        twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
-        twin.recent, twin.raised, twin.standing = self.recent.copy(), self.raised.copy(), self.standing.copy()
-        twin.homes, twin.left = self.homes.copy(), self.left
-        twin.baselines = {name: one if one.is_final else one.clone() for name, one in self.baselines.items()}
-        twin._unlearnt = self._unlearnt
-        twin._histories = {name: history.clone() for name, history in self._histories.items()}
-        twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
-        if self.record:
-            twin.observation, twin.values = self.observation, self.values
+    def clone(self) -> Self:
+        twin = super().clone()
+        twin._evaluations = twin._evaluated = None
         return twin

@@ -12,6 +12,7 @@ be asked took 16 to 33 µs on the same records, and as long over a whole history
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Beside, Event, EventState, Incident, Level, Observation, Verdict
@@ -25,7 +26,7 @@ from rltop.rules.options import EngineOptions
 from rltop.rules.parts import Told, shown
 from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
-from rltop.structs import NamedTuple
+from rltop.structs import Cloned, NamedTuple
 
 TOGETHER_RECORDS = 5
 """Onsets this close belong together, as in a collapse (X1)."""
@@ -49,7 +50,7 @@ class _Together(NamedTuple):
     is_dated: bool = False
 
 
-class Incidents:
+class Incidents(Cloned):
     """The incidents of a stream so far; only the newest can still grow."""
 
     __slots__ = ("_count", "_known", "_open")
@@ -83,11 +84,6 @@ class Incidents:
 
     def get(self, number: int) -> Incident | None:
         return self._known.get(number)
-
-    def clone(self) -> Incidents:
-        twin = Incidents.__new__(Incidents)
-        twin._count, twin._open, twin._known = self._count, self._open.copy(), self._known.copy()
-        return twin
 
 
 WARM_UP_RECORDS = 30
@@ -147,7 +143,7 @@ class RuleSelection:
         return before.profiles == self.profiles or settings(spec.id, before._names) == settings(spec.id, self._names)
 
 
-class _Announcer:
+class _Announcer(Cloned):
     """Says once which profiles' thresholds apply, which guesses were given up, and what the training script says."""
 
     def __init__(self) -> None:
@@ -172,13 +168,8 @@ class _Announcer:
         self.has_told, self._dropped = True, len(refused)
         return told
 
-    def clone(self) -> _Announcer:
-        twin = _Announcer()
-        twin.has_told, twin._dropped, twin._repeated = self.has_told, self._dropped, self._repeated
-        return twin
 
-
-class _Checkpoints:
+class _Checkpoints(Cloned):
     """Steps of which a checkpoint is known: what lies on disk, and what took the time to write one."""
 
     def __init__(self, on_disk: tuple[int, ...] = (), logged: tuple[int, ...] = ()) -> None:
@@ -193,11 +184,8 @@ class _Checkpoints:
         """The last one before a step; None where none is known."""
         return max((saved for saved in (*self._logged, *self.on_disk) if saved < step), default=None)
 
-    def clone(self) -> _Checkpoints:
-        return _Checkpoints(self.on_disk, self._logged)
 
-
-class Engine:
+class Engine(Cloned):
     """The rules at work on one run.
 
     Attributes:
@@ -471,16 +459,10 @@ class Engine:
         seen = self._context.record
         return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
 
-    def clone(self) -> Engine:
+    def clone(self) -> Self:
         """An independent copy of the state; the event log of the copy begins empty."""
-        twin = Engine.__new__(Engine)
-        twin.rules, twin._options, twin.events = self.rules, self._options, []
-        twin._announcer, twin._checkpoints = self._announcer.clone(), self._checkpoints.clone()
-        twin._muted = self._muted.copy()
-        twin._context = self._context.clone()
-        twin._incidents, twin._told_of = self._incidents.clone(), self._told_of.clone()
-        twin._segment, twin._crossing = self._segment, self._crossing.clone()
-        twin._states = [state.clone() for state in self._states]
+        twin = super().clone()
+        twin.events = []
         return twin
 
 

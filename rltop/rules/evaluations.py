@@ -15,6 +15,7 @@ from itertools import pairwise
 from rltop.model import Observation
 from rltop.regex import regex
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+from rltop.structs import Cloned
 
 METRIC = "val_score"
 RETURN = "val_return"
@@ -101,7 +102,7 @@ def _noise_before(values: Sequence[float]) -> float:
     return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
 
 
-class EvaluationHistory:
+class EvaluationHistory(Cloned):
     """The last evaluations of one source, kept once for all rules that judge them; a noise is worked out when asked.
 
     Attributes:
@@ -142,9 +143,3 @@ class EvaluationHistory:
         if self._noise_before is None:
             self._noise_before = _noise_before(self.held)
         return self._noise_before
-
-    def clone(self) -> EvaluationHistory:
-        twin = EvaluationHistory.__new__(EvaluationHistory)
-        for name in EvaluationHistory.__slots__:
-            setattr(twin, name, getattr(self, name))
-        return twin

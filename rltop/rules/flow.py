@@ -43,11 +43,6 @@ class _Recent(State):
     def newest(self, name: str) -> Sequence[float]:
         return self.all_of(name)[-1:]
 
-    def clone(self) -> _Recent:
-        twin = _Recent(self.names, self.size)
-        twin.values = {name: held.copy() for name, held in self.values.items()}
-        return twin
-
 
 class Waiting(Detector):
     """P9, P10, P19: a side of the run that waits."""

@@ -12,11 +12,12 @@ from rltop.model import Event, EventState, Level
 from rltop.rules.alert_state import AlertState, sentence
 from rltop.rules.context import RuleContext
 from rltop.rules.registry import PARTS
+from rltop.structs import Cloned
 
 _NOTHING = (Level.OK, Level.OK)
 
 
-class Told:
+class Told(Cloned):
     """The level that each rule with parts was last told to stand at, and the worst of this alert."""
 
     __slots__ = ("_levels",)
@@ -53,11 +54,6 @@ class Told:
         elif now == before and beside == now and not (state.is_settled and _have_settled(others, now)):
             return None
         return event, state
-
-    def clone(self) -> Told:
-        twin = Told()
-        twin._levels = self._levels.copy()
-        return twin
 
 
 def _inherited(event: Event, heirs: Sequence[AlertState], context: RuleContext) -> tuple[Event, AlertState]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Cloned, NamedTuple, Struct, copied, field, is_copied
 from rltop.units import duration, number, percent
 
 OK = Level.OK
@@ -107,30 +106,7 @@ QUIET = Finding(OK)
 """The one finding of a good record; compared by identity on the fast path."""
 
 
-_NEVER_CHANGES = frozenset({float, int, bool, str, tuple, type(None), MappingProxyType})
-"""Most of a detector's state: shared by a copy without a look at it."""
-
-
-_CONTAINERS = (list, deque, dict, set)
-
-
-def _is_copied(value: object) -> bool:
-    return isinstance(value, _CONTAINERS) or (hasattr(value, "clone") and not isinstance(value, type))
-
-
-def _copied(value: object) -> object:
-    """A copy of its own of a container, with what it holds where that can change, or of what has `clone`."""
-    if not isinstance(value, _CONTAINERS):
-        clone = getattr(value, "clone", None)
-        return value if clone is None else clone()
-    if type(value) is list and value and hasattr(value[0], "clone"):
-        return [one.clone() for one in value]
-    if type(value) is dict and value and hasattr(next(iter(value.values())), "clone"):
-        return {name: one.clone() for name, one in value.items()}
-    return value.copy()
-
-
-class State:
+class State(Cloned):
     """What an engine and its copies must not share.
 
     What an instance begins with is declared in the body of its class, as with a dataclass: each gets a copy of its
@@ -140,21 +116,13 @@ class State:
     _declared: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
-        own = {name: value for name, value in vars(cls).items() if _is_copied(value)}
+        super().__init_subclass__()
+        own = {name: value for name, value in vars(cls).items() if is_copied(value)}
         cls._declared = MappingProxyType({**cls._declared, **own})
 
     def __init__(self) -> None:
         for name, value in self._declared.items():
-            setattr(self, name, _copied(value))
-
-    def clone(self) -> Self:
-        twin = object.__new__(type(self))
-        state = twin.__dict__
-        state.update(self.__dict__)
-        for name, value in self.__dict__.items():
-            if type(value) not in _NEVER_CHANGES:
-                state[name] = _copied(value)
-        return twin
+            setattr(self, name, copied(value))
 
 
 class _Shown(float):

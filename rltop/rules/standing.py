@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Self
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Observation, Settled, Unit
@@ -30,6 +31,7 @@ from rltop.rules.rule import WARN, Detector, Finding, RuleSpec
 from rltop.stats.change import usual_of
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+from rltop.structs import Cloned
 from rltop.units import measure, measure_like
 
 SETTLED_AFTER = 30
@@ -49,7 +51,7 @@ _FAR = math.log(16.0)
 _MOSTLY = 15
 
 
-class Departure:
+class Departure(Cloned):
     """A metric on its way from a frozen level.
 
     Half of the way is the square root of the ratio for numbers that are positive,
@@ -151,20 +153,13 @@ class Departure:
         noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in held])
         return abs(math.log(self.value / level)) <= SPREADS * noise
 
-    def clone(self) -> Departure:
-        twin = Departure.__new__(Departure)
-        for name in Departure.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin._values = self._values.copy()
-        return twin
-
 
 _NEWEST, _NEW = 10, 5
 _MOST_OF_IT = 2 / 3
 """Part of the way, in logs, that a load must have grown by to be the cause of it."""
 
 
-class Standing:
+class Standing(Cloned):
     """Where the metric of an alert stands, relative to what it was before.
 
     Attributes:
@@ -306,13 +301,8 @@ class Standing:
     def worded(self, value: float, told: float) -> str:
         return measure_like(value, Unit.NONE if self.judged is None else _unit(self.judged), told)
 
-    def clone(self) -> Standing:
-        twin = Standing.__new__(Standing)
-        twin.judged, twin.settled, twin._loads = self.judged, self.settled, self._loads
-        twin.usual, twin.side, twin._left = self.usual, self.side, self._left
-        twin._leaving = self._leaving.clone()
-        twin._departure = None if self._departure is None else self._departure.clone()
-        return twin
+    def clone(self) -> Self:
+        return self if self is NOWHERE else super().clone()
 
 
 NOWHERE = Standing(NOfMCounter(1, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rltop.structs import Cloned
+
 SHORT_ROWS = 8
 """Rows between two that go back, at most: two writers that write up to four at once."""
 MOST_WRITERS = 5
@@ -12,7 +14,7 @@ QUICK_ROWS, QUICK_TIMES = 3, 3
 """Nor is so many times in a row within so few rows each: no run dies, restarts and writes that fast."""
 
 
-class Crossing:
+class Crossing(Cloned):
     """Watches the rows that go back.
 
     A restarted run goes back to a checkpoint, writes for a while, and if it dies early
@@ -43,8 +45,3 @@ class Crossing:
         self._quick = self._quick + 1 if behind and rows <= QUICK_ROWS else 0
         self.is_certain = self._count >= CERTAIN_AFTER or self._quick >= QUICK_TIMES
         return self.is_certain
-
-    def clone(self) -> Crossing:
-        twin = Crossing()
-        twin.is_certain, twin._heads, twin._count = self.is_certain, self._heads, self._count
-        return twin

@@ -11,9 +11,10 @@ import math
 from collections import deque
 
 from rltop.stats.rolling import median_of
+from rltop.structs import Cloned
 
 
-class NOfMCounter:
+class NOfMCounter(Cloned):
     """True while at least `n` of the last `m` pushes were true."""
 
     __slots__ = ("_mask", "bits", "m", "n")
@@ -46,12 +47,6 @@ class NOfMCounter:
     def oldest(self) -> int:
         """How many pushes ago the oldest true one still held was; -1 for none."""
         return self.bits.bit_length() - 1
-
-    def clone(self) -> NOfMCounter:
-        """An independent copy, O(1)."""
-        twin = NOfMCounter(self.n, self.m)
-        twin.bits = self.bits
-        return twin
 
 
 class DatedNOfMCounter(NOfMCounter):
@@ -86,15 +81,8 @@ class DatedNOfMCounter(NOfMCounter):
         """(Record, step) of the oldest true push still held, or None."""
         return self.places[-1 - self.oldest] if self.bits else None
 
-    def clone(self) -> DatedNOfMCounter:
-        """An independent copy, O(m)."""
-        twin = DatedNOfMCounter(self.n, self.m)
-        twin.bits = self.bits
-        twin.places = self.places.copy()
-        return twin
 
-
-class BlockTrend:
+class BlockTrend(Cloned):
     """A slow trend: Mann-Kendall over medians of consecutive blocks.
 
     Blocks make the test robust to single spikes and cost one sort per `block`
@@ -150,9 +138,3 @@ class BlockTrend:
             return 0.0
         first = median_of(self.medians[:3])
         return median_of(self.medians[-3:]) / first if first > 0.0 else 0.0
-
-    def clone(self) -> BlockTrend:
-        """An independent copy, O(count + block)."""
-        twin = BlockTrend(self.block, self.count)
-        twin.medians, twin._open = self.medians.copy(), self._open.copy()
-        return twin

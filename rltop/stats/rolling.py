@@ -10,6 +10,9 @@ import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Self
+
+from rltop.structs import Cloned
 
 
 def median(values: Iterable[float]) -> float:
@@ -53,7 +56,7 @@ def _middle(ordered: list[float]) -> float:
     return ordered[half] if len(ordered) & 1 else 0.5 * (ordered[half - 1] + ordered[half])
 
 
-class Window:
+class Window(Cloned):
     """The last `size` values of a series, with their exact median.
 
     The order is kept as values come and go: one is put in its place and one is
@@ -115,14 +118,8 @@ class Window:
         values = self._values
         return median_of([values[-i] for i in range(1, min(count, len(values)) + 1)])
 
-    def clone(self) -> Window:
-        """An independent copy, O(size)."""
-        twin = Window(self.size)
-        twin._values, twin._order, twin.median = self._values.copy(), self._order.copy(), self.median
-        return twin
 
-
-class Frozen:
+class Frozen(Cloned):
     """What a series was at the start: the median of records [skip, skip + size).
 
     From `minimum` values on there is a provisional median; after `size` values
@@ -189,18 +186,11 @@ class Frozen:
             self._log_spread = spread
         return spread
 
-    def clone(self) -> Frozen:
-        """An independent copy; itself once final, as it never changes again."""
-        if self.is_final:
-            return self
-        twin = Frozen.__new__(Frozen)
-        twin.size, twin.minimum, twin.value = self.size, self.minimum, self.value
-        twin.is_final, twin._left, twin._held = False, self._left, self._held.copy()
-        twin._log_spread = None
-        return twin
+    def clone(self) -> Self:
+        return self if self.is_final else super().clone()
 
 
-class Ema:
+class Ema(Cloned):
     """Exponential moving average: `value += (x - value) / span`, started at the first value."""
 
     __slots__ = ("count", "span", "value")
@@ -222,8 +212,3 @@ class Ema:
         else:
             self.value += (value - self.value) / self.span
         return self.value
-
-    def clone(self) -> Ema:
-        twin = Ema(self.span)
-        twin.count, twin.value = self.count, self.value
-        return twin

@@ -116,3 +116,18 @@ def test_several_lines_of_one_step_are_one_step() -> None:
     assert (run.stream.rows, run.stream.overwritten_rows) == (40, 0)
     assert list(run.stream.series("kl").values) == [step + 0.5 for step in range(40)]
     assert two_writers(run.counts, steps=40, overwritten=0) is None
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    crossing = Crossing()
+    for head in (10, 20):
+        crossing.note(head, 100)
+    twin = crossing.clone()
+    for step in range(21, 40):
+        twin.note(step, 2)
+    assert twin.is_certain
+    assert not crossing.is_certain
+    beside = Crossing()
+    for head in (10, 20):
+        beside.note(head, 100)
+    assert [crossing.note(step, 2) for step in range(21, 40)] == [beside.note(step, 2) for step in range(21, 40)]
