@@ -11,11 +11,10 @@ import sys
 def main() -> int:
     """Run the program; the exit codes are in `errors`.
 
-    A program that is interrupted while it is still importing has nothing to tidy
-    up, and a traceback would be all that Python has to say. So an interrupt ends it
-    at once, as it ends a program that never heard of signals, until the terminal
-    guard or `watch` have something to restore and ask to be told instead. One that
-    is ignored (`nohup`, a job in the background) stays ignored.
+    A program that is interrupted while it is still importing has nothing to tidy up, and a traceback would be all that
+    Python has to say. So an interrupt ends it at once, as it ends a program that never heard of signals, until the
+    terminal guard or `watch` have something to restore and ask to be told instead. One that is ignored (`nohup`, a job
+    in the background) stays ignored.
     """
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

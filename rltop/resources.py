@@ -70,9 +70,6 @@ def kept(name: str, environment: Mapping[str, str] | None = None) -> str | None:
 def keep(name: str, text: str, environment: Mapping[str, str] | None = None) -> Path:
     """Keep a text for the next time, in place of what its file held.
 
-    Returns:
-        The file.
-
     Raises:
         OSError: it cannot be written.
     """

@@ -1,13 +1,11 @@
 """A SQLite file as of its last commit, read without affecting a writer: pages, tables, rows.
 
-Owns the three files: the database, its write-ahead log and its rollback journal.
-SQLite itself, asked to read only, takes locks that a writer without patience fails
-at, and leaves a log and an index beside a file in WAL mode, which their next writer
-may not be allowed to touch. Here everything is opened for reading, nothing is locked
-and nothing created; what a lock would promise is found out instead, by looking after
-a read whether anything that it used has changed meanwhile. A row is taken apart when it
-is met, and of what stands outside its page only what is asked for is read. Source: the
-description of the file format by the SQLite project (fileformat2.html).
+Owns the three files: the database, its write-ahead log and its rollback journal. SQLite itself, asked to read only,
+takes locks that a writer without patience fails at, and leaves a log and an index beside a file in WAL mode, which
+their next writer may not be allowed to touch. Here everything is opened for reading, nothing is locked and nothing
+created; what a lock would promise is found out instead, by looking after a read whether anything that it used has
+changed meanwhile. A row is taken apart when it is met, and of what stands outside its page only what is asked for is
+read. Source: the description of the file format by the SQLite project (fileformat2.html).
 """
 
 from __future__ import annotations

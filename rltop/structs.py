@@ -1,12 +1,11 @@
 """`Struct` and `NamedTuple`, a dataclass and a named tuple that are cheap to declare; `Cloned`, state with a copy.
 
-To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True,
-frozen=True)` and `typing.NamedTuple`; they differ in when the constructor is generated: at the first instance
-instead of at the import. The first frame imports a hundred classes of each and makes
-instances of half of them: with `dataclasses`, which pulls in `inspect` and the parser
-of Python, it would come 40 to 50 ms later (a third of its processor time), with `typing.NamedTuple` 15 to 20.
-That a struct is frozen is the type checker's business: a check at run time costs four times as much per instance.
-What is not imported before the first frame is a plain dataclass.
+To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True, frozen=True)` and
+`typing.NamedTuple`; they differ in when the constructor is generated: at the first instance instead of at the import.
+The first frame imports a hundred classes of each and makes instances of half of them: with `dataclasses`, which pulls
+in `inspect` and the parser of Python, it would come 40 to 50 ms later (a third of its processor time), with
+`typing.NamedTuple` 15 to 20. That a struct is frozen is the type checker's business: a check at run time costs four
+times as much per instance. What is not imported before the first frame is a plain dataclass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Numbers, durations and changes as a person reads them.
 
-Owns how a value is written; knows nothing of metrics, screens or colours. Every
-function is pure and gives text of at most about ten cells, so that columns of
-numbers can be aligned to the right.
+Owns how a value is written; knows nothing of metrics, screens or colours. Every function is pure and gives text of at
+most about ten cells, so that columns of numbers can be aligned to the right.
 """
 
 from __future__ import annotations
@@ -191,8 +190,7 @@ def size(size_bytes: int) -> str:
 def quantity(value: float, unit: Unit) -> tuple[str, str]:
     """A value in its unit as (number, unit), so that numbers can be aligned.
 
-    Fractions are written as per cent. Durations that need two units carry them
-    in the number and leave the unit empty.
+    Fractions are written as per cent. Durations that need two units carry them in the number and leave the unit empty.
 
     Args:
         value: in `unit`; a fraction of 1, not per cent.
@@ -262,9 +260,8 @@ def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
 def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: bool = False) -> str:
     """How `value` compares with `base`: ×3.1, −12 %, or +0.021.
 
-    A factor where they are more than half apart, per cent where they are close;
-    the plain difference where a ratio says nothing (a base of zero or below, another
-    sign) or where the caller asks for it.
+    A factor where they are more than half apart, per cent where they are close; the plain difference where a ratio says
+    nothing (a base of zero or below, another sign) or where the caller asks for it.
 
     Args:
         value: in `unit`.

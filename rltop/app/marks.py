@@ -29,9 +29,6 @@ class MetricMarks:
 
         Args:
             keys: those of the page, to name the one that draws what is marked.
-
-        Returns:
-            What has become of it, as a line.
         """
         from rltop.pages.overlay import MOST_METRICS, sign_of  # noqa: PLC0415 - few sessions draw several
 

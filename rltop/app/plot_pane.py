@@ -1,8 +1,7 @@
 """The large chart of a drill-down; the only place that knows plotext.
 
-The library is asked for characters alone: every curve is given a colour number
-that stands for a role, and what comes back is read as rows of pieces. So the
-theme, NO_COLOR and the refresh of changed cells work as everywhere else, and a
+The library is asked for characters alone: every curve is given a colour number that stands for a role, and what comes
+back is read as rows of pieces. So the theme, NO_COLOR and the refresh of changed cells work as everywhere else, and a
 change of theme draws nothing anew.
 """
 

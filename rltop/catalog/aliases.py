@@ -93,9 +93,8 @@ class Spelling:
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, each with its rank, in the order of the keys.
 
-        A key gives at most one signal per metric, by its first fitting alias, but it
-        may stand for several metrics. A pattern takes only keys of which nothing has
-        been said before it.
+        A key gives at most one signal per metric, by its first fitting alias, but it may stand for several metrics. A
+        pattern takes only keys of which nothing has been said before it.
 
         Returns:
             Canonical name → its signals, primary first.
@@ -129,8 +128,7 @@ def in_order(
 ) -> dict[str, tuple[Signal, ...]]:
     """Sort each metric's signals by rank and give every one its own instance.
 
-    Where two signals of a metric would have the same instance, the later one takes its
-    key for it.
+    Where two signals of a metric would have the same instance, the later one takes its key for it.
     """
     result: dict[str, tuple[Signal, ...]] = {}
     for name, found in ranked.items():

@@ -88,11 +88,9 @@ class TimingPlan(Struct, eq=False):
 class Fingerprint(NamedTuple):
     """Evidence that keys come from a dialect and an algorithm.
 
-    Matches if every pattern of `all_of`, at least one of `any_of` (when given)
-    and none of `none_of` is present among the keys of the first records, and the
-    keys of `in_order` first appeared in that order (two trainers may write the
-    same keys in another order). `envelope`, when given, names the acceptable
-    outer forms of a row: see `NESTED`.
+    Matches if every pattern of `all_of`, at least one of `any_of` (when given) and none of `none_of` is present among
+    the keys of the first records, and the keys of `in_order` first appeared in that order (two trainers may write the
+    same keys in another order). `envelope`, when given, names the acceptable outer forms of a row: see `NESTED`.
     `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys come
     after the first rows (an evaluation), and settle what looked alike until then.
     """
@@ -121,20 +119,19 @@ class Dialect(Struct, eq=False):
         aliases: in order of preference; the first present key is a metric's primary signal.
         timing: how its timings nest, or None.
         hidden: patterns that are bookkeeping (step copies, run totals), listed last.
-        training_keys: patterns of keys that the optimiser's own row carries; a
-            row that repeats them at a step already passed is a restart.
-        prefixes: (written, plain) beginnings by which the same keys appear in other
-            sinks of the trainer: `train/loss` is `loss`, `eval/loss` is `eval_loss`.
+        training_keys: patterns of keys that the optimiser's own row carries; a row that repeats them at a step already
+            passed is a restart.
+        prefixes: (written, plain) beginnings by which the same keys appear in other sinks of the trainer: `train/loss`
+            is `loss`, `eval/loss` is `eval_loss`.
         group_size_keys: keys whose value is the number of completions per prompt.
-        advantage_keys: keys of the largest and the smallest advantage, where they
-            are group-normalised with the unbiased deviation, else empty.
-        misleading: (pattern, what it is) of keys that are not what their name says, and
-            so stand for no metric.
+        advantage_keys: keys of the largest and the smallest advantage, where they are group-normalised with the
+            unbiased deviation, else empty.
+        misleading: (pattern, what it is) of keys that are not what their name says, and so stand for no metric.
         variant: what tells it from the trainer's main dialect, which has the same name; empty for that one.
         waits: keys of the time that the trainer's loop takes to have rollouts: generation, and in an asynchronous run
             what it waits for them.
-        staleness_bounds: settings that bound how many versions old a sample may be; a bound in another unit (a share
-            of samples) is none of them.
+        staleness_bounds: settings that bound how many versions old a sample may be; a bound in another unit (a share of
+            samples) is none of them.
         gpus: settings whose product is a number of GPUs, and which are added up; all of them must be known.
         is_any_case: `Mean Reward` is `mean_reward`: of no trainer's own spelling, as people write them.
     """

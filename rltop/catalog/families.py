@@ -1,9 +1,8 @@
 """Which keys are statistics of one quantity: its mean, its extremes, its spread.
 
-Trainers write the statistics of a quantity as keys of their own, each in its own way:
-below it (`score/mean`), before its name (`mean_length`, `max_of_length`), behind it
-(`reward_std`), or as levels over runs of a task (`mean@4`, `best@4/mean`). Owns the
-grouping; pure. Knows nothing of dialects, so that hand-made keys group as well.
+Trainers write the statistics of a quantity as keys of their own, each in its own way: below it (`score/mean`), before
+its name (`mean_length`, `max_of_length`), behind it (`reward_std`), or as levels over runs of a task (`mean@4`,
+`best@4/mean`). Owns the grouping; pure. Knows nothing of dialects, so that hand-made keys group as well.
 """
 
 from __future__ import annotations
@@ -212,9 +211,8 @@ def is_of_a_part(key: str) -> bool:
 def families(keys: Iterable[str]) -> Iterator[Family]:
     """The families among `keys`, in order of first appearance; no key is in two of them.
 
-    Keys make a family where there are at least two statistics of one quantity, one of
-    which bounds it (an extreme or a spread). A key that is spelled like the quantity
-    itself joins it. Where two keys say the same, the first does.
+    Keys make a family where there are at least two statistics of one quantity, one of which bounds it (an extreme or a
+    spread). A key that is spelled like the quantity itself joins it. Where two keys say the same, the first does.
     """
     ordered = tuple(dict.fromkeys(keys))
     found: dict[str, dict[str, Member]] = {}

@@ -1,7 +1,6 @@
 """What a key that nobody knows may be, by the words in its name.
 
-A guess is shown, and judged by its shape only, until somebody confirms it. Owns the words;
-knows nothing of values.
+A guess is shown, and judged by its shape only, until somebody confirms it. Owns the words; knows nothing of values.
 """
 
 from __future__ import annotations

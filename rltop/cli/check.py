@@ -27,8 +27,7 @@ _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 def check(arguments: Namespace) -> int:
     """Apply the rules to files and print the alerts at their end; alerts set the exit code.
 
-    Files are checked one after the other; one that cannot be read is reported and
-    skipped.
+    Files are checked one after the other; one that cannot be read is reported and skipped.
 
     Raises:
         RltopError: a setting, the only file, or the rule to explain is invalid.

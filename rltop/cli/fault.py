@@ -1,7 +1,6 @@
 """Messages for internal errors and for errors of the operating system.
 
-Owns the message only. A traceback helps only whoever fixes the program, so it is
-printed on request.
+Owns the message only. A traceback helps only whoever fixes the program, so it is printed on request.
 """
 
 from __future__ import annotations
@@ -46,11 +45,7 @@ def what_ran_out(error: Exception) -> tuple[str, str]:
 
 
 def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
-    """The operating system's error, and what to do; with the traceback if it was asked for.
-
-    Returns:
-        Lines of text.
-    """
+    """The operating system's error, and what to do; with the traceback if it was asked for."""
     what = str(error)
     if isinstance(error, OSError) and error.strerror:
         what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     """Read a file, print it and exit; without `--live` silence is not judged.
 
-    Returns:
-        The exit code.
-
     Raises:
         SourceError: the file cannot be read.
     """
@@ -95,9 +92,6 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
     """Read a pipe to its end, print it and exit.
-
-    Returns:
-        The exit code.
 
     Raises:
         SourceError: nothing could be read.

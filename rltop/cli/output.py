@@ -1,8 +1,7 @@
 """All text that goes to standard output and standard error.
 
-The one place that writes there when there is no screen: text from outside (paths,
-arguments, what the operating system says) cannot reach the terminal but through it,
-and an output that cannot be written is a message, not a fault.
+The one place that writes there when there is no screen: text from outside (paths, arguments, what the operating system
+says) cannot reach the terminal but through it, and an output that cannot be written is a message, not a fault.
 """
 
 from __future__ import annotations

@@ -19,9 +19,6 @@ def piped_found() -> Found:
 def take_standard_input() -> int:
     """Keep the pipe under another descriptor and put the terminal in its place, for the keys.
 
-    Returns:
-        The descriptor of the pipe.
-
     Raises:
         SourceError: standard input is the terminal, so there is nothing to read.
     """

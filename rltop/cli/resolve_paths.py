@@ -273,11 +273,7 @@ def completions_found(dumps: Sequence[str]) -> list[str]:
 
 
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
-    """Which files were rejected, and how to make each trainer write metrics.
-
-    Returns:
-        Lines of text.
-    """
+    """Which files were rejected, and how to make each trainer write metrics."""
     lines = [f"no metric file found in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
     lines += [f"no file matches {path}" for path in discovery.missing]
     lines += completions_found(discovery.completions)

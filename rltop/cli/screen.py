@@ -1,7 +1,6 @@
 """The screen: first the newest rows as plain cells, then Textual over them.
 
-Owns the order of imports up to the first frame: nothing is imported before it that
-it does not need.
+Owns the order of imports up to the first frame: nothing is imported before it that it does not need.
 """
 
 from __future__ import annotations
@@ -76,11 +75,7 @@ def watch(
 
 
 def watch_pipe(pipe: int, config: Config) -> int:
-    """Follow a pipe until the user quits.
-
-    Returns:
-        The exit code.
-    """
+    """Follow a pipe until the user quits."""
     from rltop.cli.pipe import piped_found
     from rltop.sources.pipe import PipeFeed
 
@@ -99,9 +94,6 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 
     Args:
         warm_start: part of the file that is there at once, 0 to 1.
-
-    Returns:
-        The exit code.
     """
     from rltop.sources.replay import ReplayFeed, ReplayOptions
 

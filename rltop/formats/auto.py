@@ -1,7 +1,6 @@
 """A decoder that detects the format from the first bytes.
 
-So a file that does not exist yet, a pipe and a file with the wrong name are all
-decoded as what they turn out to be.
+So a file that does not exist yet, a pipe and a file with the wrong name are all decoded as what they turn out to be.
 """
 
 from __future__ import annotations

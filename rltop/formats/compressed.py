@@ -1,9 +1,8 @@
 """Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder.
 
-Known by magic bytes, not by name. What was decoded before a stream ends early or
-breaks is kept; several members in a row are one stream, as their tools read them.
-A few bytes may stand for any number: they are unpacked and decoded a piece at a time,
-and what is unpacked and waits is never more than a few MiB.
+Known by magic bytes, not by name. What was decoded before a stream ends early or breaks is kept; several members in a
+row are one stream, as their tools read them. A few bytes may stand for any number: they are unpacked and decoded a
+piece at a time, and what is unpacked and waits is never more than a few MiB.
 """
 
 from __future__ import annotations

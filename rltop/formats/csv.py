@@ -1,9 +1,8 @@
 """CSV files → records: `progress.csv`, `metrics.csv`, and tables made by hand.
 
-The first record is the header. A quoted cell may hold line feeds (printed arrays
-do), so a record ends at a line feed outside quotes. Trainers that meet a new key
-write the whole file again with another header: rows that come again are not given
-out twice.
+The first record is the header. A quoted cell may hold line feeds (printed arrays do), so a record ends at a line feed
+outside quotes. Trainers that meet a new key write the whole file again with another header: rows that come again are
+not given out twice.
 """
 
 from __future__ import annotations
@@ -81,11 +80,7 @@ class CsvDecoder(Decoder):
         self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes.
-
-        Returns:
-            The rows that are whole now.
-        """
+        """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):

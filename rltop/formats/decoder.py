@@ -16,8 +16,7 @@ class DecoderOptions(NamedTuple):
 
     Attributes:
         step_key: the key that holds the step; empty: the documented list.
-        may_count_rows: a file whose rows have no step is numbered by row; off
-            where reading begins in the middle.
+        may_count_rows: a file whose rows have no step is numbered by row; off where reading begins in the middle.
         writer: of a console log only the lines of this one of several runs; empty: all.
         is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
     """

@@ -65,10 +65,9 @@ Row = Mapping[str, object]
 class DocumentDecoder(Decoder):
     """Rows of a document that is only readable as a whole.
 
-    Bytes of one generation are collected until they are a document; `reset` begins
-    the next. A document that begins with the rows of the one before yields only
-    the rest, so whoever follows the file need not expect a restart at a rewrite. It is read
-    a piece at a time: 70 MB take seconds to parse, and as long again to be made rows of.
+    Bytes of one generation are collected until they are a document; `reset` begins the next. A document that begins
+    with the rows of the one before yields only the rest, so whoever follows the file need not expect a restart at a
+    rewrite. It is read a piece at a time: 70 MB take seconds to parse, and as long again to be made rows of.
     """
 
     is_rewritten = True

@@ -58,9 +58,8 @@ def _refuse(name: str) -> NoReturn:
 def patient_loads(text: bytes) -> tuple[object, int]:
     r"""Parse what strict parsers refuse as a whole for the sake of one value.
 
-    NaN and Infinity are read; an integer too large for a float is infinite; tabs and
-    other control characters may stand in a text; a byte that is no UTF-8 is written out
-    in its key or text (`\xe9`), so that keys stay apart.
+    NaN and Infinity are read; an integer too large for a float is infinite; tabs and other control characters may stand
+    in a text; a byte that is no UTF-8 is written out in its key or text (`\xe9`), so that keys stay apart.
 
     Returns:
         The value, and how many keys and texts held bytes that are no UTF-8.
@@ -248,11 +247,7 @@ class JsonlDecoder(Decoder):
         self._generation = 0
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes.
-
-        Returns:
-            The rows that are whole now.
-        """
+        """Decode every line that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):

@@ -1,9 +1,8 @@
 """Every supported format, one row each, and how a file is recognised.
 
-A row says all that the rest of the program knows of a format: how its decoder is made, by
-what its files are found and recognised, and what a run is to be when it has several. The
-forms of text (lines of JSON, a JSON document, CSV, a log) are told apart from one another
-below the rows. What is compressed is recognised here, and unpacked by `compressed`.
+A row says all that the rest of the program knows of a format: how its decoder is made, by what its files are found and
+recognised, and what a run is to be when it has several. The forms of text (lines of JSON, a JSON document, CSV, a log)
+are told apart from one another below the rows. What is compressed is recognised here, and unpacked by `compressed`.
 """
 
 from __future__ import annotations

@@ -41,10 +41,9 @@ def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
 class LineFramer:
     """Cuts a byte stream into lines with their offsets.
 
-    A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that
-    a truncating writer leaves, or data that has not reached this node) are taken
-    out of a line and counted. A line that a hole interrupts ends there: what stands
-    behind it is another one.
+    A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that a truncating writer leaves, or data
+    that has not reached this node) are taken out of a line and counted. A line that a hole interrupts ends there: what
+    stands behind it is another one.
     """
 
     def __init__(self, counts: Counts) -> None:

@@ -1,8 +1,7 @@
 """The bytes of a binary file that have come but are not decoded yet.
 
-Owns their place in the file. Bytes may be given again: a file system can show a
-region as zeros first and as data later, so what is given again replaces what is
-held.
+Owns their place in the file. Bytes may be given again: a file system can show a region as zeros first and as data
+later, so what is given again replaces what is held.
 """
 
 from __future__ import annotations
@@ -30,11 +29,7 @@ class PendingBytes:
     def take(self, data: bytes, offset: int) -> bool:
         """Add what stands at `offset`; False while fewer bytes are held than were wanted.
 
-        Bytes before the end of what is held replace it from there on; after a gap
-        only the new bytes are held.
-
-        Returns:
-            Whether `data` may be looked at.
+        Bytes before the end of what is held replace it from there on; after a gap only the new bytes are held.
         """
         if offset != self.end:
             self._wanted = 0

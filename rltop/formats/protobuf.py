@@ -1,7 +1,6 @@
 """The wire format of protocol buffers, as far as reading needs it.
 
-Knows no message; a reader asks for the fields of a span and takes those it knows.
-Source: protobuf.dev, "Encoding".
+Knows no message; a reader asks for the fields of a span and takes those it knows. Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rows of any format → records: the one place where they are built.
 
-Owns what a value means as a number (strings that are numbers, nulls, nested objects),
-which keys hold step, time and total, and the `Schema` that rows of the same keys share.
-Nothing that it meets makes a row disappear.
+Owns what a value means as a number (strings that are numbers, nulls, nested objects), which keys hold step, time and
+total, and the `Schema` that rows of the same keys share. Nothing that it meets makes a row disappear.
 """
 
 from __future__ import annotations
@@ -290,10 +289,9 @@ class RecordBuilder:
 
     Args:
         counts: where text, nested values, rows and rows without a step are counted.
-        step_key: the key that holds the step; empty: the documented list, and the key that was
-            found first is kept to.
-        settled_after: so many rows with the same step key, and no other is looked for: the first lines of
-            a log may be a header or a summary.
+        step_key: the key that holds the step; empty: the documented list, and the key that was found first is kept to.
+        settled_after: so many rows with the same step key, and no other is looked for: the first lines of a log may be
+            a header or a summary.
     """
 
     def __init__(self, counts: Counts, step_key: str = "", settled_after: int = 1) -> None:

@@ -103,9 +103,6 @@ class TableDecoder(Decoder):
 
         Args:
             offset: where `data` stands in the stream of lines that the tables are read as.
-
-        Returns:
-            The rows that are whole now.
         """
         self._generation = generation
         records: list[Record] = []

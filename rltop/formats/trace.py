@@ -1,8 +1,7 @@
 """Bytes of a Chrome trace → its events, in whatever form and pieces they come.
 
-Three forms are written: one event per line, an array that is not closed while it
-is written, and an object with `traceEvents` in it. Owns the cutting; knows nothing
-of what an event means.
+Three forms are written: one event per line, an array that is not closed while it is written, and an object with
+`traceEvents` in it. Owns the cutting; knows nothing of what an event means.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ _BRACKET_TO_COME = regex(rb"\s*(?::\s*)?\Z")
 class EventReader:
     """Cuts a stream into events.
 
-    Before the array of a document has begun, whole objects are taken for events.
-    Lines are cut at their ends, so that a torn one costs nothing but itself;
-    anything else by counting braces outside strings.
+    Before the array of a document has begun, whole objects are taken for events. Lines are cut at their ends, so that a
+    torn one costs nothing but itself; anything else by counting braces outside strings.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -234,11 +232,7 @@ class ChromeTraceDecoder(Decoder):
         self._spans: list[TimedSpan] = []
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Take in every event that `data` completes; records of the steps that end with them.
-
-        Returns:
-            One row for each of these steps.
-        """
+        """Take in every event that `data` completes; records of the steps that end with them."""
         self._generation = generation
         return self._records(self._reader.feed(data, offset))
 

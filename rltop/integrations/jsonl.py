@@ -4,9 +4,8 @@
     log = JsonlWriter("logs/metrics.jsonl"); log.log(step, {"loss": 0.5})  # your own loop
     with log.phase("rollout"): ...  # rltop then says where the loop is
 
-Owns how a row is written; must not know how rltop reads it. Only the standard library
-is imported, and the syntax is that of Python 3.9: this file is copied as it is into
-environments without rltop.
+Owns how a row is written; must not know how rltop reads it. Only the standard library is imported, and the syntax is
+that of Python 3.9: this file is copied as it is into environments without rltop.
 """
 
 from __future__ import annotations
@@ -30,17 +29,14 @@ _ERROR_CHARS = 300
 class JsonlWriter:
     """Appends one JSON object per step to a file.
 
-    Every row is one write to a descriptor opened for appending, so a reader sees
-    it at once, a crash loses no row that was logged, and a resumed run continues in
-    the same file. An incomplete last line, left by a killed process or a full disk, is
-    ended first, so that only that row is lost. A deleted file is created again.
+    Every row is one write to a descriptor opened for appending, so a reader sees it at once, a crash loses no row that
+    was logged, and a resumed run continues in the same file. An incomplete last line, left by a killed process or a
+    full disk, is ended first, so that only that row is lost. A deleted file is created again.
 
-    Numbers that are not finite are written as `NaN`, `Infinity` and `-Infinity`,
-    the literals of Python's json module: `null` could not tell them apart, nor
-    from a metric without a value. rltop reads both.
+    Numbers that are not finite are written as `NaN`, `Infinity` and `-Infinity`, the literals of Python's json module:
+    `null` could not tell them apart, nor from a metric without a value. rltop reads both.
 
-    Use one writer per file, from one process (rank zero of a distributed run); its
-    threads may share it.
+    Use one writer per file, from one process (rank zero of a distributed run); its threads may share it.
 
     Attributes:
         path: the file.
@@ -82,14 +78,13 @@ class JsonlWriter:
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append the row of `step`. Never raises: a row that cannot be written is counted in `lost`, with one warning.
 
-        Only KeyboardInterrupt and SystemExit pass. If warnings are errors (`-W error`),
-        the warning goes to standard error.
+        Only KeyboardInterrupt and SystemExit pass. If warnings are errors (`-W error`), the warning goes to standard
+        error.
 
         Args:
             step: the optimiser step; rows of one step may come in several calls.
-            metrics: key to value. Scalars of array libraries become numbers; other
-                values that JSON lacks become text. `step` and `time` (seconds since
-                the epoch) are the writer's own and win over keys of that name.
+            metrics: key to value. Scalars of array libraries become numbers; other values that JSON lacks become text.
+                `step` and `time` (seconds since the epoch) are the writer's own and win over keys of that name.
         """
         try:
             own = {"step": step, "time": self._now()}
@@ -228,10 +223,9 @@ if hasattr(os, "register_at_fork"):
 class LogRows:
     """The events of a trainer that become rows; `JsonlCallback` adds the base class of transformers.
 
-    A row is all that the trainer logs, with `step`, `time` and, when the trainer
-    knows it, `total_steps`. Only the process that the trainer calls world process
-    zero opens the file. A file that cannot be opened is one warning, and never
-    ends the training.
+    A row is all that the trainer logs, with `step`, `time` and, when the trainer knows it, `total_steps`. Only the
+    process that the trainer calls world process zero opens the file. A file that cannot be opened is one warning, and
+    never ends the training.
     """
 
     def __init__(

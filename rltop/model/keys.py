@@ -1,7 +1,6 @@
 """What a key says by its spelling alone, whoever wrote it.
 
-Owns the lists of step, time and total keys and the split into section, group and
-name. Knows nothing of dialects.
+Owns the lists of step, time and total keys and the split into section, group and name. Knows nothing of dialects.
 """
 
 from __future__ import annotations
@@ -89,12 +88,10 @@ class KeyPath(NamedTuple):
 def split_key(key: str) -> KeyPath:
     """Take a key apart at its slashes.
 
-    Without a slash the section is General; with one it is section/metric; with
-    more it is section/group/metric, where the metric keeps the further slashes.
-    An empty section counts as General, so that no key is ever lost; a key that names
-    nothing there (`""`, `"//"`, `"actor/"`) is named by the whole of it in quotation marks.
-    The path of a disk stands between dots (`system/disk./home.usageGB`): its slashes belong
-    to the metric.
+    Without a slash the section is General; with one it is section/metric; with more it is section/group/metric, where
+    the metric keeps the further slashes. An empty section counts as General, so that no key is ever lost; a key that
+    names nothing there (`""`, `"//"`, `"actor/"`) is named by the whole of it in quotation marks. The path of a disk
+    stands between dots (`system/disk./home.usageGB`): its slashes belong to the metric.
     """
     head, dot, _ = key.partition("./")
     parts = key.split("/", head.count("/")) if dot and 0 < head.count("/") < 2 else key.split("/", 2)

@@ -1,8 +1,7 @@
 """What changed around a step: the metrics that moved most, whatever they are called.
 
-Owns the ranking of all keys by how far they left their usual range at the step,
-and the page that shows it. Reads the rows around the step and no others, so that
-a long run costs what a short one does.
+Owns the ranking of all keys by how far they left their usual range at the step, and the page that shows it. Reads the
+rows around the step and no others, so that a long run costs what a short one does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The axes of a chart: limits, ticks, labels and legend for what `pages.chart` has read.
 
-Pure: only finite numbers that fit the axis leave this module, because the
-plotting library stops on others. Whoever draws a chart, on the screen or in a
-report, draws it on these axes.
+Pure: only finite numbers that fit the axis leave this module, because the plotting library stops on others. Whoever
+draws a chart, on the screen or in a report, draws it on these axes.
 """
 
 from __future__ import annotations

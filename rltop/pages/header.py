@@ -61,8 +61,7 @@ class HeaderView(NamedTuple):
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
-        downsampled: first and last step of the bucket that stands for it, where memory
-            has downsampled it, else None.
+        downsampled: first and last step of the bucket that stands for it, where memory has downsampled it, else None.
         step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
         eta_s: time from now to the last step at that pace.
         arrival_s: when the last step comes at that pace, in seconds since the epoch.

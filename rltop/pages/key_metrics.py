@@ -323,8 +323,7 @@ def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_N
 def is_difference(metric: Metric) -> bool:
     """Is a change of this metric given as a difference rather than a ratio?
 
-    Scores and rewards have no natural zero, and what may have either sign has
-    no ratio worth reading.
+    Scores and rewards have no natural zero, and what may have either sign has no ratio worth reading.
     """
     if metric.section in _DIFFERENCE_SECTIONS:
         return True

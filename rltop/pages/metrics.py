@@ -479,8 +479,7 @@ class TreeIndex:
 
     Attributes:
         keys: by section, group and name, sections in order of first appearance; a line each.
-        streams: by stream of the run, how many keys there were when it was made, and
-            whose names it carries.
+        streams: by stream of the run, how many keys there were when it was made, and whose names it carries.
         rank_sections: sections of single ranks, which begin folded: they say the same many times over.
         arrangement: what was pinned and named when it was made.
     """

@@ -1,9 +1,8 @@
 """The overview: what it shows of a run, its sentence (the one thing to know now), and which blocks there is room for.
 
-Owns how the sentence is made: from the state of the file where there is nothing to read,
-from the worst verdict and the step's largest cost where something fires, else
-from where the time goes and how the goal moves. Says nothing that the run does
-not show.
+Owns how the sentence is made: from the state of the file where there is nothing to read, from the worst verdict and the
+step's largest cost where something fires, else from where the time goes and how the goal moves. Says nothing that the
+run does not show.
 """
 
 from __future__ import annotations
@@ -387,8 +386,7 @@ def build_overview(
     """Read a run for the overview.
 
     Args:
-        row: the row at the cursor, where memory has downsampled it and the caller has
-            read it again.
+        row: the row at the cursor, where memory has downsampled it and the caller has read it again.
     """
     verdicts = snapshot.verdicts.standing
     timing = build_timing(snapshot, row, inner=_INNER_SPANS)

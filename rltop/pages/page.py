@@ -295,11 +295,7 @@ class ListPage(Page, Generic[T]):
         return next((at for at, line in enumerate(self.lines) if self.target(line) == held), None)
 
     def settle(self, lines: Sequence[T], room: int) -> Sequence[T]:
-        """Find the selected line among new ones, and show it.
-
-        Returns:
-            Those in sight.
-        """
+        """Find the selected line among new ones, and show it."""
         self.lines = lines
         at = None if self.held is None else self.place(self.held)
         self._select(self.at if at is None else at, 1)

@@ -1,7 +1,6 @@
 """What runs were started with: the settings of one, and those in which several differ.
 
-Owns which differences come first and how a setting is called in short; which files are
-read is `run.run_settings`'s.
+Owns which differences come first and how a setting is called in short; which files are read is `run.run_settings`'s.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One metric of a run as a screen shows it: value, change, line and level.
 
-Owns the reading of a signal at a step; formats nothing. Everything is in the
-metric's own unit: raw values are turned by the signal's scale and shift here
-and nowhere else in the views.
+Owns the reading of a signal at a step; formats nothing. Everything is in the metric's own unit: raw values are turned
+by the signal's scale and shift here and nowhere else in the views.
 """
 
 from __future__ import annotations

@@ -187,10 +187,9 @@ def build_timing(
     """The timing of a step, compared with the steps before it.
 
     Args:
-        row: the row of that step, where memory has downsampled it and the caller has
-            read it again.
-        inner: of the durations that no stage claims, only so many of the longest are
-            there: a trainer may log hundreds, and a page may show a few; None is all.
+        row: the row of that step, where memory has downsampled it and the caller has read it again.
+        inner: of the durations that no stage claims, only so many of the longest are there: a trainer may log hundreds,
+            and a page may show a few; None is all.
 
     Returns:
         None if the trainer logs no timing, or not on any step still held.
@@ -250,8 +249,7 @@ def _span_id(span: Span) -> str:
 def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
     """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
-    A span that is only now and then there, such as a checkpoint, is compared
-    with itself, not with its absence.
+    A span that is only now and then there, such as a checkpoint, is compared with itself, not with its absence.
     """
     each = [known.durations for known in history]
     unclaimed = {

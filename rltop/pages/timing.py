@@ -1,7 +1,6 @@
 """The page of step timing: any step's waterfall, and a table of its stages.
 
-Owns the table (last, median, p95, share, trend) and the sentence
-that names the stage behind a slow-down.
+Owns the table (last, median, p95, share, trend) and the sentence that names the stage behind a slow-down.
 """
 
 from __future__ import annotations

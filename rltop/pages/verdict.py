@@ -1,7 +1,6 @@
 """The page of one verdict: what, since when, on which numbers, and what to look at next.
 
-Owns the order of the page; the words are the rule's own, and what to look at next
-is `chain`'s.
+Owns the order of the page; the words are the rule's own, and what to look at next is `chain`'s.
 """
 
 from __future__ import annotations

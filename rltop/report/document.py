@@ -34,11 +34,10 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
     `records` is the number of distinct training rows, `level` the worst active level at
-    the end, `worst` the worst at any time, `verdicts` the active alerts (firing or
-    settled), and `events` every alert transition in file order; INFO facts and
-    transitions before the step `since` are left out. In a run with several streams, a
-    verdict or event of a secondary stream names it and uses its steps; `streams` has the
-    progress of each, `ranks` the slowest ranks.
+    the end, `worst` the worst at any time, `verdicts` the active alerts (firing or settled), and `events` every alert
+    transition in file order; INFO facts and transitions before the step `since` are left out. In a run with several
+    streams, a verdict or event of a secondary stream names it and uses its steps; `streams` has the progress of each,
+    `ranks` the slowest ranks.
     """
     identity = snapshot.identity
     transitions = [

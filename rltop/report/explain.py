@@ -1,7 +1,6 @@
 """Rules explained: the condition, why it matters, what to do, and what a rule found in a run.
 
-Used by `rltop check --explain`, `--rules` and the generated page. Without a run it
-needs no file.
+Used by `rltop check --explain`, `--rules` and the generated page. Without a run it needs no file.
 """
 
 from __future__ import annotations

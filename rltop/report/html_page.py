@@ -1,7 +1,6 @@
 """A report as one HTML page: no script, nothing from the network, readable without styles.
 
-Owns the order of the page. The text is well-formed XML too, so that the page can be read by
-any parser.
+Owns the order of the page. The text is well-formed XML too, so that the page can be read by any parser.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A report as Markdown: for an issue, a pull request, the summary of a CI job.
 
-Owns how text is kept from becoming markup, a link, a mention or an issue number where GitHub or
-GitLab show it.
+Owns how text is kept from becoming markup, a link, a mention or an issue number where GitHub or GitLab show it.
 """
 
 from __future__ import annotations

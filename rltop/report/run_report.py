@@ -1,8 +1,7 @@
 """What a report says of a run: what the pages show of it, read once, as plain data.
 
-Owns which pages are read and how much of each. A `RunReport` holds no run: of many
-runs one is read after the other. The files of `report/` write it as HTML, Markdown,
-SVG, CSV or JSON.
+Owns which pages are read and how much of each. A `RunReport` holds no run: of many runs one is read after the other.
+The files of `report/` write it as HTML, Markdown, SVG, CSV or JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A report as one SVG picture: the headline, the alerts and the charts of each run.
 
-Owns where things stand; the charts are those of `svg`, the text is wrapped here because SVG
-wraps none.
+Owns where things stand; the charts are those of `svg`, the text is wrapped here because SVG wraps none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The overview as text: the rows of the screen, plain or coloured.
 
-Owns the writing of rows without a screen. Colours are the terminal's own sixteen,
-because its background is unknown; without colour nothing is lost, since every level
-has a sign and a word.
+Owns the writing of rows without a screen. Colours are the terminal's own sixteen, because its background is unknown;
+without colour nothing is lost, since every level has a sign and a word.
 """
 
 from __future__ import annotations

@@ -219,10 +219,9 @@ def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -
 def clip_distinct(names: Sequence[str], width: int, cut: Callable[[str, int], str] = clip_middle) -> list[str]:
     """Names in at most `width` cells each, cut where they are the same as others.
 
-    A name that fits stays whole. One that does not keeps its beginning and its end, or
-    what `cut` leaves; where it would look like another name, the part in which the two differ is kept
-    instead. Two names look the same only where `width` is too small for the
-    difference itself.
+    A name that fits stays whole. One that does not keeps its beginning and its end, or what `cut` leaves; where it
+    would look like another name, the part in which the two differ is kept instead. Two names look the same only where
+    `width` is too small for the difference itself.
 
     Returns:
         The names as they are shown, in the same order.

@@ -1,7 +1,6 @@
 """Which of the selectable cells is selected, and where the keys move it.
 
-Heads of tables and bars of steps are for the mouse, and are passed over. Pure; knows rows and targets,
-not the screen.
+Heads of tables and bars of steps are for the mouse, and are passed over. Pure; knows rows and targets, not the screen.
 """
 
 from __future__ import annotations

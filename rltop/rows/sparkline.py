@@ -1,8 +1,7 @@
 """Series reduced to the columns of a row of cells: what a sparkline draws.
 
-A column has the whole range of its bucket, so that a spike is never lost. Buckets
-are anchored to steps: one more record changes one column, until the row is full
-and every two columns become one.
+A column has the whole range of its bucket, so that a spike is never lost. Buckets are anchored to steps: one more
+record changes one column, until the row is full and every two columns become one.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _SPIKE = 2.5
 class StepWindow(NamedTuple):
     """A stretch of steps cut into columns: column i covers [start + i·stride, …).
 
-    Where columns are drawn apart, `up` and `down` say how far: what is read into
-    column i is drawn at i·up/down.
+    Where columns are drawn apart, `up` and `down` say how far: what is read into column i is drawn at i·up/down.
     """
 
     start: int
@@ -54,10 +52,9 @@ Few and fixed, so that a new record seldom moves the whole line.
 def anchored_window(first: int, last: int, cadence: int, columns: int) -> StepWindow:
     """The window over a whole run in at most `columns` columns.
 
-    The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what
-    lies between them, so that a long line fills two thirds of its place or more)
-    and the start a multiple of the stride: both stay where they are while records come
-    in, and downsampled history divides evenly.
+    The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what lies between them, so that a long
+    line fills two thirds of its place or more) and the start a multiple of the stride: both stay where they are while
+    records come in, and downsampled history divides evenly.
     """
     cadence, columns = max(1, cadence), max(2, columns)
     for factor in _strides():
@@ -82,8 +79,7 @@ class SparkData(NamedTuple):
     """What a sparkline is drawn from: one entry per column.
 
     Attributes:
-        lows, highs: what is drawn of each column, usually its mean twice; NaN where
-            it has no value.
+        lows, highs: what is drawn of each column, usually its mean twice; NaN where it has no value.
         nonfinite: columns that hold a value that was not finite.
         reference: a threshold or baseline to be drawn behind the line, or None.
         newest: column of the newest step; the reference ends there.
@@ -158,9 +154,8 @@ def spark_data(
 def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[list[float], list[float]]:
     """Ranges as drawn: the mean, stretched to an extreme that stands out.
 
-    A bucket of many noisy records would fill its column from top to bottom and
-    hide the trend. An extreme that lies more than `_SPIKE` times as far from its
-    mean as is usual for this line is drawn, so that no spike is lost.
+    A bucket of many noisy records would fill its column from top to bottom and hide the trend. An extreme that lies
+    more than `_SPIKE` times as far from its mean as is usual for this line is drawn, so that no spike is lost.
     """
     above, below = _distances(highs, means), _distances(means, lows)
     up, down = _spike_limit(above), _spike_limit(below)
@@ -368,8 +363,7 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
     A baseline is drawn by the colour of what lies below it, a threshold by that of what is past it since the alert.
 
     Returns:
-        Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
-        len(data.lows) // 2 cells wide.
+        Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly len(data.lows) // 2 cells wide.
     """
     heights = _heights(data, _TOP_OF_ROW)
     return _drawn(heights, data.restarts, data.nonfinite, glyphs.is_ascii)

@@ -151,10 +151,9 @@ class ColumnLayout(NamedTuple):
 def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> ColumnLayout:
     """Divide a width among columns.
 
-    Columns leave, the highest priority first, until what the others need at the least
-    has room; of those that never leave, what is drawn is narrowed first, then texts,
-    then names. What is left over goes to the columns that want more, the narrowest of
-    them first, and at the last to what is drawn.
+    Columns leave, the highest priority first, until what the others need at the least has room; of those that never
+    leave, what is drawn is narrowed first, then texts, then names. What is left over goes to the columns that want
+    more, the narrowest of them first, and at the last to what is drawn.
 
     Args:
         wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.

@@ -1,8 +1,7 @@
 """How a role looks, as data: a theme file read, checked and turned into styles.
 
-Owns the format of `themes/*.toml` and the translation of a style into SGR
-codes. Knows nothing of Textual: the early paint and the one-shot report use
-the same palette as the screen.
+Owns the format of `themes/*.toml` and the translation of a style into SGR codes. Knows nothing of Textual: the early
+paint and the one-shot report use the same palette as the screen.
 """
 
 from __future__ import annotations
@@ -84,8 +83,7 @@ class Palette(Struct):
     def without_colour(self) -> Palette:
         """The same palette for NO_COLOR: emphasis stays, colour goes.
 
-        A selection that was only a ground becomes reverse video, or it would be
-        invisible.
+        A selection that was only a ground becomes reverse video, or it would be invisible.
         """
         selection = self.selection.without_colour()
         return replace(

@@ -39,9 +39,8 @@ _KNOWN = _WidthCache()
 def char_width(char: str) -> int:
     """Cells that one character takes: 0, 1 or 2.
 
-    Ambiguous characters (box drawing, Greek) count as one, as terminals outside
-    East Asian locales draw them; flag letters, and signs that Unicode 16 made wide,
-    count as two, the worst case.
+    Ambiguous characters (box drawing, Greek) count as one, as terminals outside East Asian locales draw them; flag
+    letters, and signs that Unicode 16 made wide, count as two, the worst case.
     """
     return _KNOWN[char]
 

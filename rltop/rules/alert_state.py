@@ -176,9 +176,6 @@ class AlertState(Cloned):
 
         Args:
             finding: what the detector says of it; QUIET may be left out while `is_idle`.
-
-        Returns:
-            The transition that it caused, if any.
         """
         level, seen, lasting = finding.level, context.observation, self._lasting
         established = lasting.push(level, seen.record, seen.step)

@@ -1,10 +1,8 @@
 """Chains of diagnosis: from a symptom to the related metrics, in the order to check.
 
-The order and the reason at each link stand in `chains.toml`; a rule's own `next` is
-appended to its chain. Knows no values: what moved first is read from the run by
-the page that shows the chain. The order is that in which causes are most often
-found in post-mortems of collapsed runs, cheap checks (a NaN, a changed learning
-rate) before expensive ones.
+The order and the reason at each link stand in `chains.toml`; a rule's own `next` is appended to its chain. Knows no
+values: what moved first is read from the run by the page that shows the chain. The order is that in which causes are
+most often found in post-mortems of collapsed runs, cheap checks (a NaN, a changed learning rate) before expensive ones.
 """
 
 from __future__ import annotations

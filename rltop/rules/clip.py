@@ -1,8 +1,7 @@
 """Clipping: how often an update hits the trust-region bound.
 
-There are four regimes, and no threshold fits two of them: nothing is clipped
-with one update per rollout, a few in a thousand tokens of a language model, a
-tenth of all sequences under sequence-level clipping, a quarter of the actions of
+There are four regimes, and no threshold fits two of them: nothing is clipped with one update per rollout, a few in a
+thousand tokens of a language model, a tenth of all sequences under sequence-level clipping, a quarter of the actions of
 a robot policy. Each regime has its own rule.
 """
 

@@ -1,8 +1,7 @@
 """Collapse: several symptoms at once are one event with one onset.
 
-A single scary metric is usually benign; a policy that collapses moves three
-families of them within a few records. Also what only shows in combination: a
-run that goes on without learning, a collapse that started as a rollout/train
+A single scary metric is usually benign; a policy that collapses moves three families of them within a few records. Also
+what only shows in combination: a run that goes on without learning, a collapse that started as a rollout/train
 mismatch, and infrastructure trouble that leaves learning unaffected.
 """
 
@@ -199,9 +198,8 @@ class Collapse(Detector):
 class SilentFailure(Detector):
     """X2: the run keeps logging, and no update can change the policy any more.
 
-    Two of three must hold: no gradient, zero-variance groups, a constant reward. A
-    saturated task looks the same and is excluded, and so is a reward above 0 that has
-    never moved; one that never was above 0 takes longer.
+    Two of three must hold: no gradient, zero-variance groups, a constant reward. A saturated task looks the same and is
+    excluded, and so is a reward above 0 that has never moved; one that never was above 0 takes longer.
     """
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)

@@ -1,9 +1,8 @@
 """Entropy: the exploration budget, what a sudden change of it means, and its level.
 
-No absolute level is valid across models, and every run that learns from
-verifiable rewards loses most of its entropy: only a discontinuity, or a fall
-without reward gain, is a fault. A level is INFO, unless a second sign shows that
-it costs something.
+No absolute level is valid across models, and every run that learns from verifiable rewards loses most of its entropy:
+only a discontinuity, or a fall without reward gain, is a fault. A level is INFO, unless a second sign shows that it
+costs something.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which evaluations a record holds: one representative statistic for each data set.
 
-A trainer logs the same evaluation as the mean of one attempt and of eight, as the best of
-them, as accuracy and as reward; and lengths and counts beside them. Of each data set one is
-judged: the mean at the largest k.
+A trainer logs the same evaluation as the mean of one attempt and of eight, as the best of them, as accuracy and as
+reward; and lengths and counts beside them. Of each data set one is judged: the mean at the largest k.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ def metric_of(source: str) -> tuple[str, str]:
 def noise_of(values: Sequence[float]) -> float:
     """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
 
-    Differences take the trend of learning out: the deviation of a difference is
-    sqrt(2) times that of one evaluation.
+    Differences take the trend of learning out: the deviation of a difference is sqrt(2) times that of one evaluation.
     """
     moves = [after - before for before, after in pairwise(values)]
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0

@@ -1,9 +1,8 @@
 """Prompt groups: is there reward variance left inside them, and what advantages result?
 
-A zero-variance group gives no gradient in GRPO and its variants. All correct is a
-saturated task; all wrong is a dead run. Advantages that are normalised within
-groups have a bound that only a fault breaks; where they are whitened their mean
-is zero by construction.
+A zero-variance group gives no gradient in GRPO and its variants. All correct is a saturated task; all wrong is a dead
+run. Advantages that are normalised within groups have a bound that only a fault breaks; where they are whitened their
+mean is zero by construction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Keys that only their names say something of: judged by their shape, never by a level.
 
-What a guess is right about is open, so no threshold in a metric's own unit applies. A fall out of
-the learned range, a cliff against the records before, and a key that stays away are signs whatever
-the key is. NaN is L1's.
+What a guess is right about is open, so no threshold in a metric's own unit applies. A fall out of the learned range, a
+cliff against the records before, and a key that stays away are signs whatever the key is. NaN is L1's.
 """
 
 from __future__ import annotations

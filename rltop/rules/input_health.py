@@ -1,7 +1,6 @@
 """Input health: unreadable lines, and a file without any record.
 
-Judged from counts and from a waiting time that are passed in: neither lines nor
-clocks are known here.
+Judged from counts and from a waiting time that are passed in: neither lines nor clocks are known here.
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
 
     Args:
         steps: the trainer's steps that are held, oldest first; there may be none.
-
-    Returns:
-        The verdict, or None.
     """
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
@@ -60,9 +56,6 @@ def two_writers(
 
     Args:
         overwritten: rows with which such a step was given other values.
-
-    Returns:
-        The verdict, or None.
     """
     if counts.interleaved_rows < thresholds["info"]:
         return _in_lockstep(steps, overwritten)
@@ -88,11 +81,7 @@ def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
 
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
-    """INFO once a file has been without a record for long.
-
-    Returns:
-        The verdict, or None.
-    """
+    """INFO once a file has been without a record for long."""
     if waited_s <= thresholds["first_s"]:
         return None
     text = f"no record yet after {duration(waited_s)}: first validation or compilation?"

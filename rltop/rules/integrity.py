@@ -1,7 +1,6 @@
 """Integrity: non-finite values, and updates that change nothing.
 
-Absolute rules, judged from the first record: one NaN in an update poisons the
-weights, and needs no baseline.
+Absolute rules, judged from the first record: one NaN in an update poisons the weights, and needs no baseline.
 """
 
 from __future__ import annotations
@@ -222,8 +221,7 @@ def _subject(name: str) -> Subject:
 class UndefinedStatistic(Detector):
     """L1b: NaN only in derived statistics: an empty batch, an undefined correlation.
 
-    Silent beside and after non-finite values that go into the update, where it
-    would play down a divergence.
+    Silent beside and after non-finite values that go into the update, where it would play down a divergence.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -282,9 +280,8 @@ class MaskedNonFinite(Detector):
 class NotUpdating(Detector):
     """L3: no gradient although the rewards within groups differ.
 
-    Where zero-variance groups are not logged, a batch whose completions differ (from
-    each other, or in the mean of the batch from the one before) and whose reward
-    is not at its top must have had a gradient sooner or later: WARN.
+    Where zero-variance groups are not logged, a batch whose completions differ (from each other, or in the mean of the
+    batch from the one before) and whose reward is not at its top must have had a gradient sooner or later: WARN.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:

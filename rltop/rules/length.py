@@ -1,8 +1,7 @@
 """Length: completions that are truncated, explode, or vanish.
 
-A slowly moving mean is learning; reasoning grows it and saturated tasks shrink
-it. The largest length equals the cap on nearly every healthy step and says
-nothing.
+A slowly moving mean is learning; reasoning grows it and saturated tasks shrink it. The largest length equals the cap on
+nearly every healthy step and says nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ _MOVE_TO_SIGMA = math.sqrt(math.pi) / 2.0
 class Truncation(Detector):
     """T1: share of completions truncated at the maximum length.
 
-    There are runs that learn at a share of 1: beyond `crit` it is CRIT only
-    while the reward is not improving. A share that has been the same since the
-    start is a setting, which is INFO until half of the completions are truncated.
+    There are runs that learn at a share of 1: beyond `crit` it is CRIT only while the reward is not improving. A share
+    that has been the same since the start is a setting, which is INFO until half of the completions are truncated.
     """
 
     text = "{value:%} of completions truncated at the maximum length{was:%}"
@@ -114,8 +112,7 @@ class LengthExplosion(Detector):
 class NothingEnds(Detector):
     """T9: no completion emits EOS any more, where some did, or none ever has.
 
-    Completions that are all of one length may have been generated at that length: none is
-    expected to end.
+    Completions that are all of one length may have been generated at that length: none is expected to end.
     """
 
     has_ended = False

@@ -175,9 +175,6 @@ class Liveness(State):
 
         Args:
             lag_s: seconds by which what is written shows late (a network mount).
-
-        Returns:
-            The verdict of L4, or None.
         """
         level = self.level(age_s, lag_s)
         if level < Level.WARN or self._last is None:

@@ -1,8 +1,7 @@
 """Memory: is it about to run out?
 
-Peak GPU memory is a running maximum that most trainers never reset, and host
-memory is shared with other jobs: a rise alone is never critical. Memory sizes
-are not in the stream; where the user has set them, the headroom is judged.
+Peak GPU memory is a running maximum that most trainers never reset, and host memory is shared with other jobs: a rise
+alone is never critical. Memory sizes are not in the stream; where the user has set them, the headroom is judged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rollout/train mismatch: do sampler and trainer give a token the same probability?
 
-The earliest warning of a collapse, and the trend matters more than single
-spikes. Maxima are ignored: one token near 1 is ordinary. Trainers that correct
-for the mismatch log importance weights: weights that leave 1, spread, or are
+The earliest warning of a collapse, and the trend matters more than single spikes. Maxima are ignored: one token near 1
+is ordinary. Trainers that correct for the mismatch log importance weights: weights that leave 1, spread, or are
 discarded mean that training depends on the correction.
 """
 
@@ -28,9 +27,8 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities.
 
-    Estimates may be signed: the absolute median of five counts. A run with a
-    higher level from the start (mixture of experts, low precision) is judged
-    against three times that level.
+    Estimates may be signed: the absolute median of five counts. A run with a higher level from the start (mixture of
+    experts, low precision) is judged against three times that level.
     """
 
     text = "rollout/train mismatch {value} nats/token{start}"

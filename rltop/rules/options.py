@@ -20,8 +20,7 @@ class EngineOptions(Struct):
     """What the user may say about the rules.
 
     Attributes:
-        rules: rule id → setting → value: a threshold by its name, or
-            `enabled = false` to switch the rule off.
+        rules: rule id → setting → value: a threshold by its name, or `enabled = false` to switch the rule off.
         group_size: completions per prompt, where the user knows better than the stream.
         profiles: names of the profiles that hold; None: those that the run gives away by its keys.
         by_profile: profile → rule id → setting → value, as in `rules`; wins over `rules` where the profile holds.

@@ -1,9 +1,8 @@
 """Step time: did the step become slower, and which stage accounts for it?
 
-Compared with run start, because a rolling baseline silences itself.
-Checkpoints and validation are taken out, records that reuse a rollout are kept
-apart from those that generate one, and a step that is longer because its
-completions are longer is not slower.
+Compared with run start, because a rolling baseline silences itself. Checkpoints and validation are taken out, records
+that reuse a rollout are kept apart from those that generate one, and a step that is longer because its completions are
+longer is not slower.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ EXTRA_STAGES = ("time_save", "time_eval")
 def own_time(observation: Observation) -> float | None:
     """Seconds of the step without checkpoint and validation, or None when not logged.
 
-    Whether these lie inside the step differs by trainer and version; they are
-    taken out only where they fit: the other stages leave room for them within
-    102 % of the step.
+    Whether these lie inside the step differs by trainer and version; they are taken out only where they fit: the other
+    stages leave room for them within 102 % of the step.
     """
     values = observation.values
     total = values.get("time_step")
@@ -114,12 +112,11 @@ _EARLY, _STEADY = 20, 1.25
 class StepSlower(Detector):
     """P1: step time against the run-start baseline.
 
-    The threshold is `warn` times the baseline, or as many times as the baseline's
-    noise asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
+    The threshold is `warn` times the baseline, or as many times as the baseline's noise asks for: exp(`sigmas` × robust
+    deviation of the log). Steps of less than
     `short_s` vary with everything else on the node: there it is `short_warn`.
-    Lasting growth below the threshold is summed up: CUSUM with a slack of one
-    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is INFO only, and only
-    while steps take `slight` times the baseline and are not short.
+    Lasting growth below the threshold is summed up: CUSUM with a slack of one deviation, S = max(0, S + min(z, 6) - 1)
+    (Page 1954), is INFO only, and only while steps take `slight` times the baseline and are not short.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:

@@ -1,7 +1,6 @@
 """Preference optimisation and reward models: is a difference being learned?
 
-At run start the loss is ln 2, the accuracy 0.5 and the margin 0: that is normal,
-and only staying there is not.
+At run start the loss is ln 2, the accuracy 0.5 and the margin 0: that is normal, and only staying there is not.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ _MOST = 4
 class RandomLabels(State):
     """The newest records of a run on pairs, against accuracy 0.5 and margin 0.
 
-    Being indistinguishable from chance is not enough, as everything is with few
-    pairs: the records must also rule out an accuracy noticeably above 0.5. A
-    margin that starts to grow shows in the newer half of them.
+    Being indistinguishable from chance is not enough, as everything is with few pairs: the records must also rule out
+    an accuracy noticeably above 0.5. A margin that starts to grow shows in the newer half of them.
     """
 
     def __init__(self, size: int) -> None:
@@ -52,10 +50,9 @@ class RandomLabels(State):
         """Whether the records look like chance, and exclude an accuracy (0..1) of `below` or more.
 
         `size` of them at least, and as many more (four times as many are kept) as it takes
-        for the error to be smaller than the distance from 0.5 to `below`: with
-        fewer pairs only an unlucky draw would exclude it. Two standard errors of the
-        mean, from the spread of the records themselves. O(size). Source: Student's t,
-        rounded; judgement for `below`.
+        for the error to be smaller than the distance from 0.5 to `below`: with fewer pairs only an unlucky draw would
+        exclude it. Two standard errors of the mean, from the spread of the records themselves. O(size). Source:
+        Student's t, rounded; judgement for `below`.
         """
         if len(self.accuracy) < self.size:
             return False
@@ -167,10 +164,9 @@ class Inverted(Detector):
 class ChosenFalls(Detector):
     """D5: the likelihood of the chosen completions falls far below its start.
 
-    The start is the first five records: a learning rate that is far too high moves the
-    next fifteen. The noise from varying lengths counts too, taken from one record to the
-    next, so that the fall itself does not: a median of five against one of ten is off by
-    0.7 of one record's deviation.
+    The start is the first five records: a learning rate that is far too high moves the next fifteen. The noise from
+    varying lengths counts too, taken from one record to the next, so that the fall itself does not: a median of five
+    against one of ten is off by 0.7 of one record's deviation.
     """
 
     text = "chosen log-probability {baseline} → {value}: likelihood falling for both completions"
@@ -293,10 +289,9 @@ class _Best(State):
 class Memorised(Detector):
     """D2 and RM1: training accuracy near 1, contradicted by an evaluation.
 
-    The sign is a lower evaluation accuracy, or an evaluation loss that rises from its
-    best and is a multiple of the training loss: the ranking of easy pairs outlasts their
-    margin. A much lower accuracy counts before training is perfect. Where nothing is
-    evaluated, several passes over the same pairs are sign enough.
+    The sign is a lower evaluation accuracy, or an evaluation loss that rises from its best and is a multiple of the
+    training loss: the ranking of easy pairs outlasts their margin. A much lower accuracy counts before training is
+    perfect. Where nothing is evaluated, several passes over the same pairs are sign enough.
 
     Attributes:
         not_better: evaluations since the best one, at least; 0 asks for none.

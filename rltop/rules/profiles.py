@@ -1,8 +1,7 @@
 """Profiles: named sets of thresholds for kinds of runs on another scale.
 
-Owns what each profile changes and by which keys it is detected. A detected
-profile is always logged, by name and reason: thresholds never change silently.
-What a user configured for a rule or a profile wins over it.
+Owns what each profile changes and by which keys it is detected. A detected profile is always logged, by name and
+reason: thresholds never change silently. What a user configured for a rule or a profile wins over it.
 """
 
 from __future__ import annotations
@@ -81,9 +80,6 @@ def active(identity: Identity, configured: Sequence[str] | None) -> tuple[Active
 
     Args:
         configured: names that the user gave; None: detect by the run's keys.
-
-    Returns:
-        Each with the reason.
     """
     if configured is None:
         return infer(identity)

@@ -24,9 +24,8 @@ _MEDIAN_OF = 5
 class ReferenceKlSpike(Detector):
     """O11: KL to the reference policy, by unit.
 
-    Per token: an absolute threshold from the first record (no policy that writes
-    language is ten nats per token away), and a jump against the 50 records before.
-    Summed over the sequence: its own thresholds.
+    Per token: an absolute threshold from the first record (no policy that writes language is ten nats per token away),
+    and a jump against the 50 records before. Summed over the sequence: its own thresholds.
     """
 
     text = "KL to reference {value} nats ({usual}threshold {threshold})"

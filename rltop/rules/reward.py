@@ -1,8 +1,7 @@
 """Reward: does it fall, and does it still carry a signal?
 
-Thresholds are fractions of the range that the run itself has covered, never
-levels: rewards are negative, unbounded and rescaled. The noise floor is the
-spread of single records, because a batch of eight moves in eighths.
+Thresholds are fractions of the range that the run itself has covered, never levels: rewards are negative, unbounded and
+rescaled. The noise floor is the spread of single records, because a batch of eight moves in eighths.
 """
 
 from __future__ import annotations
@@ -85,13 +84,11 @@ class _Evaluation(State):
 class RewardCrash(Detector):
     """R1: the reward drops out of the learned range.
 
-    Level: median of ten. Now: median of the last three, which must have lost a
-    quarter of the learned range and four standard deviations of single records;
-    or the level itself, whose noise is two fifths of theirs, so that a smaller
-    loss counts where it lasts: a fall that takes fifty records is no less of one.
-    Or records in a row, each below every one of the twenty before them: by chance
-    that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like, so
-    that a batch of eight and a run of thirty records are judged by it too.
+    Level: median of ten. Now: median of the last three, which must have lost a quarter of the learned range and four
+    standard deviations of single records; or the level itself, whose noise is two fifths of theirs, so that a smaller
+    loss counts where it lasts: a fall that takes fifty records is no less of one. Or records in a row, each below every
+    one of the twenty before them: by chance that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like,
+    so that a batch of eight and a run of thirty records are judged by it too.
     """
 
     further = (("record noise (σ)", Unit.NONE),)
@@ -295,9 +292,8 @@ _AGAIN = 2
 class _Sameness(State):
     """How many constant records in a row are beyond chance.
 
-    A batch of one hard prompt has equal scores occasionally. The share of such
-    records before the streak, by Laplace's rule of succession (same + 1) / (seen + 2),
-    to the power of its length is the probability of the streak by chance.
+    A batch of one hard prompt has equal scores occasionally. The share of such records before the streak, by Laplace's
+    rule of succession (same + 1) / (seen + 2), to the power of its length is the probability of the streak by chance.
     """
 
     varied = same = streak = 0

@@ -197,9 +197,8 @@ _LONG = 50.0
 class SpentOnHack(Detector):
     """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away.
 
-    The signs: repetition, a collapse of length, completions of one and the same
-    length, a flat evaluation, a reward component that stayed at nothing. On a
-    saturated task short and equal completions are expected and do not count.
+    The signs: repetition, a collapse of length, completions of one and the same length, a flat evaluation, a reward
+    component that stayed at nothing. On a saturated task short and equal completions are expected and do not count.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:

@@ -1,8 +1,7 @@
 """What a rule is: its specification (data) and its detector (state); its words are in `words`.
 
-Owns `RuleSpec`, `Detector` and the `Finding` that a detector has about a record;
-what becomes of findings is `alert_state`'s business. Knows no metric by name and
-no clock: everything is counted in records.
+Owns `RuleSpec`, `Detector` and the `Finding` that a detector has about a record; what becomes of findings is
+`alert_state`'s business. Knows no metric by name and no clock: everything is counted in records.
 """
 
 from __future__ import annotations
@@ -185,9 +184,8 @@ class Detector(State, ABC):
     def detect(self, context: RuleContext) -> Finding | None:
         """How bad this record is; None where it does not log what the rule looks at.
 
-        Every rule that a run logs something for is asked about every record, in the
-        order of the file. Must return `QUIET` itself, not an equal copy, when nothing
-        is wrong.
+        Every rule that a run logs something for is asked about every record, in the order of the file. Must return
+        `QUIET` itself, not an equal copy, when nothing is wrong.
         """
 
     def headline(self, finding: Finding) -> str:
@@ -205,11 +203,7 @@ class Detector(State, ABC):
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """The numbers behind the headline.
-
-        Returns:
-            These three, as far as there are any, and what is `further`.
-        """
+        """The numbers behind the headline."""
         extra = zip(self.further, finding.extra, strict=False)
         return names.of(finding) + tuple([Evidence(name, number, unit) for (name, unit), number in extra])
 

@@ -1,9 +1,8 @@
 """Stability of the optimiser: gradient norm and loss.
 
-Isolated gradient spikes of ten to thirty times the baseline are routine on
-runs that end well; what counts is repetition, size, or a steady climb. Never "the
-loss does not fall": a policy-gradient surrogate is about 0 by construction,
-changes sign freely, and may rise while the policy learns.
+Isolated gradient spikes of ten to thirty times the baseline are routine on runs that end well; what counts is
+repetition, size, or a steady climb. Never "the loss does not fall": a policy-gradient surrogate is about 0 by
+construction, changes sign freely, and may rise while the policy learns.
 """
 
 from __future__ import annotations

@@ -54,10 +54,9 @@ _MOSTLY = 15
 class Departure(Cloned):
     """A metric on its way from a frozen level.
 
-    Half of the way is the square root of the ratio for numbers that are positive,
-    else the middle; a number with a sign is back within three spreads too. Where
-    the ratio was above 16, half of it may still be beyond the rule's line: then the line
-    counts.
+    Half of the way is the square root of the ratio for numbers that are positive, else the middle; a number with a sign
+    is back within three spreads too. Where the ratio was above 16, half of it may still be beyond the rule's line: then
+    the line counts.
 
     Attributes:
         is_back: the newest value is inside it.

@@ -1,8 +1,7 @@
 """Stragglers and sequence-length imbalance.
 
-A longest completion of three times its group's median is ordinary; how much is
-ordinary depends on the group size and on the run. Imbalance is judged on the
-tokens the ranks really got, after balancing.
+A longest completion of three times its group's median is ordinary; how much is ordinary depends on the group size and
+on the run. Imbalance is judged on the tokens the ranks really got, after balancing.
 """
 
 from __future__ import annotations
@@ -165,8 +164,7 @@ class BatchTail(Detector):
 class LengthTail(Detector):
     """P6b: longest completion over the mean, where nothing better is logged: INFO only.
 
-    The longest completion equals the cap on nearly every healthy step of a reasoning
-    run, so this never warns.
+    The longest completion equals the cap on nearly every healthy step of a reasoning run, so this never warns.
     """
 
     text = "longest completion {value}× the batch mean (baseline {baseline})"

@@ -1,7 +1,6 @@
 """The trust region: step KL and importance ratio.
 
-Both have more than one estimator or regime, and no threshold fits all of them:
-the detectors choose the regime first.
+Both have more than one estimator or regime, and no threshold fits all of them: the detectors choose the regime first.
 """
 
 from __future__ import annotations

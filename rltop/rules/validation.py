@@ -181,10 +181,9 @@ class ValidationFalls(Detector):
 class EvaluationLossUp(Detector):
     """D3: evaluation loss above its best by more than its noise while the training loss falls.
 
-    Two evaluations are needed, or one where the training loss is far below it:
-    memorisation shows in that gap before the second evaluation does. A loss on
-    pairs starts at ln 2, whatever the model: an evaluation above it, while training
-    is well below, is worse than chance, and needs no best to compare with.
+    Two evaluations are needed, or one where the training loss is far below it: memorisation shows in that gap before
+    the second evaluation does. A loss on pairs starts at ln 2, whatever the model: an evaluation above it, while
+    training is well below, is worse than chance, and needs no best to compare with.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:

@@ -1,9 +1,8 @@
 """What a rule is in words: the condition, why it matters, likely causes, what to check next, sources.
 
-They stand in the TOML file beside the family's, one table for each id; a file is
-read when somebody shows one of its rules. Texts are wrapped there as their writer
-liked; causes, next and sources above the first table are those of every rule of the
-file that has none of its own.
+They stand in the TOML file beside the family's, one table for each id; a file is read when somebody shows one of its
+rules. Texts are wrapped there as their writer liked; causes, next and sources above the first table are those of every
+rule of the file that has none of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Paths → metric streams: what a person typed, and the files that they meant.
 
-Owns the looking; opens nothing for following. A file that was named is taken as
-it is; in a directory only what looks like metrics is, newest first, and what was
-passed over is remembered with the reason.
+Owns the looking; opens nothing for following. A file that was named is taken as it is; in a directory only what looks
+like metrics is, newest first, and what was passed over is remembered with the reason.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ class Found(NamedTuple):
         modified_s: when it was last written, or None.
         kind: what its first bytes say it is; None if they were not looked at or do not tell.
         earlier: files that hold what came before, oldest first.
-        role: which stream of its run it is (trainer, explorer, actor rank 3); empty where
-            the run has only one.
+        role: which stream of its run it is (trainer, explorer, actor rank 3); empty where the run has only one.
         is_rank: it is what one of many ranks wrote, to be compared with the others.
         beside: the other streams of the same run, each with a step axis of its own.
         awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.

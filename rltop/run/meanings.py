@@ -124,9 +124,6 @@ def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> 
 def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Path:
     """Write everything that was said, in place of what the file held.
 
-    Returns:
-        The file.
-
     Raises:
         OSError: it cannot be written.
     """
@@ -203,9 +200,6 @@ def load_rows(
 
 def save_rows(rows: Arrangements, environment: Mapping[str, str] | None = None) -> Path:
     """Write every arrangement, in place of what the file held.
-
-    Returns:
-        The file.
 
     Raises:
         OSError: it cannot be written.

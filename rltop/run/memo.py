@@ -1,8 +1,7 @@
 """What has been worked out of a stream and need not be again: downsampled columns, timing trees, baselines.
 
-Owns nothing that shows: every function gives what the store would give. A record
-changes the newest step; what lies before it is kept until a late row, a restart or
-the downsampling of old rows changes the past.
+Owns nothing that shows: every function gives what the store would give. A record changes the newest step; what lies
+before it is kept until a late row, a restart or the downsampling of old rows changes the past.
 """
 
 from __future__ import annotations
@@ -94,11 +93,7 @@ class Memo:
             yield timings[at]
 
     def of_start(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
-        """Something that follows from the first rows of the newest segment; worked out once when those are settled.
-
-        Returns:
-            What `read` returns, or has returned.
-        """
+        """Something that follows from the first rows of the newest segment; worked out once when those are settled."""
         stream = self.stream
         if not stream.segments or not stream.segments[-1].has_whole_head:
             return read()
@@ -114,9 +109,6 @@ class Memo:
 
         Args:
             what: names it; the same name is the same thing. There are to be few.
-
-        Returns:
-            What `read` returns, or has returned.
         """
         if self._of_rows[0] != self.stream.version:
             self._of_rows = (self.stream.version, {})

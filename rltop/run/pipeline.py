@@ -1,9 +1,8 @@
 """Bytes of one file → a stream and an identity; closed rows go to whoever judges them.
 
-One pipeline reads from offset 0 to the end; others show the last rows until it has
-caught up. Whatever the bytes' pieces, the same rows are handed on in the same order.
-How long some bytes take is known when they have been decoded: the size of the next
-slice follows from the last one.
+One pipeline reads from offset 0 to the end; others show the last rows until it has caught up. Whatever the bytes'
+pieces, the same rows are handed on in the same order. How long some bytes take is known when they have been decoded:
+the size of the next slice follows from the last one.
 """
 
 from __future__ import annotations

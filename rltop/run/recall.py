@@ -1,8 +1,7 @@
 """Rows that memory has downsampled, read again from the file.
 
-One daemon thread per request that is under way: a server that does not answer
-holds up nobody. What comes back is checked: a file that was rewritten since does
-not have the row any more.
+One daemon thread per request that is under way: a server that does not answer holds up nobody. What comes back is
+checked: a file that was rewritten since does not have the row any more.
 """
 
 from __future__ import annotations

@@ -56,8 +56,7 @@ class RuleRunner:
 
     Attributes:
         collapses: how often a collapse began, got worse or ended.
-        event_times: when the row behind each event was written, seconds since the epoch,
-            or None where it does not say.
+        event_times: when the row behind each event was written, seconds since the epoch, or None where it does not say.
     """
 
     sees_open_row = True

@@ -1,9 +1,8 @@
 """One stream of a run: how it is read, how it is doing by the clock, what the rules say of it.
 
-Owns which rows are shown (the last ones of a long file until its history has been read),
-what has been read, when rows were seen to arrive, and the words of `RunState`; what
-silence means for a stream of its pace is the rules' liveness. Reads no clock but the one
-that it is given, and imports no rule: the first frame needs it.
+Owns which rows are shown (the last ones of a long file until its history has been read), what has been read, when rows
+were seen to arrive, and the words of `RunState`; what silence means for a stream of its pace is the rules' liveness.
+Reads no clock but the one that it is given, and imports no rule: the first frame needs it.
 """
 
 from __future__ import annotations
@@ -215,8 +214,7 @@ class RunStream:
     def _take_in(self, budget: Budget) -> bool:
         """Decode what has come; after a moment without anything, show the newest row as far as it goes.
 
-        What comes once history has been read is new; the rest of a row that was
-        there before is not.
+        What comes once history has been read is new; the rest of a row that was there before is not.
         """
         pipeline = self._pipeline
         now = self._clock.monotonic()
@@ -449,9 +447,8 @@ class RunStream:
     def newest_s(self) -> float | None:
         """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
 
-        What was seen to arrive is timed by the clock that asks. The trainer's may run
-        ahead of it, and would hide a silence for as long: a time that has not been yet
-        is not believed.
+        What was seen to arrive is timed by the clock that asks. The trainer's may run ahead of it, and would hide a
+        silence for as long: a time that has not been yet is not believed.
         """
         if self.arrived_s is not None:
             return self.arrived_s

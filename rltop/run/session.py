@@ -327,11 +327,10 @@ class Session:
     def update(self, found: Sequence[Found]) -> None:
         """Take in what another look has found: new runs, new streams of a run, new files of a stream.
 
-        Runs keep their places. A run that has got further streams is read anew; the one
-        that was followed before names it (`Run.replaced_by`), so that whoever shows a run
-        goes on showing it. What is no longer found is kept: its rows have been read.
-        Where the only run there is has made way for another, as when `latest-run` is
-        pointed elsewhere, and where one was awaited, the new one takes its place.
+        Runs keep their places. A run that has got further streams is read anew; the one that was followed before names
+        it (`Run.replaced_by`), so that whoever shows a run goes on showing it. What is no longer found is kept: its
+        rows have been read. Where the only run there is has made way for another, as when `latest-run` is pointed
+        elsewhere, and where one was awaited, the new one takes its place.
         """
         for each in found:
             same = [i for i, known in enumerate(self._found) if _is_same(known, each)]

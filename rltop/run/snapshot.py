@@ -1,8 +1,7 @@
 """A run at one step: the only thing that a page, the one-shot view and the documents read.
 
-A snapshot is a handle, made anew for each picture: it copies nothing, reads the store
-when it is asked, and holds for one synchronous paint. Several may stand side by side.
-What has been worked out is kept by the `RunStream`, not here.
+A snapshot is a handle, made anew for each picture: it copies nothing, reads the store when it is asked, and holds for
+one synchronous paint. Several may stand side by side. What has been worked out is kept by the `RunStream`, not here.
 """
 
 from __future__ import annotations

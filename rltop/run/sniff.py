@@ -86,13 +86,12 @@ UNWRITTEN = "only NUL bytes so far"
 def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     """The kind of a file, and why it is no metric stream (empty if it is one).
 
-    A row of metrics has a step and a number; a file whose typical line is past
-    64 KiB, whose rows share no number, or that has many rows for one step, holds
-    samples. Compressed files are judged by what is in them.
+    A row of metrics has a step and a number; a file whose typical line is past 64 KiB, whose rows share no number, or
+    that has many rows for one step, holds samples. Compressed files are judged by what is in them.
 
     Args:
-        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`): a JSON
-            document is taken as it is.
+        is_hurried: there are not many files to be judged, and somebody waits (see `decode.json_text`): a JSON document
+            is taken as it is.
 
     Raises:
         OSError: it cannot be opened or read.

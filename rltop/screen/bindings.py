@@ -102,9 +102,8 @@ _YIELDING = frozenset({"back", "live-end", "left", "right", "match-after", "matc
 def key_names(keymap: Mapping[str, str], page: Iterable[Scope] = (), *, is_typing: bool = False) -> KeyNames:
     """What reaches each action under a keymap, on a page with keys of its own.
 
-    A key goes to what has it first: the list, then the page, then the application. An
-    action whose keys have all gone to others has none; nor has one, while somebody is
-    typing, whose keys are letters.
+    A key goes to what has it first: the list, then the page, then the application. An action whose keys have all gone
+    to others has none; nor has one, while somebody is typing, whose keys are letters.
 
     Args:
         page: the groups of the table that the page has for itself.

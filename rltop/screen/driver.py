@@ -89,9 +89,8 @@ class ScreenGuard(Protocol):
 class _Outlet:
     """The file that Textual's writer thread writes to: the guard's terminal.
 
-    Textual writes to standard error, which may be a log file, and its writer
-    thread dies of the first error, after which the full queue blocks the event
-    loop. The guard does neither, and stops writing the moment it has restored.
+    Textual writes to standard error, which may be a log file, and its writer thread dies of the first error, after
+    which the full queue blocks the event loop. The guard does neither, and stops writing the moment it has restored.
     """
 
     def __init__(self, guard: ScreenGuard) -> None:
@@ -147,14 +146,13 @@ def _background_of(reply: str) -> TerminalBackground | None:
 class KeyParser(XTermParser):
     """Reads keys; a key right behind Escape is that key, not one with Alt, unless that means something.
 
-    A terminal sends the same bytes for both. Textual waits a tenth of a second and
-    then takes them for one key, which nothing is bound to: Escape and `q` typed one
-    after the other would both be lost.
+    A terminal sends the same bytes for both. Textual waits a tenth of a second and then takes them for one key, which
+    nothing is bound to: Escape and `q` typed one after the other would both be lost.
 
     The reply to a question for the background is no keys either, however late it comes and in however many parts.
 
-    Leans on: `tick` ends the wait for the rest of an escape sequence when `_timeout_time` is over,
-    and `_sequence_to_key_events` names the key of a character.
+    Leans on: `tick` ends the wait for the rest of an escape sequence when `_timeout_time` is over, and
+    `_sequence_to_key_events` names the key of a character.
     """
 
     def __init__(self, with_alt: Collection[str]) -> None:
@@ -237,18 +235,16 @@ class GuardedDriver(LinuxDriver):
     `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
     `run_input_thread`, which parses keys with `XTermParser` on a thread of its own until
     `exit_event` is set, and the fact
-    that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
-    Also on `process_message`, which sees on its own thread every key and the message
+    that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`. Also on `process_message`, which sees on
+    its own thread every key and the message
     `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
     and on `disable_input`, after which nobody reads such an answer: it joins
     `_key_thread`, and throws away what is typed behind that.
-    Also on `suspend_application_mode` and `resume_application_mode`, which end and
-    begin both threads, and on `attrs_before`, the settings that it would restore.
-    Its own answers to SIGTSTP and SIGCONT, set when it is made, end in an empty
-    screen, and in a second thread that reads keys where nobody announced the stop.
-    What was typed before it came is put before what its input thread reads.
-    Entering a second time would clear the early frame and, in some terminals,
-    overwrite the saved cursor; leaving is the guard's, so that it comes last.
+    Also on `suspend_application_mode` and `resume_application_mode`, which end and begin both threads, and on
+    `attrs_before`, the settings that it would restore. Its own answers to SIGTSTP and SIGCONT, set when it is made, end
+    in an empty screen, and in a second thread that reads keys where nobody announced the stop. What was typed before it
+    came is put before what its input thread reads. Entering a second time would clear the early frame and, in some
+    terminals, overwrite the saved cursor; leaving is the guard's, so that it comes last.
     """
 
     guard: ClassVar[ScreenGuard]

@@ -1,12 +1,10 @@
 """The first frame, on the screen before Textual is imported.
 
-Importing Textual takes longer than reading the newest rows, so the rows are
-written as plain escape codes into the alternate screen that Textual then takes
-over. Knows rows and palettes; must not import Textual.
+Importing Textual takes longer than reading the newest rows, so the rows are written as plain escape codes into the
+alternate screen that Textual then takes over. Knows rows and palettes; must not import Textual.
 
-Until Textual is there, which takes long where the disk is far away, `q` quits. What is typed is
-only looked at here: all of it is handed on to Textual. A key that may change what `q` means after
-it ends the looking.
+Until Textual is there, which takes long where the disk is far away, `q` quits. What is typed is only looked at here:
+all of it is handed on to Textual. A key that may change what `q` means after it ends the looking.
 """
 
 from __future__ import annotations
@@ -56,17 +54,13 @@ def paint_early(
     """Draw what `build` makes of the terminal's size; at first "reading …" if that takes long.
 
     `build(width, height)` runs in a daemon thread that is not waited for beyond
-    the deadline: it must own whatever it touches, because it may still be at work
-    long after this function has returned. Rows that come late are drawn as long
-    as nobody has taken the screen over. An error in it leaves the frame empty: the
-    same read is made again, and reported, by the application. Until the screen is
-    taken over, the same thread answers `q`.
+    the deadline: it must own whatever it touches, because it may still be at work long after this function has
+    returned. Rows that come late are drawn as long as nobody has taken the screen over. An error in it leaves the frame
+    empty: the same read is made again, and reported, by the application. Until the screen is taken over, the same
+    thread answers `q`.
 
     Args:
         build: makes rows for a width and a height in cells.
-
-    Returns:
-        True if the rows are on the screen.
     """
     width, height = guard.size
     drawn = threading.Event()

@@ -130,10 +130,9 @@ class Signals:
     def stop_job(self) -> None:
         """Stop, and all that belongs to the job with us; returns when it goes on in the foreground.
 
-        As the job's shell waits for the first process of it only, which may be one
-        that started us (`uv run`), all of it has to stop. At once back where nobody
-        could continue the job: without a shell that knows of jobs, the kernel stops
-        nothing. Only from the main thread.
+        As the job's shell waits for the first process of it only, which may be one that started us (`uv run`), all of
+        it has to stop. At once back where nobody could continue the job: without a shell that knows of jobs, the kernel
+        stops nothing. Only from the main thread.
         """
         if not self._may_stop:
             return
@@ -176,11 +175,10 @@ class Signals:
 class Warden:
     """A process that does nothing but wait for this one's end, and then puts right what is left.
 
-    It is forked, not started: half a millisecond instead of twenty, and it knows all
-    that this process knows. Begin it while there is one thread only. Whatever ends
-    this process, the kernel closes the pipe between them before the parent is told.
-    It has a process group of its own and ignores every signal: what is sent to the
-    job, or typed, is not for it.
+    It is forked, not started: half a millisecond instead of twenty, and it knows all that this process knows. Begin it
+    while there is one thread only. Whatever ends this process, the kernel closes the pipe between them before the
+    parent is told. It has a process group of its own and ignores every signal: what is sent to the job, or typed, is
+    not for it.
     """
 
     def __init__(self, put_right: Callable[[bytes], None], *keeps: int) -> None:

@@ -1,8 +1,7 @@
 """Which environment variables Textual and Rich may see.
 
-Both read dozens of them when they are imported, and some values end in an exception
-then or later. What rltop lets a person set is in `settings`. Must be called before
-Textual is imported; imports nothing itself.
+Both read dozens of them when they are imported, and some values end in an exception then or later. What rltop lets a
+person set is in `settings`. Must be called before Textual is imported; imports nothing itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Owns the terminal from the first byte to the last.
 
-The guard saves the terminal's settings before anything changes them, switches
-to the alternate screen, and undoes everything on every way out: a normal exit,
-an exception, a signal, a crash, a terminal that went away, and whenever the job
-is stopped. Textual runs inside it and restores only what it found; what was there
-before is the guard's to restore.
+The guard saves the terminal's settings before anything changes them, switches to the alternate screen, and undoes
+everything on every way out: a normal exit, an exception, a signal, a crash, a terminal that went away, and whenever the
+job is stopped. Textual runs inside it and restores only what it found; what was there before is the guard's to restore.
 
 Must not import Textual: it is at work before Textual is there.
 """

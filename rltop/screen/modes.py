@@ -43,9 +43,8 @@ _NO_KEY = b"\0"
 def take_keys_quietly(input_fd: int) -> Settings | None:
     """Stop echo and line editing; the settings from before, None where there are none.
 
-    Enter stays a carriage return, which is what Textual expects, and Ctrl-C still
-    raises SIGINT. Ctrl-Z waits in the queue with the other keys: stopping at once
-    would leave the shell on the alternate screen.
+    Enter stays a carriage return, which is what Textual expects, and Ctrl-C still raises SIGINT. Ctrl-Z waits in the
+    queue with the other keys: stopping at once would leave the shell on the alternate screen.
     """
     try:
         before, settings = termios.tcgetattr(input_fd), termios.tcgetattr(input_fd)

@@ -1,8 +1,7 @@
 """How often the screen follows new data: limited by the setting, the processor and the link.
 
-The first change is drawn at once. After it, never more often than was asked for,
-never so often that drawing takes more than a share of the time, and never before
-the terminal has shown the last picture, where the terminal tells.
+The first change is drawn at once. After it, never more often than was asked for, never so often that drawing takes more
+than a share of the time, and never before the terminal has shown the last picture, where the terminal tells.
 
 Knows neither Textual nor what is drawn; keys do not pass here.
 """

@@ -1,8 +1,7 @@
 """Styled text as escape codes, each code only where it changes something, and updates of the cells that changed.
 
-Rich closes every segment with a reset and opens the next one with all of its
-colours: twice the bytes for a row of short segments. Assumes a terminal without
-attributes at the start, and leaves it so.
+Rich closes every segment with a reset and opens the next one with all of its colours: twice the bytes for a row of
+short segments. Assumes a terminal without attributes at the start, and leaves it so.
 """
 
 from __future__ import annotations

@@ -70,9 +70,8 @@ def has_certain_cells(line: Line) -> bool:
 def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     """Cell ranges (start, stop exclusive) in which two lines look different.
 
-    A line that is shorter than the other counts as blank beyond its end. A range
-    never begins in the middle of a wide character; where nobody can be sure of the
-    places (emoji sequences), it is the whole line.
+    A line that is shorter than the other counts as blank beyond its end. A range never begins in the middle of a wide
+    character; where nobody can be sure of the places (emoji sequences), it is the whole line.
     """
     if old == new:
         return []

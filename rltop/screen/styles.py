@@ -19,8 +19,7 @@ from rltop.rows.themes import Palette, RoleStyle
 class RoleStyles:
     """The Rich style of every role, plain and selected; each has a ground.
 
-    A segment without a style crashes Textual's monochrome filter, so there is
-    none: an unknown role looks like text.
+    A segment without a style crashes Textual's monochrome filter, so there is none: an unknown role looks like text.
     """
 
     def __init__(self, palette: Palette) -> None:

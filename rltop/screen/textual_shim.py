@@ -1,9 +1,8 @@
 """What leans on Textual beyond its documentation, but for `driver` and the update by cells in `pen`.
 
-An application whose style sheets are parsed once, whose keys are taken one after the other
-however fast they come, and whose error is handed on instead of printed; and a screen with keys
-of its own that its class does not have.
-Written against Textual 8.2; every entry says what it leans on, to be checked on an update.
+An application whose style sheets are parsed once, whose keys are taken one after the other however fast they come, and
+whose error is handed on instead of printed; and a screen with keys of its own that its class does not have. Written
+against Textual 8.2; every entry says what it leans on, to be checked on an update.
 """
 
 from __future__ import annotations

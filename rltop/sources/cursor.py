@@ -1,8 +1,7 @@
 """The reading position in a file, and the outcome of each poll.
 
-Owns offset, generation and fingerprint; decides which of the bytes that were read may
-be given out, and when a renamed file may be left; has the messages for the outcome of
-a poll.
+Owns offset, generation and fingerprint; decides which of the bytes that were read may be given out, and when a renamed
+file may be left; has the messages for the outcome of a poll.
 """
 
 from __future__ import annotations
@@ -228,9 +227,8 @@ class Cursor:
     def _meet_hole(self, handle: int, data: bytes, size: int) -> Outcome | None:
         """Deal with NUL at the reading position; None: some were passed over, read on.
 
-        They are passed over only where data lies beyond, because at the end they
-        hold up nothing and may yet become data; and only those seen just now,
-        because any part of the hole may have been filled since the last look.
+        They are passed over only where data lies beyond, because at the end they hold up nothing and may yet become
+        data; and only those seen just now, because any part of the hole may have been filled since the last look.
         """
         now = self._clock.monotonic()
         hole = self._hole

@@ -203,8 +203,7 @@ class AwaitedFeed:
 class SequenceFeed:
     """The chunks of `paths` one after the other; a reset stands between two files.
 
-    Generations are counted through: no two files, and no two lives of the last
-    one, share a number.
+    Generations are counted through: no two files, and no two lives of the last one, share a number.
     """
 
     def __init__(self, paths: Sequence[str], open_feed: Callable[[str], Feed]) -> None:

@@ -273,10 +273,9 @@ ANCHOR_BYTES = 64
 class FileFingerprint:
     """The first 256 bytes of a file and the last 64 that were read.
 
-    The head tells another file from a longer one; the anchor tells a file that was
-    truncated and has grown past the reading position again, even where each life
-    begins with the same line. A NUL that was read says nothing, because a hole may
-    be filled later; it matches any byte.
+    The head tells another file from a longer one; the anchor tells a file that was truncated and has grown past the
+    reading position again, even where each life begins with the same line. A NUL that was read says nothing, because a
+    hole may be filled later; it matches any byte.
     """
 
     __slots__ = ("anchor", "head")

@@ -1,9 +1,8 @@
 """Following a file that another machine writes: reopened at each poll.
 
-An open handle may show data that is a minute old, while a new open sees it at once
-(close-to-open consistency), and a handle on a deleted file leaves a `.nfs…` file
-behind. Changes must be seen more than once: sizes lag, inodes migrate, names are
-cached.
+An open handle may show data that is a minute old, while a new open sees it at once (close-to-open consistency), and a
+handle on a deleted file leaves a `.nfs…` file behind. Changes must be seen more than once: sizes lag, inodes migrate,
+names are cached.
 """
 
 from __future__ import annotations

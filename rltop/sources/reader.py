@@ -1,8 +1,7 @@
 """Background reading, so that a dead server delays only its own files.
 
-One daemon thread per mount polls its files and puts the data into bounded queues.
-Nothing waits for these threads: neither the consumer of a feed, nor other mounts, nor
-the end of the program. Everything in `MountThread` but `add`,
+One daemon thread per mount polls its files and puts the data into bounded queues. Nothing waits for these threads:
+neither the consumer of a feed, nor other mounts, nor the end of the program. Everything in `MountThread` but `add`,
 `wake`, `stop` and `silent_s` runs on its thread; only there may a call into a file system stand.
 """
 

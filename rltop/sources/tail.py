@@ -167,9 +167,8 @@ DEFAULT_OPTIONS = TailOptions()
 class Tail:
     """Follows the bytes of one path.
 
-    Guarantee: no byte that was visible at a poll is lost or given out twice within a
-    generation. Not to be polled by two threads; `status` may be
-    read by any.
+    Guarantee: no byte that was visible at a poll is lost or given out twice within a generation. Not to be polled by
+    two threads; `status` may be read by any.
     """
 
     def __init__(

@@ -38,9 +38,8 @@ class _Folder:
 class Watcher:
     """Watches folders with one observer for all of them.
 
-    Folders, not files: a watch on a file dies silently with the file when it is
-    replaced. The events are filtered: opening and closing are events as well, so
-    that without a filter reading the file would wake up the reader.
+    Folders, not files: a watch on a file dies silently with the file when it is replaced. The events are filtered:
+    opening and closing are events as well, so that without a filter reading the file would wake up the reader.
     """
 
     def __init__(self) -> None:
@@ -54,14 +53,13 @@ class Watcher:
     def wake_on_change(self, directory: str, callback: Changed) -> bool:
         """Call `callback` whenever a file in `directory` changes.
 
-        Calling it again is cheap, and needed now and then: a folder that was
-        deleted and made again has to be watched again.
+        Calling it again is cheap, and needed now and then: a folder that was deleted and made again has to be watched
+        again.
 
         Args:
-            directory: an existing folder on a mount that delivers events; elsewhere
-                the watch succeeds and stays silent.
-            callback: called on the observer's thread with the paths concerned; must
-                only take note and set an event.
+            directory: an existing folder on a mount that delivers events; elsewhere the watch succeeds and stays
+                silent.
+            callback: called on the observer's thread with the paths concerned; must only take note and set an event.
 
         Returns:
             False if the folder cannot be watched; `reason` says why.

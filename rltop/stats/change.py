@@ -1,8 +1,7 @@
 """Did a series leave its usual range, when, and by how much?
 
-Owns the arithmetic behind "moved first" and "what changed around step N": the
-usual range is estimated from the values before, robustly and with their trend,
-and everything is counted in records. Knows no metric, no unit and no rule.
+Owns the arithmetic behind "moved first" and "what changed around step N": the usual range is estimated from the values
+before, robustly and with their trend, and everything is counted in records. Knows no metric, no unit and no rule.
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ class Usual(NamedTuple):
     def score(self, value: float, ahead: int) -> float:
         """How far `value` is outside the usual range, in sigmas, with its sign.
 
-        Usual is any value between the old level and the trend carried on at up to
-        twice its pace, so that neither a curve that goes on nor one that levels
-        off has moved. Sigma is at least 1.25 % of the level or the value, so that
-        4 sigma of a constant are 5 %.
+        Usual is any value between the old level and the trend carried on at up to twice its pace, so that neither a
+        curve that goes on nor one that levels off has moved. Sigma is at least 1.25 % of the level or the value, so
+        that 4 sigma of a constant are 5 %.
 
         Args:
             value: finite.
@@ -111,8 +109,7 @@ def usual_of(values: Sequence[float]) -> Usual | None:
 def _sigma_of(distances: Sequence[float]) -> float:
     """1.4826 MAD; where more than half of the values are the same, 1.2533 times the mean distance.
 
-    The second is what stands in for a MAD of zero in Iglewicz and Hoaglin, "How to
-    detect and handle outliers", 1993.
+    The second is what stands in for a MAD of zero in Iglewicz and Hoaglin, "How to detect and handle outliers", 1993.
     """
     return MAD_TO_SIGMA * median(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
@@ -124,12 +121,11 @@ class Movement(Struct):
         step: where it began to leave its usual range; None if it never did.
         before: its usual level; NaN if unknown.
         after: its level once it had moved; NaN if it did not.
-        score: how far outside that is, in sigmas, with its sign; infinite for a
-            value that was not a finite number.
+        score: how far outside that is, in sigmas, with its sign; infinite for a value that was not a finite number.
         is_known: there was enough before the onset to estimate the usual range.
         is_spike: a few values that came back, rather than a new level.
-        is_drift: it drifted all along, so that there is no single step; `after` is its
-            level at the onset, far from the one before.
+        is_drift: it drifted all along, so that there is no single step; `after` is its level at the onset, far from the
+            one before.
     """
 
     step: int | None
@@ -152,14 +148,12 @@ def movement(
 ) -> Movement:
     """Find where a series left its usual range around `onset`.
 
-    The usual range comes from the older half of the 64 values before the onset. A move is
-    three values in a row more than 4 sigma outside, on the same side, and begins
-    where they left 2 sigma, or where they leapt away; or a single value 8 sigma outside that is twice as far
-    out as any of the usual ones (1.25 times in the 8 values before the onset, where it is
-    less likely to be chance); or a value that was not a finite number. A move that was
-    back inside 16 values before the onset is ignored, and so are changes of a single
-    completion in a share. The numbers are judgement: what a person sees in the
-    curve is found, and the noise of the recorded healthy runs stays inside.
+    The usual range comes from the older half of the 64 values before the onset. A move is three values in a row more
+    than 4 sigma outside, on the same side, and begins where they left 2 sigma, or where they leapt away; or a single
+    value 8 sigma outside that is twice as far out as any of the usual ones (1.25 times in the 8 values before the
+    onset, where it is less likely to be chance); or a value that was not a finite number. A move that was back inside
+    16 values before the onset is ignored, and so are changes of a single completion in a share. The numbers are
+    judgement: what a person sees in the curve is found, and the noise of the recorded healthy runs stays inside.
 
     Args:
         steps: of the values, rising.
@@ -292,8 +286,7 @@ class Shift(Struct):
     """How the values from a record on differ from those before it.
 
     Attributes:
-        after: median of the values from the record on, or the one value there
-            where that is what stands out.
+        after: median of the values from the record on, or the one value there where that is what stands out.
         score: how far outside that is, in sigmas, with its sign.
         is_spike: the one value stands out, those after it do not.
     """

@@ -17,9 +17,8 @@ QUICK_ROWS, QUICK_TIMES = 3, 3
 class Crossing(Cloned):
     """Watches the rows that go back.
 
-    A restarted run goes back to a checkpoint, writes for a while, and if it dies early
-    goes back to the same one. Where two processes write one file, it goes back every
-    few rows, each time to a later step.
+    A restarted run goes back to a checkpoint, writes for a while, and if it dies early goes back to the same one. Where
+    two processes write one file, it goes back every few rows, each time to a later step.
 
     Attributes:
         is_certain: the newest row that went back is another writer's.

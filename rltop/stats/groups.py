@@ -108,9 +108,8 @@ class RolloutTimes(NamedTuple):
 def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
     """Generation and tool calls of the slowest rollout against the mean; None where rollouts are not timed.
 
-    A rollout is its generation and its tool calls. Of the slowest one both parts may
-    be logged; one part of a rollout is less than the whole of it, so where only the
-    longest tool call is, the slowest rollout took at least that.
+    A rollout is its generation and its tool calls. Of the slowest one both parts may be logged; one part of a rollout
+    is less than the whole of it, so where only the longest tool call is, the slowest rollout took at least that.
     """
     slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
     if slowest is None or mean is None or mean <= 0.0:

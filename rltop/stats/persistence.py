@@ -1,8 +1,7 @@
 """Detectors: from a stream of numbers or truths to "this has lasted".
 
-Owns persistence (n of the last m, streaks) and slow trends; fed value by
-value, cloneable, without a clock. What is measured and what counts as bad is
-the caller's business.
+Owns persistence (n of the last m, streaks) and slow trends; fed value by value, cloneable, without a clock. What is
+measured and what counts as bad is the caller's business.
 """
 
 from __future__ import annotations
@@ -85,9 +84,8 @@ class DatedNOfMCounter(NOfMCounter):
 class BlockTrend(Cloned):
     """A slow trend: Mann-Kendall over medians of consecutive blocks.
 
-    Blocks make the test robust to single spikes and cost one sort per `block`
-    records. With 10 blocks |S| >= 25 of 45 is significant at p < 0.03 two-sided
-    (Kendall's exact distribution), here as share: S / pairs >= 0.55.
+    Blocks make the test robust to single spikes and cost one sort per `block` records. With 10 blocks |S| >= 25 of 45
+    is significant at p < 0.03 two-sided (Kendall's exact distribution), here as share: S / pairs >= 0.55.
 
     Attributes:
         medians: block medians, oldest first, at most `count`.

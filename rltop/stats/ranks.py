@@ -1,9 +1,8 @@
 """Rank stragglers: seconds of each stage, rank against rank.
 
-Takes `rank -> stage -> seconds` of one step, from logged durations or from measured
-spans alike. Owns what is compared with what (ranks of one worker group, stage by
-stage) and the statistics, which one slow rank must not move: medians and median
-deviations. Knows neither files nor rules.
+Takes `rank -> stage -> seconds` of one step, from logged durations or from measured spans alike. Owns what is compared
+with what (ranks of one worker group, stage by stage) and the statistics, which one slow rank must not move: medians and
+median deviations. Knows neither files nor rules.
 """
 
 from __future__ import annotations

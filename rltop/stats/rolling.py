@@ -59,8 +59,7 @@ def _middle(ordered: list[float]) -> float:
 class Window(Cloned):
     """The last `size` values of a series, with their exact median.
 
-    The order is kept as values come and go: one is put in its place and one is
-    taken out, none are sorted.
+    The order is kept as values come and go: one is put in its place and one is taken out, none are sorted.
 
     Attributes:
         size: how many values are held at most.
@@ -203,8 +202,7 @@ class Ema(Cloned):
     def push(self, value: float) -> float:
         """Take a value in and return the average.
 
-        The first `span` values are averaged evenly, so that the start does not
-        hang on the first value alone.
+        The first `span` values are averaged evenly, so that the start does not hang on the first value alone.
         """
         if self.count < self.span:
             self.count += 1

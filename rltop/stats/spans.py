@@ -1,8 +1,7 @@
 """True spans → the timing tree of a step, and seconds per worker and stage.
 
-Where a trainer writes down when each stage began and ended, nothing is assumed:
-bars stand where they stood, gaps stay gaps, and what ran at the same time is seen
-side by side. Holds the newest steps only.
+Where a trainer writes down when each stage began and ended, nothing is assumed: bars stand where they stood, gaps stay
+gaps, and what ran at the same time is seen side by side. Holds the newest steps only.
 """
 
 from __future__ import annotations
@@ -82,10 +81,9 @@ class SpanBook:
     def timing(self, step: int) -> StepTiming | None:
         """The timing tree of a step with true positions; None where nothing is held of it.
 
-        The step is that of the leading worker: from the first to the last moment of it
-        that anything is known of. Its stages are on the first lane, unless they overlap;
-        what workers of other roles did meanwhile is beside them, clipped to the step:
-        of the ranks of a role the one that was busy longest.
+        The step is that of the leading worker: from the first to the last moment of it that anything is known of. Its
+        stages are on the first lane, unless they overlap; what workers of other roles did meanwhile is beside them,
+        clipped to the step: of the ranks of a role the one that was busy longest.
         """
         held = self._steps.get(step)
         if held is None:

@@ -1,9 +1,8 @@
 """Timing keys of one row → the tree of where a step's time went.
 
-Trainers log durations, not positions: stages are laid one after the other in the
-order in which the trainer runs them, and say that their position is assumed. Nothing
-is counted twice: what is nested, per sample, concurrent, between steps or not a
-duration at all never enters the sum. What the sum leaves of the step is "other".
+Trainers log durations, not positions: stages are laid one after the other in the order in which the trainer runs them,
+and say that their position is assumed. Nothing is counted twice: what is nested, per sample, concurrent, between steps
+or not a duration at all never enters the sum. What the sum leaves of the step is "other".
 """
 
 from __future__ import annotations
@@ -92,9 +91,8 @@ def _layout(plan: TimingPlan, keys: tuple[str, ...]) -> _Layout:
 def stage_keys(plan: TimingPlan, keys: Iterable[str]) -> list[tuple[str, str, float]]:
     """The top-level stages among `keys`: (name, key, seconds per logged unit), in the plan's order.
 
-    Stages that lie inside the step or outside by version (checkpoints, validation)
-    are among them; what always happens between steps is not. A stage whose enclosing
-    stage is not logged counts as top-level.
+    Stages that lie inside the step or outside by version (checkpoints, validation) are among them; what always happens
+    between steps is not. A stage whose enclosing stage is not logged counts as top-level.
 
     Returns:
         (name, key, seconds per logged unit) of each stage at the top.
@@ -111,17 +109,15 @@ def step_timing(
 
     Args:
         row: raw keys and finite raw values of the step.
-        unclaimed: of the durations that the plan does not know, so many of the longest
-            are in the tree; None is all. A trainer may log hundreds of them.
+        unclaimed: of the durations that the plan does not know, so many of the longest are in the tree; None is all. A
+            trainer may log hundreds of them.
 
     Returns:
-        The tree, or None where the row holds no duration of a step. Unless it
-        `is_overlapping`, the top-level sequential spans and the span OTHER add up to
-        `total_s` (to within 2 %, where stages exceed the step by rounding). Where the
-        trainer logs no step time, it is the sum of the stages. Where the stages add up
-        to more than 102 % of the step they ran at the same time: they are OVERLAPPING
-        and spread over lanes. Durations in the trainer's namespace that the plan does
-        not know are children of OTHER, never counted.
+        The tree, or None where the row holds no duration of a step. Unless it `is_overlapping`, the top-level
+        sequential spans and the span OTHER add up to `total_s` (to within 2 %, where stages exceed the step by
+        rounding). Where the trainer logs no step time, it is the sum of the stages. Where the stages add up to more
+        than 102 % of the step they ran at the same time: they are OVERLAPPING and spread over lanes. Durations in the
+        trainer's namespace that the plan does not know are children of OTHER, never counted.
     """
     layout = _layout(plan, tuple(row))
     top = [i for i in layout.children.get(-1, ()) if row[layout.items[i].key] >= 0.0]

@@ -1,9 +1,8 @@
 """A whole segment in bounded memory: downsampled rows, coarser with age.
 
-Each level holds buckets of twice the rows of the level below it. A full level
-hands its oldest buckets, joined in pairs, to the next one: a run of any length
-is a few thousand buckets, no level is ever rebuilt at once, and the lowest and
-highest value of every key survive every downsampling.
+Each level holds buckets of twice the rows of the level below it. A full level hands its oldest buckets, joined in
+pairs, to the next one: a run of any length is a few thousand buckets, no level is ever rebuilt at once, and the lowest
+and highest value of every key survive every downsampling.
 """
 
 from __future__ import annotations

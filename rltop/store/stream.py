@@ -1,9 +1,8 @@
 """One writer's step axis: rows merged by step, split into segments at restarts; newest values, series and buckets.
 
-The only place that decides what a row with a lower step means. It knows keys, not
-their meaning, except whether a key is written by training or by an evaluation that may
-come late. A segment is seen up to the first step of any later one, so that after a restart the old part stays visible
-up to the restart.
+The only place that decides what a row with a lower step means. It knows keys, not their meaning, except whether a key
+is written by training or by an evaluation that may come late. A segment is seen up to the first step of any later one,
+so that after a restart the old part stays visible up to the restart.
 """
 
 from __future__ import annotations
@@ -541,9 +540,8 @@ class Stream:
     def around(self, step: int, before: int, after: int) -> Stretch:
         """Every key over `before` rows before a step and `after` rows from it on.
 
-        Stays inside the segment that is visible at the step: rows before a restart are no
-        baseline for rows after it. The cost depends on the rows returned, not on the
-        length of the run.
+        Stays inside the segment that is visible at the step: rows before a restart are no baseline for rows after it.
+        The cost depends on the rows returned, not on the length of the run.
         """
         segment, clip = None, None
         for one, its_clip in self._visible():
@@ -557,10 +555,9 @@ class Stream:
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
         """Downsample a key over steps [start, stop) into buckets of `stride` steps.
 
-        Bucket i covers steps [start + i * stride, start + (i + 1) * stride). A
-        bucket without rows has `first_step` -1; one whose rows do not log the key
-        has count 0. Downsampled history that straddles an edge is counted in the bucket
-        of its middle and marked approximate.
+        Bucket i covers steps [start + i * stride, start + (i + 1) * stride). A bucket without rows has `first_step` -1;
+        one whose rows do not log the key has count 0. Downsampled history that straddles an edge is counted in the
+        bucket of its middle and marked approximate.
 
         Args:
             start: first step of the first bucket.

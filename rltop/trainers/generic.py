@@ -1,7 +1,6 @@
 """Names that many loops use: what can be said of a file from no known trainer.
 
-Only spellings whose meaning hardly varies stand here; everything else stays visible
-under its own key.
+Only spellings whose meaning hardly varies stand here; everything else stays visible under its own key.
 """
 
 from __future__ import annotations

@@ -74,9 +74,8 @@ def with_keys(
 ) -> Identity:
     """The same identity after new keys have come.
 
-    A dialect and algorithm that were recognised stay; where they were not, the new
-    keys may settle them, as may late evidence between kinds of run that look alike.
-    What was inferred from values stays as it is.
+    A dialect and algorithm that were recognised stay; where they were not, the new keys may settle them, as may late
+    evidence between kinds of run that look alike. What was inferred from values stays as it is.
 
     Args:
         keys: all keys, or only the new ones, in order of first appearance.
@@ -508,11 +507,10 @@ def _group_size(
 def _group_size_from_advantages(highest: Sequence[float], lowest: Sequence[float]) -> int | None:
     """Group size from the extremes of group-normalised advantages, or None.
 
-    Rewards that are centred and divided by the unbiased standard deviation of their
-    group of n cannot exceed (n - 1)/sqrt(n) (Samuelson's inequality), and reach it
-    where exactly one completion of a group stands out. So the bound gives n away, but
-    only if it is really reached: here on at least three rows, by the same n to four
-    digits, and never exceeded on either side.
+    Rewards that are centred and divided by the unbiased standard deviation of their group of n cannot exceed (n -
+    1)/sqrt(n) (Samuelson's inequality), and reach it where exactly one completion of a group stands out. So the bound
+    gives n away, but only if it is really reached: here on at least three rows, by the same n to four digits, and never
+    exceeded on either side.
     """
     extremes = [*highest, *(-value for value in lowest)]
     if len(highest) < 3 or not extremes:

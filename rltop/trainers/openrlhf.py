@@ -1,9 +1,8 @@
 """OpenRLHF: PPO and its critic-free relatives on Ray, and the offline trainers.
 
-TensorBoard and W&B put `train/` in front of what the console prints; evaluations
-are written as `eval/…`. The KL to a reference is logged as zeros where there is no
-reference model. The tags of DPO and of reward models are the same until the first
-evaluation, which only a reward model follows up with the mean of its scores.
+TensorBoard and W&B put `train/` in front of what the console prints; evaluations are written as `eval/…`. The KL to a
+reference is logged as zeros where there is no reference model. The tags of DPO and of reward models are the same until
+the first evaluation, which only a reward model follows up with the mean of its scores.
 """
 
 from __future__ import annotations

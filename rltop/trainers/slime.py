@@ -1,8 +1,7 @@
 """slime: three step axes (training, rollouts, evaluations) in one stream.
 
 `train/entropy_loss` is the mean entropy; `rollout/rewards` is normalised, the raw one
-beside it is what was earned; the mismatch is an absolute difference of
-log-probabilities, not a KL.
+beside it is what was earned; the mismatch is an absolute difference of log-probabilities, not a KL.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Telescope: group methods without a critic; a few scalars and everything else in tables.
 
-The trainer hands four scalars to W&B; what its own screen shows beside them (rewards,
-lengths, groups, discarded rollouts, the timeline) is computed from tables of samples
-and events, under the names used here. It logs neither a loss nor a clip fraction.
-Shares that end in `_pct` are per cent.
+The trainer hands four scalars to W&B; what its own screen shows beside them (rewards, lengths, groups, discarded
+rollouts, the timeline) is computed from tables of samples and events, under the names used here. It logs neither a loss
+nor a clip fraction. Shares that end in `_pct` are per cent.
 """
 
 from __future__ import annotations

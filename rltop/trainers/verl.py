@@ -1,8 +1,7 @@
 """veRL: PPO and group methods at scale, and the trainers that kept its keys.
 
-Versions differ in what they log and in what a key means; where the meaning of one
-key changes (truncation in the trainer that became the default with 0.9), a variant
-of the dialect leaves it out instead of reading it wrongly.
+Versions differ in what they log and in what a key means; where the meaning of one key changes (truncation in the
+trainer that became the default with 0.9), a variant of the dialect leaves it out instead of reading it wrongly.
 """
 
 from __future__ import annotations

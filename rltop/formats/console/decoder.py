@@ -1,13 +1,11 @@
 """Console logs → records: the `slurm-123.out` that every run leaves.
 
-A log is mostly not metrics. Lines are turned away by searching for a few bytes;
-only what is left is decoded and matched. A carriage return ends a line as a line
-feed does: progress bars stand in front of metric lines, and thousands of them may
-make one endless line.
+A log is mostly not metrics. Lines are turned away by searching for a few bytes; only what is left is decoded and
+matched. A carriage return ends a line as a line feed does: progress bars stand in front of metric lines, and thousands
+of them may make one endless line.
 
-What is counted: `lines` are lines of the file, `rows` are records, and a metric
-line that was cut or run into other text is one bad line, though what was whole in
-it is kept. A line that is no metric line is no bad line.
+What is counted: `lines` are lines of the file, `rows` are records, and a metric line that was cut or run into other
+text is one bad line, though what was whole in it is kept. A line that is no metric line is no bad line.
 """
 
 from __future__ import annotations
@@ -131,11 +129,7 @@ class ConsoleDecoder(Decoder):
         return self.counts.rows + self.counts.no_step_lines + self._remarks + len(self._waiting)
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes.
-
-        Returns:
-            The rows that are whole now.
-        """
+        """Decode every line that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for hit in self._scanner.feed(data, offset):

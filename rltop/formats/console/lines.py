@@ -4,9 +4,8 @@ Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Ste
 `rollout N: {…}`, and those of loops that print one line a step: `step 10/500 | loss: 0.2 | …`,
 `[name] epoch=0 step=1 loss=0.2`, `[name] 10/500 | loss=0.2`,
 `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what a progress bar says before its
-percentage or behind its pace.
-Everything is cut out with patterns; nothing that a log holds is ever evaluated.
-Knows nothing of files, steps that are not written, or records.
+percentage or behind its pace. Everything is cut out with patterns; nothing that a log holds is ever evaluated. Knows
+nothing of files, steps that are not written, or records.
 """
 
 from __future__ import annotations
@@ -146,8 +145,7 @@ def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
     """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
 
     Args:
-        text: one line; escape sequences, prefixes of launchers and text of other
-            processes may stand in it.
+        text: one line; escape sequences, prefixes of launchers and text of other processes may stand in it.
         is_ended: False where the line has no end yet: its last value may be half of one.
     """
     if len(text) > MAX_METRIC_CHARS:

@@ -1,10 +1,9 @@
 """Finds the few lines of a console log that are worth reading.
 
-Searches a whole block for each of a few byte strings, so that noise costs no more
-than that search; lines are cut out only around a hit. A carriage return ends a
-line as a line feed does, but only line feeds are counted. A dictionary that a terminal
-has wrapped over several lines is put together again; of other lines the number that was
-cut is, and what was cut in its name is left out.
+Searches a whole block for each of a few byte strings, so that noise costs no more than that search; lines are cut out
+only around a hit. A carriage return ends a line as a line feed does, but only line feeds are counted. A dictionary that
+a terminal has wrapped over several lines is put together again; of other lines the number that was cut is, and what was
+cut in its name is left out.
 """
 
 from __future__ import annotations

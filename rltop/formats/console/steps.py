@@ -1,17 +1,16 @@
 """The step of console rows that do not name one.
 
-The rows that transformers and TRL print have an epoch but no step. They come at
-regular steps, so a row's number in the order of logging, times the distance
-between two rows, is its step. The distance is worked out from the progress bar
+The rows that transformers and TRL print have an epoch but no step. They come at regular steps, so a row's number in the
+order of logging, times the distance between two rows, is its step. The distance is worked out from the progress bar
 (`12/300 [`) that stands beside the rows, checked against the epoch:
 
     step = epoch x (steps of the run) / (epochs of the run)
 
-where the epochs of a run are a whole number unless `max_steps` was set. Without a
-bar the distance is taken for 1: steps are then the numbers of the rows.
+where the epochs of a run are a whole number unless `max_steps` was set. Without a bar the distance is taken for 1:
+steps are then the numbers of the rows.
 
-An output that is written in blocks has several rows between two bars, which may
-then be far ahead: there the epoch decides, and the bar is only a limit.
+An output that is written in blocks has several rows between two bars, which may then be far ahead: there the epoch
+decides, and the bar is only a limit.
 """
 
 from __future__ import annotations

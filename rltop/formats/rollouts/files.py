@@ -159,8 +159,7 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
 def table_rows(path: str) -> list[Completion]:
     """The completions in one of TRL's tables, grouped by the text of their prompt.
 
-    The reward is the one reward function's, or the plain sum of several: their
-    weights are not written down.
+    The reward is the one reward function's, or the plain sum of several: their weights are not written down.
 
     Raises:
         DecodeError, SourceError: the table cannot be read.

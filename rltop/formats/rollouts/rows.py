@@ -1,8 +1,7 @@
 """One row of a rollout dump → a step and a `Completion`: the field names of each trainer.
 
-Owns the names. Rows name their step, their group and their numbers in one of the
-ways below; the first name that a row has counts. What is written down here for
-rows of our own is `docs/rollouts.md`.
+Owns the names. Rows name their step, their group and their numbers in one of the ways below; the first name that a row
+has counts. What is written down here for rows of our own is `docs/rollouts.md`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Trinity's buffer in SQLite → completions of a step, while it is being written.
 
-Owns the columns, and which rows hold which step. The experience itself is a pickle of the trainer's own classes:
-it is never loaded, only its opcodes are read for the texts and the lengths, so
-that nothing in it can run.
+Owns the columns, and which rows hold which step. The experience itself is a pickle of the trainer's own classes: it is
+never loaded, only its opcodes are read for the texts and the lengths, so that nothing in it can run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Telescope's archives → records: zip files of parquet tables, written anew every few seconds.
 
-Owns when a step is given out. A step is whole when the trainer has begun a later
-one: then its timing will not change any more. Until then what is known of the
-step being trained can be asked for with `flush`. The archives overlap, and none
-is written atomically: what cannot be opened is left for the next time it is
-written, and what was read before is never taken back. Tables are read in Python: those
-of a large archive take seconds, which a thread spends on them.
+Owns when a step is given out. A step is whole when the trainer has begun a later one: then its timing will not change
+any more. Until then what is known of the step being trained can be asked for with `flush`. The archives overlap, and
+none is written atomically: what cannot be opened is left for the next time it is written, and what was read before is
+never taken back. Tables are read in Python: those of a large archive take seconds, which a thread spends on them.
 """
 
 from __future__ import annotations

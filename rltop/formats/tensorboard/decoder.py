@@ -1,13 +1,11 @@
 """TensorBoard event files → records, without any of TensorBoard.
 
-Tags of one step arrive one by one or many in an event; they are gathered until the
-step changes. The fast paths: a stretch of events that looks like an earlier one is read
-as a whole (`Templates`); a single event that differs from an earlier one only in wall
-time and value is recognised by its other bytes, which costs one slice and one look-up:
-without that, a file of one tag per event takes 1.3 times as long (156 instead of 119 µs a
-row of 300 tags), because at the edges of a piece of the file no whole template fits.
-Source of the messages: tensorflow/core/util/event.proto, framework/summary.proto,
-framework/tensor.proto.
+Tags of one step arrive one by one or many in an event; they are gathered until the step changes. The fast paths: a
+stretch of events that looks like an earlier one is read as a whole (`Templates`); a single event that differs from an
+earlier one only in wall time and value is recognised by its other bytes, which costs one slice and one look-up: without
+that, a file of one tag per event takes 1.3 times as long (156 instead of 119 µs a row of 300 tags), because at the
+edges of a piece of the file no whole template fits. Source of the messages: tensorflow/core/util/event.proto,
+framework/summary.proto, framework/tensor.proto.
 """
 
 from __future__ import annotations
@@ -204,9 +202,8 @@ def _tensor_number(payload: bytes, start: int, stop: int) -> int | None:
 class Templates:
     """Makes templates of what has been read with care, and finds the one that may fit next.
 
-    A template is looked for by how many values of the row were read before it and by the
-    frame of its first event. That is a guess: what a template reads is right wherever
-    it fits.
+    A template is looked for by how many values of the row were read before it and by the frame of its first event. That
+    is a guess: what a template reads is right wherever it fits.
     """
 
     def __init__(self) -> None:
@@ -288,9 +285,8 @@ class _Event(NamedTuple):
 class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
     """Scalars of an event file as rows, one per step.
 
-    Simple values and tensors of one number are values; histograms, pictures, sound,
-    text and tensors of several numbers are counted. Tags are kept as written.
-    A row is given out when the step changes, or by `flush`, which may be called
+    Simple values and tensors of one number are values; histograms, pictures, sound, text and tensors of several numbers
+    are counted. Tags are kept as written. A row is given out when the step changes, or by `flush`, which may be called
     whenever no bytes are left: what still comes for that step is a further record.
     """
 

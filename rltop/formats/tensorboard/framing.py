@@ -1,10 +1,9 @@
 """TFRecord framing: bytes → records, in whatever pieces they arrive.
 
-A record is its length (u64), the masked CRC-32C of the length (u32), the payload
-and the payload's masked CRC (u32), all little-endian. The first CRC is always
-checked, because a wrong length would misread everything after it; the second is
-not, because a CRC-32C over all payloads would cost more than decoding them.
-Source: tensorflow/core/lib/io/record_writer.h.
+A record is its length (u64), the masked CRC-32C of the length (u32), the payload and the payload's masked CRC (u32),
+all little-endian. The first CRC is always checked, because a wrong length would misread everything after it; the second
+is not, because a CRC-32C over all payloads would cost more than decoding them. Source:
+tensorflow/core/lib/io/record_writer.h.
 """
 
 from __future__ import annotations
@@ -161,11 +160,10 @@ class _Gathered:
 class TfRecordFramer:
     """Cuts a byte stream into payloads with their offsets.
 
-    A header of zeros is a region that is not written yet, or has not reached this
-    machine: framing waits there, and `resume_offset` says from where bytes may be
-    given again. If they are not and data follows the zeros, framing goes on behind
-    them. A header that is neither stops it, with a reason, until a reset or until
-    the same place is given again.
+    A header of zeros is a region that is not written yet, or has not reached this machine: framing waits there, and
+    `resume_offset` says from where bytes may be given again. If they are not and data follows the zeros, framing goes
+    on behind them. A header that is neither stops it, with a reason, until a reset or until the same place is given
+    again.
 
     Attributes:
         stopped: why nothing more can be read; empty while all is well.
@@ -199,11 +197,7 @@ class TfRecordFramer:
         self._zeros_from, self._has_begun = None, False
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
-        """Every payload that `data` completes, with the offset of its record.
-
-        Returns:
-            Payloads with their offsets in the file.
-        """
+        """Every payload that `data` completes, with the offset of its record."""
         gathered = _Gathered()
         self.feed_to(gathered, data, offset)
         return gathered.found

@@ -1,9 +1,8 @@
 """W&B's own run file (`run-<id>.wandb`) → records, without any of W&B.
 
-A row of history is a row; samples of the machine become keys under `system/` of
-the row that follows them. Source of the messages: wandb/proto/wandb_internal.proto.
-An item whose key was seen before is recognised by the bytes of its key, which makes reading
-four times as fast.
+A row of history is a row; samples of the machine become keys under `system/` of the row that follows them. Source of
+the messages: wandb/proto/wandb_internal.proto. An item whose key was seen before is recognised by the bytes of its key,
+which makes reading four times as fast.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """LevelDB's log format: bytes → records, in whatever pieces they arrive.
 
-The file is blocks of 32 KiB; a record is one chunk, or several where it crosses
-blocks. A chunk is a CRC-32 of type and data (u32), the length (u16), the type
-(u8) and the data, all little-endian; fewer than 7 bytes at the end of a block are
-left empty. Because chunks begin anew in every block, a damaged block costs only
-itself. Source: leveldb/doc/log_format.md; here the CRC is zlib's, unmasked.
+The file is blocks of 32 KiB; a record is one chunk, or several where it crosses blocks. A chunk is a CRC-32 of type and
+data (u32), the length (u16), the type (u8) and the data, all little-endian; fewer than 7 bytes at the end of a block
+are left empty. Because chunks begin anew in every block, a damaged block costs only itself. Source:
+leveldb/doc/log_format.md; here the CRC is zlib's, unmasked.
 """
 
 from __future__ import annotations
@@ -129,11 +128,7 @@ class BlockLogFramer:
         self._has_begun = self._is_synced = False
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
-        """Every record that `data` completes, with the offset of its first chunk.
-
-        Returns:
-            Records with their offsets in the file.
-        """
+        """Every record that `data` completes, with the offset of its first chunk."""
         if self.stopped:
             self.bad_bytes += len(data)
             return []
