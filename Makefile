@@ -44,7 +44,7 @@ format: setup    ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-tour: setup      ## press every key on every page at four sizes, and 100,000 by chance (about half an hour)
+tour: setup      ## press every key on every page at five sizes, and 100,000 by chance (about half an hour)
 	RLTOP_TOUR=all $(BIN)/python -m pytest -q -n $(WORKERS) tests/ui/test_tour.py
 
 snapshots: setup ## accept the screens as they are now

@@ -200,7 +200,7 @@ def _choice(name: str) -> Target:
 
 
 def _place(scope: RuleScope, snapshot: Snapshot) -> str:
-    return "" if scope is RuleScope.EVERYWHERE else Label.of(scope.place(snapshot.run.path.raw)).display
+    return Label.of(scope.place(snapshot.run.path.raw)).display if scope is RuleScope.PROJECT else ""
 
 
 def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:

@@ -15,7 +15,7 @@ from rltop.pages.alerts import origin
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
-from rltop.pages.page import Page
+from rltop.pages.page import Open, Page, Push
 from rltop.pages.rule_menu import threshold_words
 from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -218,6 +218,7 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
 class VerdictPage(Page):
     """One verdict: what, since when, on which numbers, why it matters, what to look at next."""
 
+    details = frozenset({TargetKind.METRIC, TargetKind.VERDICT, TargetKind.RULE})
     footer: ClassVar[Sequence[str]] = ("alerts", "acknowledge", "mute", "change")
     search_hint = "a part of what is said of the alert"
     help = (
@@ -252,6 +253,16 @@ class VerdictPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         view = build_verdict(self._snapshot(moment), self.rule, width=width)
         return paint_verdict(view, width, moment.glyphs, moment.keys)
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """What is selected; for the rule itself the chart of the alert's metric."""
+        del height
+        if target.kind is not TargetKind.RULE:
+            return (Open(target),)
+        found = self._snapshot(moment).verdicts
+        both = (*found.standing, *found.set_aside)
+        key = next((one.key for one in both if one.rule == self.rule and not one.stream), "")
+        return (Open(Target(TargetKind.METRIC, key, stream=self.stream)),) if key else ()
 
     def text_to_copy(self, moment: Moment) -> str:
         """The whole page, as it reads on 100 columns."""

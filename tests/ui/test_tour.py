@@ -36,7 +36,7 @@ RUNS = (
     FIXTURES / "verl" / "ppo_critic" / "metrics.jsonl",
     FIXTURES / "incidents" / "death_spiral" / "metrics.jsonl",
 )
-SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
+SIZES = ((40, 12), (80, 24), (120, 40), (160, 45), (200, 60))
 IS_WHOLE = os.environ.get("RLTOP_TOUR") == "all"
 
 STARTS: dict[str, tuple[str, ...]] = {
