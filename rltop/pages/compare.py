@@ -251,7 +251,8 @@ def overlays(
         if zoom is not None and counted is not None and axis is not Axis.STEP:
             ends = place.step_at(counted.at(zoom.first)), place.step_at(counted.at(zoom.last))
             own = Zoom(math.floor(ends[0]), math.ceil(ends[1]))
-        point = snapshot.stream.latest(signal.key, at)
+        point = snapshot.stream.latest(signal.key, at if own is None or at is not None else own.last)
+        point = point if own is None or point is None or point.step >= own.first else None
         now = "" if point is None else units.measure(signal.read(point.value), signal.metric.unit)
         one = series_of(
             snapshot, signal, place, sign=run.sign, name=f"{run.entry.name.display} {now}".rstrip(), role=run.role,
@@ -606,6 +607,8 @@ class ComparePage(ChartPage):
         )
         head.add("   range locked" if self.is_locked else "", "note")
         head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
+        more = moment.keys.clause("find", ": {} finds one") + moment.keys.clause("grid", ", {} draws all")
+        head.add(more if cell_width(more) < head.room else "", "dim")
         if built is None:
             text = f"no run logs {_LOGGED.get(self.axis, 'this')} beside this metric"
             return [head.row(), text_row(text, width, moment.glyphs, "dim")]

@@ -33,7 +33,7 @@ from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.store.series import Bucket
+from rltop.store.series import Bucket, Point
 
 _RELATED = 8
 _DIRECTIONS = {
@@ -362,7 +362,7 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         snapshot: the run, and its step; what comes after the step counts only in a window that is shown.
         window: the steps that the extremes, the mean and the median are of; None is all up to the step.
     """
-    stream, signal = snapshot.stream, reading.signal
+    stream, signal, reading = snapshot.stream, reading.signal, in_window(snapshot, reading, window)
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "value"
     where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
@@ -393,6 +393,16 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
         table.append(StatisticRow("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
     table.append(_nonfinite(snapshot, reading))
     return table
+
+
+def in_window(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> SignalReading:
+    """The reading at the last value of a window, where the one that is shown lies outside of it."""
+    if window is None or (reading.point is not None and window.first <= reading.point.step <= window.last):
+        return reading
+    raw = snapshot.stream.latest(reading.signal.key, window.last)
+    is_inside = raw is not None and raw.step >= window.first
+    point = Point(raw.step, reading.signal.read(raw.value)) if raw is not None and is_inside else None
+    return reading._replace(point=point, step=window.last, level=Level.OK, mark=None, judged=None)
 
 
 def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:

@@ -21,7 +21,7 @@ from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.pages.bands import braces, families_of, text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.moment import Moment
-from rltop.pages.numbered import numbered_row, read_numbered, shown_member
+from rltop.pages.numbered import numbered_row, numbered_view, shown_member
 from rltop.pages.page import Effect, ListPage, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, signal_of, worst_verdict
 from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
@@ -142,7 +142,7 @@ def build_tree(
     for line in lines[top : top + height]:
         if isinstance(line, TreeKey):
             part = _part(snapshot, line.stream, parts)
-            numbered = read_numbered(part.snapshot).get(line.key) if line.members else None
+            numbered = numbered_view(part.snapshot, line.key) if line.members else None
             signal = line.signal if numbered is None else signal_of(part.snapshot, shown_member(numbered).key)
             reading = read_signal(part.snapshot, signal, columns, verdicts=part.verdicts, cadence=part.cadence)
             worst = _worst(part.verdicts, line) if line.others or line.members else None
@@ -172,7 +172,7 @@ def _odd_one(keys: Sequence[TreeKey], snapshot: Snapshot, parts: dict[str, _Stre
     views = [
         view
         for one in keys
-        if one.members and (view := read_numbered(_part(snapshot, one.stream, parts).snapshot).get(one.key))
+        if one.members and (view := numbered_view(_part(snapshot, one.stream, parts).snapshot, one.key))
     ]
     odd = [view for view in views if view.odd is not None]
     return max(odd, key=lambda view: abs(view.farthest.sigmas)).odd_text if odd else ""

@@ -6,7 +6,7 @@ Owns which of them is far from the others, and the words for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from rltop import units
@@ -124,35 +124,41 @@ def sigmas_text(sigmas: float) -> str:
 
 def read_numbered(snapshot: Snapshot) -> Mapping[str, NumberedView]:
     """All metrics of a stream that differ from others by a number alone, by their name."""
-    found = {one.name: one for one in snapshot.part.memo.numbered().values()}
-    if not found:
-        return {}
+    views = (numbered_view(snapshot, name) for name in _names(snapshot))
+    return {view.name: view for view in views if view is not None}
+
+
+def _names(snapshot: Snapshot) -> Iterable[str]:
+    return dict.fromkeys(one.name for one in snapshot.part.memo.numbered().values())
+
+
+def numbered_view(snapshot: Snapshot, name: str) -> NumberedView | None:
+    """The metrics of a name; None where the stream has fewer than two values of them."""
     at = snapshot.at_step, id(snapshot.identity)
-    return snapshot.part.memo.of_rows(("numbered", *at), lambda: _read(snapshot, found))
+    return snapshot.part.memo.of_rows(("numbered", name, *at), lambda: _read(snapshot, name))
 
 
-def _read(snapshot: Snapshot, found: Mapping[str, Numbered]) -> Mapping[str, NumberedView]:
-    stream = snapshot.stream
-    step = stream.last_step if snapshot.at_step is None else snapshot.at_step
+def _read(snapshot: Snapshot, name: str) -> NumberedView | None:
+    stream, at = snapshot.stream, snapshot.at_step
+    one = next((one for one in snapshot.part.memo.numbered().values() if one.name == name), None)
+    step = stream.last_step if at is None else at
+    if one is None or step is None:
+        return None
     # A row is read in one go; what it has not is looked for key by key.
-    row = {} if step is None else stream.row(step)
-    views = {}
-    for one in found.values():
-        points: dict[str, Point] = {}
-        for number, key in one.keys.items():
-            value = row.get(key)
-            if step is not None and value is not None and math.isfinite(value):
-                points[number] = Point(step, value)
-            elif (latest := stream.latest(key, snapshot.at_step)) is not None and math.isfinite(latest.value):
-                points[number] = Point(latest.step, latest.value)
-        if len(points) > 1:
-            views[one.name] = _view(snapshot, one, points)
-    return views
+    row, points = stream.row(step), dict[str, Point]()
+    for number, key in one.keys.items():
+        value = row.get(key)
+        found = Point(step, value) if value is not None else stream.latest(key, at)
+        if found is not None and math.isfinite(found.value):
+            points[number] = found
+    return _view(snapshot, one, points) if len(points) > 1 else None
 
 
 def _view(snapshot: Snapshot, one: Numbered, points: Mapping[str, Point]) -> NumberedView:
-    signals = {number: signal_of(snapshot, one.keys[number]) for number in points}
-    values = {number: signals[number].read(point.value) for number, point in points.items()}
+    first = signal_of(snapshot, one.keys[next(iter(points))])
+    # Of keys that the catalogue does not know none is another quantity than what is logged.
+    signals = {number: signal_of(snapshot, one.keys[number]) for number in points} if first.metric.name else {}
+    values = {number: signals.get(number, first).read(point.value) for number, point in points.items()}
     middle = median(list(values.values()))
     sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values.values()])
 
@@ -162,7 +168,7 @@ def _view(snapshot: Snapshot, one: Numbered, points: Mapping[str, Point]) -> Num
 
     members = tuple(NumberedMember(number, one.keys[number], value, sigmas(value)) for number, value in values.items())
     step = max(point.step for point in points.values())
-    return NumberedView(one.name, next(iter(signals.values())), snapshot.role, step, members, middle, sigma)
+    return NumberedView(one.name, first, snapshot.role, step, members, middle, sigma)
 
 
 def shown_member(view: NumberedView) -> NumberedMember:
@@ -184,8 +190,9 @@ def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> Metr
 
 def outlier_of(snapshot: Snapshot) -> NumberedView | None:
     """Of ranks, devices and the like, the metrics of which one is farthest from the others; None where none is far."""
-    views = [one for one in read_numbered(snapshot).values() if _MACHINES.search(one.name) and one.odd is not None]
-    return max(views, key=lambda one: abs(one.farthest.sigmas), default=None)
+    views = [numbered_view(snapshot, name) for name in _names(snapshot) if _MACHINES.search(name)]
+    far = [one for one in views if one is not None and one.odd is not None]
+    return max(far, key=lambda one: abs(one.farthest.sigmas), default=None)
 
 
 def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:
@@ -283,7 +290,7 @@ class NumberedPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The members, farthest first."""
         glyphs = moment.glyphs
-        view = read_numbered(moment.snapshot).get(self.name)
+        view = numbered_view(moment.snapshot, self.name)
         title = RowBuilder(width, glyphs).add(" ").add(Label.of(self.name).display, "title")
         if view is None:
             return [title.row(), text_row("none of these keys has a value here", width, glyphs, "dim")]

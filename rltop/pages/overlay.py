@@ -17,7 +17,7 @@ from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, Plot
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import choose_key_metrics, value_text
 from rltop.pages.markers import read_markers
-from rltop.pages.metric import StatisticRow, read_statistics
+from rltop.pages.metric import StatisticRow, in_window, read_statistics
 from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Say
@@ -240,6 +240,7 @@ class OverlayPage(ChartPage):
             sign, role = sign_of(number)
             signal = signal_of(part, target.name)
             reading = read_signal(part, signal, 0, verdicts=part.verdicts.standing, cadence=cadence_of(part.stream))
+            reading = in_window(part, reading, self.shown(moment))
             _, place = self.axis_in(part)
             value, unit = value_text(reading)
             name = f"{names[number]} {value}{f' {unit}' if unit else ''}"

@@ -47,7 +47,7 @@ from rltop.pages.header import (
 )
 from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, choose_others, metric_layout
 from rltop.pages.moment import Moment, baseline_of
-from rltop.pages.numbered import NumberedView, numbered_row, outlier_of, paint_outlier, read_numbered, shown_member
+from rltop.pages.numbered import NumberedView, numbered_row, numbered_view, outlier_of, paint_outlier, shown_member
 from rltop.pages.page import Open, Page, Push
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
 from rltop.pages.stages import StageReading, TimingView, build_timing
@@ -467,7 +467,7 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
     for number, choice in enumerate(chosen):
         part, cadence = parts[choice.stream]
-        numbered = read_numbered(part).get(choice.numbered) if choice.numbered else None
+        numbered = numbered_view(part, choice.numbered) if choice.numbered else None
         if numbered is not None:
             choice = choice._replace(signal=signal_of(part, shown_member(numbered).key))  # noqa: PLW2901
         # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.

@@ -378,6 +378,7 @@ class RunsPage(ListPage[RunEntry]):
     details = frozenset({TargetKind.RUN})
     where = (Scope.RUNS, Scope.TABLE)
     filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo -word"
+    footer: ClassVar[Sequence[str]] = ("find", "grid")
     tells_counts: ClassVar[bool] = True
     help = (
         "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "

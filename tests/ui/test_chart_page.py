@@ -84,6 +84,7 @@ async def test_the_statistics_of_a_window_are_those_of_the_window_and_say_so(run
         await go(pilot, "300-350")
         text = page_text(app)
         assert number(text, "min").endswith("step 310")
+        assert number(text, "last").endswith("step 350")
         assert number(text, "mean").endswith("of steps 300–350")
         assert number(text, "values").split()[1] == "51"
         assert number(text, "median").endswith("of steps 300–350")

@@ -9,8 +9,10 @@ import pytest
 from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
 from textual.pilot import Pilot
 
+from rltop import units
 from rltop.app.app import RltopApp
 from rltop.model import Unit
+from rltop.pages.chart_axes import axes_of
 from rltop.pages.metric import MetricPage
 from rltop.pages.overlay import OverlayPage, sides_of
 from rltop.pages.overview import OverviewPage
@@ -113,9 +115,19 @@ async def test_window_cursor_smoothing_and_scale_are_those_of_every_chart() -> N
         await typed(pilot, "entropy and grad_norm")
         page = app.page
         assert isinstance(page, OverlayPage)
-        await press(pilot, "colon")
+        whole = page.plots[0]
+        await press(pilot, "s")
+        smooth, rough = (axes_of(plot, 80, 20) for plot in (whole, page.plots[0]))
+        assert smooth is not None and rough is not None and whole.series != page.plots[0].series
+        assert (smooth.low, smooth.high, smooth.right) == (rough.low, rough.high, rough.right)
+        await press(pilot, "s", "colon")
         await typed(pilot, "50-90")
         assert "of steps 50–90" in page_text(app)
+        for name, signal in (("A", "actor/entropy"), ("B", "actor/grad_norm")):
+            last = app.followed.stream.latest(signal, 90)
+            assert last is not None and units.number(last.value)[:4] in next(
+                line for line in page_text(app).splitlines() if line.startswith(f" {name} ") and " @" in line
+            )
         await press(pilot, "colon")
         await typed(pilot, "70")
         text = page_text(app)
