@@ -20,8 +20,7 @@ from rltop.model.table_rows import log_of, split_member
 from rltop.sources.cursor import READ_BYTES, Cursor, Refused, Sight, is_missing, leading_nuls, unreachable
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileStat, FileSystem, LocalFileSystem, read_fully
-from rltop.sources.local_tail import HeldFile
-from rltop.sources.network_tail import ReopenedFile
+from rltop.sources.handles import HeldFile, ReopenedFile
 from rltop.sources.tables import DatabaseTail, MetricFolderTail, is_metric_folder
 from rltop.structs import NamedTuple, Struct
 

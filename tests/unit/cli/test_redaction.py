@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.report.redaction import BLANK, Redactor
+from rltop.cli.evidence import BLANK, Redactor
 
 SECRET = "Zq8vK2mN4xR7tW1y"
 HEX = "0123456789abcdef0123456789abcdef01234567"
