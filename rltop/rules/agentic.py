@@ -105,7 +105,8 @@ class LoneEnvironment(Detector):
             return None
         worst, has_several = QUIET, False
         for metric in _APART:
-            seconds = _by_environment(context.observation.instances.get(metric, {}))
+            instances = context.observation.instances.get(metric, {})
+            seconds = _by_environment(instances) if len(instances) > 1 else {}
             if len(seconds) < 2:
                 continue
             has_several = True

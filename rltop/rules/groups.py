@@ -216,8 +216,8 @@ class AdvantageScale(Detector):
         if mean is None:
             return None
         line = self.thresholds["critic_mean" if context.traits.has_critic else "mean"]
-        # What is written like the threshold is at it, not past it.
-        is_off = abs(mean) > line and number(abs(mean)) != number(line)
+        # What is written like the threshold is at it, not past it; a hundredth beyond it nothing is.
+        is_off = abs(mean) > line and (abs(mean) > 1.01 * line or number(abs(mean)) != number(line))
         # Without a critic and a baseline of the group, advantages are the returns themselves and have any mean.
         self.is_centred = self.is_centred or not is_off or context.traits.has_critic
         if not self.is_centred:

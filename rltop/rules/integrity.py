@@ -347,6 +347,7 @@ class NotUpdating(Detector):
 
 _LOSSES = ("policy_loss", "loss")
 _OF_UPDATES = ("grad_norm", *_LOSSES, "entropy", "kl_ref", "kl_old", "value_loss")
+_CADENCED = frozenset({*_OF_UPDATES, *REWARDS})
 _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all", "mfu")
 """What only an update logs, besides its learning rate."""
 _NO_CONTRAST = 0.99
@@ -385,9 +386,23 @@ class KeyVanished(Detector):
     watched: dict[str, _Cadence] = {}
     usual = rated = 0
     told: _Cadence | None = None
+    is_complete = False
+    complete = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, marks = context.values, context.observation.nonfinite
+        here = values.keys() & _CADENCED
+        if self.is_complete and not marks and len(here) > 1 and here == self.watched.keys():
+            # Mostly all is there: counted once, and credited when somebody asks.
+            self.usual, self.rated = max(self.usual, len(values)), self.rated + ("lr" in values)
+            self.complete += 1
+            return QUIET
+        for one in self.watched.values():
+            one.found, one.accompanied = one.found + self.complete, one.accompanied + self.complete
+        self.complete = 0
+        return self._count(context, values, marks)
+
+    def _count(self, context: RuleContext, values: Mapping[str, float], marks: Mapping[str, NonFinite]) -> Finding:
         updates = [name for name in _OF_UPDATES if name in values]
         rewards = [name for name in REWARDS if name in values or name in marks]
         if updates:
@@ -397,6 +412,8 @@ class KeyVanished(Detector):
                 self.watched[name] = _Cadence()
             self.watched[name].come(len(updates) + len(rewards) > 1 or "lr" in values)
         lacking = [name for name in self.watched if name not in values and name not in marks]
+        # Without one of the update, the length of a row says nothing.
+        self.is_complete = not lacking and any(name in self.watched for name in _OF_UPDATES)
         if not lacking:
             return QUIET
         is_trained = "grad_norm" in values or "loss" in values or "policy_loss" in values

@@ -224,15 +224,18 @@ class PeriodicCost(Detector):
         seconds = values.get("time_step")
         if seconds is None or seconds <= 0.0 or self._is_explained(context):
             return None
+        is_usual = self.start.is_final and seconds <= self.line
+        if is_usual and not self.slow:
+            return QUIET  # what lies before the first slow step is between no two of them
         step, record, gen = context.observation.step, context.record, values.get("time_gen", 0.0)
         stages = context.observation.stages
         inside = sum(stages.values()) - sum([stages.get(name, 0.0) for name in EXTRA_STAGES])
-        if not self.start.is_final:
-            self._learn(record, step, seconds, gen, inside)
-        elif seconds <= self.line:
+        if is_usual:
             self._pass(seconds, gen, inside)
-        else:
+        elif self.start.is_final:
             self._take(record, step, seconds, gen, inside)
+        else:
+            self._learn(record, step, seconds, gen, inside)
         return self.found if record <= self.until else QUIET
 
     def _is_explained(self, context: RuleContext) -> bool:

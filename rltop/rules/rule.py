@@ -178,7 +178,7 @@ class Detector(State, ABC):
         return self.holds >= WARN
 
     def held_part(self, level: Level) -> float:
-        return RELEASE if self.is_firing and level <= self.holds else 1.0
+        return RELEASE if OK < level <= self.holds else 1.0
 
     @abstractmethod
     def detect(self, context: RuleContext) -> Finding | None:

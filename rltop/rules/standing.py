@@ -127,6 +127,8 @@ class Departure(Cloned):
         if self._is_inside(level) or not 0.0 < way < math.inf:
             return level == held[0] == max(held) == min(held)
         drift, most = self._way(median_of(held[:half]), median_of(held[half:])), _DRIFT * way
+        if drift > most:
+            return False
         if self.before.is_positive:
             held = [math.log(one) if one > 0.0 else -math.inf for one in held]
         wobble = MAD_TO_SIGMA * mad_of(held)
@@ -164,10 +166,11 @@ class Standing(Cloned):
     Attributes:
         judged: the number that the alert is about; None where it is none that is logged.
         usual: the baseline that may be quoted beside an absolute line.
+        has_level: a level before the onset is known.
         side: 1 where an absolute line was crossed upward, -1 downward, 0 where there is none.
     """
 
-    __slots__ = ("_departure", "_leaving", "_left", "_loads", "judged", "settled", "side", "usual")
+    __slots__ = ("_departure", "_leaving", "_left", "_loads", "has_level", "judged", "settled", "side", "usual")
 
     def __init__(
         self,
@@ -189,7 +192,7 @@ class Standing(Cloned):
         self.side = 0
         self._left = 0.0
         self.settled: Settled | None = None
-        self._departure = departure
+        self._departure, self.has_level = departure, departure is not None
         self._loads = loads
         self._leaving = leaving
 
@@ -206,10 +209,6 @@ class Standing(Cloned):
     def is_within(self, finding: Finding) -> bool:
         """Whether a finding is inside the absolute line that was crossed, and only held by hysteresis."""
         return finding.threshold is not None and self.side * (finding.value - finding.threshold) < 0.0
-
-    @property
-    def has_level(self) -> bool:
-        return self._departure is not None
 
     @property
     def is_back(self) -> bool:

@@ -261,19 +261,22 @@ class _Instances(Mapping[str, Mapping[str, float]]):
         self._only = only
 
     def __getitem__(self, name: str) -> Mapping[str, float]:
-        cells, width, only = self._cells, len(self._cells), self._only
-        found = {
-            instance: scale * cells[column] + shift
-            for instance, column, scale, shift in self._sources[name]
-            if column < width and cells[column] == cells[column] and (only is None or column in only)
-        }
+        found = self._read(name)
         if not found:
             raise KeyError(name)
         return found
 
+    def _read(self, name: str) -> dict[str, float]:
+        cells, width, only = self._cells, len(self._cells), self._only
+        return {
+            instance: scale * cells[column] + shift
+            for instance, column, scale, shift in self._sources.get(name, ())
+            if column < width and cells[column] == cells[column] and (only is None or column in only)
+        }
+
     def get(self, name: str, default: Any = None) -> Any:
-        """Rules ask every row for what most runs never log: without an exception for each."""
-        return super().get(name, default) if name in self._sources else default
+        """Rules ask every row for what most runs, or rows, do not log: without an exception for each."""
+        return self._read(name) or default
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._sources if self.get(name))
