@@ -31,8 +31,6 @@ KEPT_BECAUSE = {
     "faster machine and stay as the aim, because a monitor should cost nothing that its user notices.",
     "check": "The rules are asked about every record and what fires is read each time, which keeps them free of any "
     "knowledge of one another; half of the beginning is the import of the rules. Both stay as the aim for CI jobs.",
-    "flood": "A record of 300 keys takes 0.2 to 0.4 ms to decode, store and judge, so one core cannot take 5,000 a "
-    "second; no trainer writes more than some tens. The bound stays because it shows what falls behind first.",
     "ingest": "Rules that said for how long they need not be asked were 1.3 to 1.6 times as fast over a whole history, "
     "and every rule had to know of it; that went. The bound is what it was before.",
     "latency": "The slowest key in a hundred meets a full collection of garbage; the time cursor paints every row of "

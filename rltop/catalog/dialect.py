@@ -231,17 +231,17 @@ class Pattern:
 
     Attributes:
         is_exact: it has no wildcard and matches the key of the same text only.
-        prefix: the text before the first wildcard.
+        prefix, suffix: the text before the first wildcard, and after the last.
         start: what every key that matches begins with: all before the first slash, else the first letter; may be empty.
     """
 
-    __slots__ = ("_regex", "_suffix", "is_exact", "prefix", "start", "text")
+    __slots__ = ("_regex", "is_exact", "prefix", "start", "suffix", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         pieces = _WILDCARD.split(text)
         self.is_exact = len(pieces) == 1
-        self.prefix, self._suffix = pieces[0], pieces[-1]
+        self.prefix, self.suffix = pieces[0], pieces[-1]
         section, slash, _ = self.prefix.partition("/")
         self.start = section if slash else self.prefix[:1]
         self._regex: re.Pattern[str] | None = None
@@ -250,7 +250,7 @@ class Pattern:
         """What the wildcards stand for in `key`, with the text between them; None if it does not match."""
         if self.is_exact:
             return "" if key == self.text else None
-        if not (key.startswith(self.prefix) and key.endswith(self._suffix)):
+        if not (key.startswith(self.prefix) and key.endswith(self.suffix)):
             return None
         if self._regex is None:
             # Compiled on the first key that comes this far: most patterns of most dialects never meet one.
@@ -261,7 +261,7 @@ class Pattern:
     def _compile(self) -> re.Pattern[str]:
         tokens = re.split(r"([*%])", self.text)[1:-1]
         between = "".join({"*": ".*", "%": "[^/]*"}.get(token, re.escape(token)) for token in tokens)
-        return re.compile(f"{re.escape(self.prefix)}({between}){re.escape(self._suffix)}", re.DOTALL)
+        return re.compile(f"{re.escape(self.prefix)}({between}){re.escape(self.suffix)}", re.DOTALL)
 
     def matches(self, key: str) -> bool:
         """Whether `key` is one of the keys that the pattern stands for."""
@@ -288,17 +288,21 @@ def compiled(text: str) -> Pattern:
 class PatternSet:
     """Several patterns: which keys match any of them."""
 
-    __slots__ = ("_exact", "_prefixes", "_wild")
+    __slots__ = ("_exact", "_prefixes", "_suffixes", "_wild")
 
     def __init__(self, texts: Iterable[str]) -> None:
         texts = tuple(texts)
         self._exact = frozenset(text for text in texts if is_exact(text))
         self._wild = tuple(compiled(text) for text in texts if not is_exact(text))
+        # Asked first, all at once: hardly a key has both.
         self._prefixes = tuple({pattern.prefix for pattern in self._wild})
+        self._suffixes = tuple({pattern.suffix for pattern in self._wild})
 
     def __contains__(self, key: str) -> bool:
         return key in self._exact or (
-            key.startswith(self._prefixes) and any(pattern.matches(key) for pattern in self._wild)
+            key.startswith(self._prefixes)
+            and key.endswith(self._suffixes)
+            and any(pattern.matches(key) for pattern in self._wild)
         )
 
     def __bool__(self) -> bool:

@@ -88,11 +88,6 @@ def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
     return algorithm in {Algorithm.DPO, Algorithm.KTO}
 
 
-def is_kto(algorithm: Algorithm, traits: Traits) -> bool:
-    """Single completions, labelled good or bad."""
-    return algorithm is Algorithm.KTO
-
-
 def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:
     return algorithm is Algorithm.REWARD
 

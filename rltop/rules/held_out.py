@@ -52,7 +52,8 @@ def _places(count: int) -> tuple[tuple[float, ...], float]:
 def _gain(values: Sequence[float]) -> float:
     """What a line through them, by least squares against their number, gains from the first to the last."""
     places, spread = _places(len(values))
-    return sum(map(mul, places, values)) / spread * (len(values) - 1)
+    slope: float = sum(map(mul, places, values)) / spread
+    return slope * (len(values) - 1)
 
 
 def _fit(values: Sequence[float]) -> _Fit:

@@ -36,7 +36,7 @@ def field_of(identity: Identity, profiles: Collection[str]) -> str:
 
 
 NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {CLASSIC: frozenset({"C6", "C7", "O5", "U1", "E1"}), LANGUAGE: frozenset()}
+    {CLASSIC: frozenset({"C6", "O5", "U1", "E1"}), LANGUAGE: frozenset()}
 )
 """Field → rules that are shown as INFO there.
 

@@ -233,14 +233,3 @@ class MismatchCreep(Creep):
         """The size of it: some trainers log it signed."""
         value = context.values.get("rollout_logp_diff_mean")
         return None if value is None else abs(value)
-
-
-class VersionLag(Creep):
-    """M11: the trained samples come from a policy that is more steps behind than at run start."""
-
-    text = "samples {value} policy versions behind the trainer (baseline {baseline})"
-
-    def read(self, context: RuleContext) -> float | None:
-        """Trainer steps minus the mean version of the samples, where it counts trainer steps."""
-        version = context.values.get("sample_version")
-        return None if version is None else max(0.0, context.observation.step - version)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.preference import StuckAtChance
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding
-from rltop.stats.rolling import Frozen, Window, mean_and_error, median_of
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding
+from rltop.stats.rolling import Window, mean_and_error, median_of
 from rltop.units import number
 
 _LEVEL = 10
@@ -47,36 +46,6 @@ class MarginRunsAway(Detector):
         return (
             f"reward margin {number(finding.value)} on training pairs, {number(finding.baseline)} on evaluation pairs"
         )
-
-
-class StuckAtHalf(StuckAtChance):
-    """K1: the loss of KTO at chance."""
-
-    loss_at_start, word = 0.5, "0.5"
-
-
-class ScoreScale(Detector):
-    """RM3: the scores of a reward model drift or spread: INFO, as only differences are trained."""
-
-    text = "{words[0]} {value}{start}: scores not comparable with earlier ones"
-    start = Frozen()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Level against half the range, and the range against run start."""
-        values, thresholds = context.values, self.thresholds
-        low, high, mean = (values.get(name) for name in ("rm_reward_min", "rm_reward_max", "rm_reward_mean"))
-        if low is None or high is None or mean is None:
-            return None
-        reach = high - low
-        base = self.start.push(reach)
-        if base is not None and base > 0.0 and reach > thresholds["spread"] * base:
-            return Finding(INFO, reach, base, thresholds["spread"] * base, words=("score range",))
-        if reach > 0.0 and abs(mean) > thresholds["level"] * reach / 2.0:
-            return Finding(INFO, mean, None, thresholds["level"] * reach / 2.0, words=("mean score",))
-        return QUIET
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return names._replace(value=finding.words[0]).of(finding)
 
 
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3

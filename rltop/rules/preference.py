@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import islice, pairwise
 
-from rltop.model import Evidence
+from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
@@ -87,9 +87,9 @@ class AfterWarmUp(State):
 
 
 class StuckAtChance(Detector):
-    """D1 and K1: loss still at its start value, with no margin, long after it should have moved."""
+    """D1: loss still at its start value, with no margin, long after it should have moved: ln 2, of KTO a half."""
 
-    loss_at_start, word = LN2, "ln 2"
+    loss_at_start = LN2
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -106,6 +106,8 @@ class StuckAtChance(Detector):
         loss, margin = context.values.get("loss"), context.values.get("dpo_margin")
         if loss is None or margin is None:
             return None
+        if context.algorithm is Algorithm.KTO:
+            self.loss_at_start = 0.5
         self.loss.push(loss)
         self.margin.push(margin)
         self.margins.append(margin)
@@ -136,7 +138,8 @@ class StuckAtChance(Detector):
         return not (is_growing or is_falling)
 
     def headline(self, finding: Finding) -> str:
-        return f"loss still at {self.word} ({number(finding.value)}), margin {number(finding.extra[0])}: not learning"
+        start = "ln 2" if finding.baseline == LN2 else number(finding.baseline or 0)
+        return f"loss still at {start} ({number(finding.value)}), margin {number(finding.extra[0])}: not learning"
 
 
 class Inverted(Detector):
@@ -325,10 +328,8 @@ class Memorised(Detector):
             return QUIET
         is_known = usual >= self.thresholds["warn"] and (self._is_worse(usual) or self._is_dearer())
         level = WARN if is_known or self._is_far_apart(usual) or self._is_worn_out(values.get("epoch")) else INFO
-        loss_now = math.nan if self.loss.newest is None else self.loss.newest
-        return Finding(
-            level, usual, self.accuracy.newest, self.thresholds["warn"], (loss_now, values.get("epoch", 0.0))
-        )
+        evaluated = [math.nan if one.newest is None else one.newest for one in (self.loss, self.accuracy)]
+        return Finding(level, usual, None, self.thresholds["warn"], (*evaluated, values.get("epoch", 0.0)))
 
     def _is_worse(self, accuracy: float) -> bool:
         newest = self.accuracy.newest
@@ -355,19 +356,20 @@ class Memorised(Detector):
 
     def headline(self, finding: Finding) -> str:
         text = f"training accuracy {percent(finding.value)}"
-        loss = finding.extra[0]
+        loss, accuracy, epochs = finding.extra
         if finding.level >= WARN and self._is_dearer():
             return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
-        if finding.baseline is not None:
-            return f"{text}, evaluation accuracy {percent(finding.baseline)}"
+        if not math.isnan(accuracy):
+            return f"{text}, evaluation accuracy {percent(accuracy)}"
         if not math.isnan(loss):
             return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
-        seen = f" after {number(finding.extra[1])} epochs" if finding.level >= WARN else ""
+        seen = f" after {number(epochs)} epochs" if finding.level >= WARN else ""
         return f"{text}{seen}; no evaluation accuracy or loss logged"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        loss = finding.extra[0]
-        return (*names.of(finding), *(() if math.isnan(loss) else (Evidence("evaluation loss", loss),)))
+        loss, accuracy, _ = finding.extra
+        evaluated = (("evaluation accuracy", accuracy, names.unit), ("evaluation loss", loss, Unit.NONE))
+        return (*names.of(finding), *(Evidence(*each) for each in evaluated if not math.isnan(each[1])))
 
 
 class OverfitRewardModel(Memorised):

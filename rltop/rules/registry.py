@@ -8,7 +8,7 @@ Detectors are imported when the first run is judged that logs what they look at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -79,6 +79,7 @@ def _items(texts: list[str]) -> dict[str, Any]:
     return found
 
 
+@cache
 def _lasting(text: str) -> Mapping[Level, NOfM]:
     """`INFO WARN 5/10, CRIT 3/5`; without a level, of all three."""
     found = {}

@@ -15,8 +15,7 @@ from rltop.model import Level, Unit
 from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
-from rltop.rules.detectors import Creep
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.rules.validation import LN2, NEAR_LN2, ON_PAIRS
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
@@ -345,41 +344,6 @@ class LossDiverging(Detector):
         if not self.is_logistic:
             return f"loss {number(finding.baseline or 0)} in the first record → {number(finding.value)} (median of ten)"
         return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
-
-
-class LossGrowth(Creep):
-    """C7: the loss is orders of magnitude above run start: values chase their own targets (DQN and its like)."""
-
-    text = "loss {baseline} → {value} since the start: diverging"
-    name = ""
-
-    def read(self, context: RuleContext) -> float | None:
-        """The size of the critic's loss, else of the only one that is logged."""
-        values = context.values
-        if not self.name:
-            self.name = next((name for name in _LOSSES if name in values), "")
-        value = values.get(self.name)
-        return None if value is None else abs(value)
-
-    def is_explained(self, context: RuleContext, factor: float) -> bool:
-        """A squared error grows with the square of the returns."""
-        reward = context.reward
-        if not reward.count:
-            return False
-        before = max(abs(reward.start), 1.0)
-        grown = max(abs(reward.usual), before) / before
-        return factor <= self.thresholds["warn"] * grown * grown
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Orders of magnitude more: CRIT."""
-        finding = super().detect(context)
-        if finding is None or finding is QUIET:
-            return finding
-        is_lost = (finding.baseline or 0.0) > 0.0 and finding.value > self.thresholds["crit"] * (finding.baseline or 0)
-        return finding._replace(level=CRIT if is_lost else WARN)
-
-    def subject(self, finding: Finding) -> Subject:
-        return Subject(self.name)
 
 
 _LOSSES = ("value_loss", "loss")

@@ -161,31 +161,6 @@ class BatchTail(Detector):
         )
 
 
-class LengthTail(Detector):
-    """P6b: longest completion over the mean, where nothing better is logged: INFO only.
-
-    The longest completion equals the cap on nearly every healthy step of a reasoning run, so this never warns.
-    """
-
-    text = "longest completion {value}× the batch mean (baseline {baseline})"
-    start = Frozen()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Silent where completions are truncated, or where a better signal is logged."""
-        values = context.values
-        if "time_gen_sample_max" in values:
-            return None
-        longest, mean = values.get("response_len_max"), values.get("response_len_mean")
-        if longest is None or not mean or "group_len_ratio" in values:
-            return None
-        ratio = longest / mean
-        base = self.start.push(ratio)
-        if base is None or values.get("truncated_frac", 0.0) > 0.0:
-            return QUIET
-        line = max(self.thresholds["info"], self.thresholds["rise"] * base)
-        return Finding(INFO, ratio, base, line) if ratio > line else QUIET
-
-
 class SequenceImbalance(Detector):
     """P8: tokens of the heaviest rank against the lightest, after balancing.
 

@@ -23,7 +23,7 @@ def run() -> FakeRun:
     ill.events = [
         Event(50, 50, "O1", "gradient", Level.WARN, EventState.FIRING, "gradient"),
         Event(60, 60, "O1", "gradient", Level.WARN, EventState.RECOVERED, "over"),
-        Event(70, 70, "P6b", "straggler", Level.INFO, EventState.FIRING, "no more than a note"),
+        Event(70, 70, "P6", "straggler", Level.INFO, EventState.FIRING, "no more than a note"),
         Event(80, 80, "R1", "reward", Level.CRIT, EventState.FIRING, "reward"),
         Event(90, 90, "R1", "reward", Level.CRIT, EventState.FIRING, "elsewhere", "explorer"),
     ]

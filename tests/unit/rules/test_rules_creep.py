@@ -84,18 +84,6 @@ def test_advantages_that_grow_with_the_rewards_are_expected() -> None:
     assert not alarms(engine, "A3")
 
 
-def test_samples_twelve_versions_behind_are_raised() -> None:
-    def version(record: int) -> float:
-        return record - (1 if record < 60 else 12)
-
-    assert "12.0 policy versions behind" in first(play(90, sample_version=version), "M11").message
-
-
-def test_samples_that_lag_by_design_are_not() -> None:
-    """A sync every ten steps: never more than ten behind, from the first record on."""
-    assert not alarms(play(200, sample_version=lambda record: record - record % 10), "M11")
-
-
 def test_a_penalised_reward_that_falls_while_scores_rise_is_raised_and_ends() -> None:
     engine = play(120, Algorithm.PPO, reward_final=ramp(1.0, -1.0, 10, 100), score_mean=ramp(1.0, 3.0, 10, 100))
     assert "KL penalty costs more than is gained" in first(engine, "R20").message
@@ -192,27 +180,6 @@ def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
     assert verdict.level is Level.INFO
     assert "since step 40" in verdict.headline
     assert "67.5 % of the step time so far taught nothing" in verdict.headline
-
-
-def grow(record: int) -> float:
-    """A Q loss that doubles every eleven records."""
-    return noisy(7.0 * 10 ** (8 * min(1.0, record / 300)), 0.1)(record)
-
-
-def test_a_q_loss_that_grows_by_eight_orders_of_magnitude_is_critical() -> None:
-    engine = play(320, Algorithm.UNKNOWN, loss=grow, reward_mean=noisy(20.0, 0.2))
-    assert [event.level for event in alarms(engine, "C7")] == [Level.WARN, Level.CRIT]
-
-
-def test_a_loss_that_grows_with_the_returns_is_expected() -> None:
-    """CartPole: returns of 1 become 500, and their squared error with them."""
-    engine = play(320, Algorithm.UNKNOWN, loss=ramp(0.2, 30_000, 20, 300), reward_mean=ramp(1, 500, 20, 300))
-    assert not alarms(engine, "C7")
-
-
-def test_a_loss_around_zero_has_no_orders_of_magnitude() -> None:
-    engine = play(320, loss=lambda record: 1e-7 if record < 20 else noisy(0.3, 0.5)(record), reward_mean=learning)
-    assert not alarms(engine, "C7")
 
 
 def falling_entropy(record: int) -> float:

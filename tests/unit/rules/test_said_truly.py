@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from observations import alarms, every, first, noisy, play, series, step_up
@@ -53,3 +54,54 @@ def test_a_cliff_of_entropy_is_one_alert() -> None:
 def test_a_jump_of_a_kl_that_was_below_0_names_the_floor_that_it_crossed() -> None:
     engine = play(120, kl_ref=lambda r: noisy(-0.8)(r) if r < 80 else noisy(2.2)(r), reward_mean=noisy(0.4))
     assert "threshold 0.500" in first(engine, "O11").message
+
+
+def test_an_evaluation_accuracy_that_is_logged_is_named() -> None:
+    engine = play(
+        200,
+        Algorithm.DPO,
+        dpo_accuracy=lambda r: min(1.0, 0.6 + r / 60),
+        loss=lambda r: max(0.02, 0.69 - r / 100),
+        val_acc=lambda r: 0.62 if r % 20 == 0 else None,
+        epoch=lambda r: r / 50,
+    )
+    (verdict,) = [one for one in engine.verdicts if one.rule == "D2"]
+    assert "evaluation accuracy 62.0 %" in verdict.headline
+    assert "no " not in verdict.headline
+
+
+def test_a_critic_of_a_language_model_far_below_0_from_the_first_record_on() -> None:
+    critic = {"explained_var": noisy(-3.2, 0.2), "value_loss": noisy(2.0), "response_len_mean": noisy(300.0)}
+    engine = play(120, Algorithm.PPO, traits={"has_critic": True}, reward_mean=lambda r: 0.3 + r / 2000, **critic)
+    assert first(engine, "C1").level >= Level.WARN
+
+
+def test_a_run_that_has_collapsed_before_its_log_begins() -> None:
+    engine = play(
+        120,
+        score_mean=lambda r: 0.0 if r % 9 else 0.004,
+        reward_max=lambda r: 0.0 if r % 9 else 1.0,
+        reward_min=0.0,
+        entropy=noisy(0.004),
+        grad_norm=noisy(8e-4),
+        response_len_mean=noisy(1020.0, 0.002),
+        truncated_frac=noisy(0.98, 0.005),
+        lr=1e-6,
+    )
+    assert {(one.rule, one.level) for one in alarms(engine)} >= {("T1", Level.CRIT), ("R2", Level.WARN)}
+
+
+def test_a_component_that_stays_at_0_while_another_rises() -> None:
+    engine = Engine(play(1, reward_mean=0.2).rules.identity)
+    for one in series(160, reward_mean=lambda r: noisy(0.2 + r / 200)(r)):
+        parts = {"accuracy": 0.0, "format": 0.2 + one.record / 200}
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    assert "accuracy has been 0 on every record" in first(engine, "R10").message
+
+
+def test_a_learning_rate_that_decays_as_planned_is_no_cause_of_a_crash() -> None:
+    rate = lambda r: 5e-7 * (1.0 + math.cos(math.pi * r / 200))  # noqa: E731
+    engine = play(199, reward_mean=lambda r: noisy(0.2 + 0.004 * r if r < 150 else 0.2)(r), lr=rate)
+    told = [*(one.headline for one in engine.verdicts), *(one.message for one in engine.events)]
+    assert first(engine, "R1").level is Level.CRIT
+    assert not [text for text in told if "learning rate" in text]
