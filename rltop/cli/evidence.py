@@ -96,10 +96,6 @@ class Redactor:
             return BLANK
         return self.text(text)
 
-    @property
-    def total(self) -> int:
-        return self.counts.total()
-
     def _blank(self, kind: str) -> Callable[[re.Match[str]], str]:
         def blank(match: re.Match[str]) -> str:
             if BLANK in match[0]:
@@ -203,7 +199,7 @@ def _where(path: str, found: Where, now_s: float, *, with_text: bool) -> list[st
 
 def _told(redactor: Redactor, left_out: int) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in redactor.counts.most_common())
-    blanked = f"{redactor.total} blanked ({kinds})" if redactor.total else "nothing was blanked"
+    blanked = f"{redactor.counts.total()} blanked ({kinds})" if redactor.counts else "nothing was blanked"
     lines = f"{units.count(left_out)} lines of logs left out" if left_out else "no line of a log left out"
     return f"{blanked}, {lines}"
 

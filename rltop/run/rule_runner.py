@@ -21,7 +21,7 @@ from rltop.model import Counts, Event, NonFinite, Observation, Verdict
 from rltop.rules.advice import advise
 from rltop.rules.engine import Engine
 from rltop.rules.input_health import FIRST_RECORD, TWO_WRITERS, UNREADABLE, first_record_late, two_writers, unreadable
-from rltop.rules.liveness import Liveness, SilenceLimits
+from rltop.rules.liveness import Liveness
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import NAMED
@@ -177,10 +177,6 @@ class RuleRunner:
 
     def _names(self) -> list[str]:
         return [profile.name for profile in self.profiles]
-
-    def silence_limits(self, lag_s: float) -> SilenceLimits:
-        """How long is too long without a row, where rows are seen `lag_s` seconds late at most."""
-        return self.liveness.silence(lag_s)
 
     def silence_verdict(self, age_s: float, lag_s: float, identity: Identity | None) -> Verdict | None:
         """The verdict on a stream whose newest row is `age_s` seconds old; None while that is no silence."""

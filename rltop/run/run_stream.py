@@ -193,7 +193,7 @@ class RunStream:
             and not self._pipeline.has_waiting
             and (self._recaller is None or self._recaller.is_idle)
             and self.whole.feed.is_at_rest
-            and not self.judging.has_checkpoints
+            and not self.judging.checkpoints.has_found
         )
 
     def read_newest(self, budget: Budget) -> None:
@@ -252,7 +252,7 @@ class RunStream:
         rules = self.whole.rules
         if rules is None or not rules.liveness.knows_pace:
             return REST_S + self.lag_s
-        return rules.silence_limits(self.lag_s).quiet_s
+        return rules.liveness.silence(self.lag_s).quiet_s
 
     @property
     def lag_s(self) -> float:
@@ -559,7 +559,7 @@ class RunStream:
         if self.arrived_s is None and self.stream.last_time_s is None and not shown.rules.liveness.gaps:
             # Neither when a row was written is known, nor how far apart they are: all there is is the file's time.
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S + self.lag_s else RunState.ENDED
-        lines = shown.rules.silence_limits(self.lag_s)
+        lines = shown.rules.liveness.silence(self.lag_s)
         if age_s > lines.warn_s:
             return RunState.STALLED if self.arrived_s is not None else RunState.ENDED
         return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
@@ -660,7 +660,7 @@ class Judging:
         self.changes = 0
         self._stream = stream
         self._judged: tuple[Hashable, Judgement] = (None, Judgement((), (), ()))
-        self._checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
+        self.checkpoints = CheckpointFinder(stream.path.raw, is_network=stream.whole.feed.is_network)
 
     @property
     def rules(self) -> RuleRunner | None:
@@ -748,13 +748,9 @@ class Judging:
     def records(self) -> int:
         return 0 if self.rules is None else self.rules.records
 
-    @property
-    def has_checkpoints(self) -> bool:
-        return self._checkpoints.has_found
-
     def look_for_checkpoints(self) -> None:
         """A collapse names the last checkpoint before it: see which there are."""
-        if self.rules is not None and self._checkpoints.look_for(self.rules):
+        if self.rules is not None and self.checkpoints.look_for(self.rules):
             self.changes += 1
 
 
