@@ -120,6 +120,8 @@ async def draw(shot: Shot) -> str:
             await pilot.press(key)
             await pilot.pause()
         app.draw()
+        if app.shown is not None:
+            await app.shown.draw_detail()
         await pilot.pause()
         ink, ground = app.themes.palette.colours["foreground"], app.themes.palette.colours["background"]
         rows = [cells_of(strip, ink, ground) for strip in app.screen._compositor.render_strips()]

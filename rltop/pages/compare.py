@@ -407,7 +407,7 @@ def _paint_settings(
         if all(one.snapshot.run.settings is None for one in runs):
             return []
         return [title.add("  no settings file found next to these runs", "dim").row()]
-    title.add(f"  {units.count(len(found))} settings", "value")
+    title.add(f"  {units.count(len(found))} {'setting' if len(found) == 1 else 'settings'}", "value")
     if without:
         title.add(f"   none found beside {', '.join(without)}", "dim")
     if not found:
