@@ -72,7 +72,7 @@ def rendered(suffix: str, reports: Sequence[RunReport], made: Made, *, has_curve
 
             text = html_page(reports, made)
         case ".svg":
-            from rltop.report.sheet import sheet  # noqa: PLC0415 - one format at a time
+            from rltop.report.svg import sheet  # noqa: PLC0415 - one format at a time
 
             text = sheet(reports, made)
         case ".md":
