@@ -132,6 +132,9 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
     for chain, words in DOORS.items():
         target = Target(TargetKind.SYMPTOM, chain)
         yield _opening(moment, f"symptom: {words}", "what the numbers of this run say", target, is_offered=False)
+    if moment.snapshot.source.ranks is not None or moment.snapshot.part.memo.numbered():
+        words = "ranks: which rank, GPU or agent is slow, or far from the others"
+        yield _opening(moment, words, "by stage, and by keys that differ by a number alone", Target(TargetKind.RANKS))
     yield from _metrics(moment)
     yield from _metrics_elsewhere(moment)
     for setting in SETTINGS:

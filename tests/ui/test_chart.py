@@ -237,3 +237,19 @@ def test_without_colour_too_every_line_is_told_apart(glyphs: Glyphs, curve: str,
     legend, *rows = (text(row) for row in paint_chart(data, 80, 20, glyphs))
     assert f"{curve} smoothed" in legend and f"{dash * 2} limit 0.7" in legend and f"{dash * 2} base" not in legend
     assert sum(curve in row for row in rows) >= 2 and sum(row.count(dash) > 20 for row in rows) == 1
+
+
+@pytest.mark.parametrize(("width", "told"), [(240, "a-long-name-1 0.5"), (100, "…1 0.5"), (60, "1 0.5"), (40, "1 ")])
+def test_the_legend_has_every_run_in_as_many_words_as_fit(width: int, told: str) -> None:
+    curve = Curve((0.0, 49.0), (0.0, 0.5))
+    series = tuple(
+        PlottedSeries(
+            str(n), f"a-long-name-{n} 0.5", f"stage-{n}", curve, shorter=(f"…{n} 0.5", "0.5", ""), range=(0.0, 0.5)
+        )
+        for n in range(1, 8)
+    )
+    data = PlotData("", "", Curve((), ()), Curve((), ()), (), (), Zoom(0, 49), Zoom(0, 49), series=series)
+    legend = paint_chart(data, width, 12, UNICODE)[0]
+    assert told in text(legend)
+    signs = [piece.text.strip() for piece in legend.line if piece.role.startswith("stage-")]
+    assert signs == [str(n) for n in range(1, 8)]

@@ -9,6 +9,7 @@ from fake_run import FakeRun, run_of, verl_lines
 from rltop.pages.moment import Moment
 from rltop.pages.numbered import NumberedPage, outlier_of, read_numbered
 from rltop.pages.overview import build_overview, paint_overview
+from rltop.pages.stragglers import RanksPage
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row, TargetKind
 from rltop.run.snapshot import Snapshot
@@ -63,3 +64,11 @@ def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
 
 def test_the_page_of_keys_without_a_value_says_so() -> None:
     assert "none of these keys" in texts(NumberedPage("a{0…9}").rows(Moment(ranks(1.0), UNICODE), 80, 24))[1]
+
+
+def test_the_page_of_ranks_has_them_in_a_table_with_the_farthest() -> None:
+    rows = RanksPage().rows(Moment(ranks(6.0), UNICODE), 100, 24)
+    table = texts(rows)
+    assert table[0].split() == ["NUMBERED", "KEYS", "1"]
+    assert NAME in table[2] and " 37 " in table[2] and "σ" in table[2]
+    assert rows[2].links[0].target.kind is TargetKind.NUMBERED
