@@ -260,7 +260,7 @@ class ConsoleDecoder(Decoder):
             self._take_row(more, hit.offset, hit.number, records)
 
     def _take_head(self, found: LineMetrics, hit: Hit, text: str) -> None:
-        if len(found.row) > 1 and not self._row_count:
+        if not self._row_count and (len(found.row) > 1 or has_step_and_number(text)):
             self.counts.miss_form(strip_escapes(text).strip(), hit.number)
         self._head, self._goes_on_from = (found, hit.number) if hit.part <= 1 else (None, None)
 

@@ -575,7 +575,7 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     found.total = int(total) if total else None
     rest = line["rest"].rstrip()
     is_sentence = rest.startswith(":")
-    pairs = _Pairs(found.row, is_sentence=is_sentence)
+    pairs = _Pairs(found.row, is_sentence=is_sentence, is_table=rest.lstrip().startswith("|"))
     rest = rest[is_sentence:]
     end = pairs.read(rest)
     found.is_of_engine = line["engine"] is not None or "skipped" in found.row
@@ -660,8 +660,8 @@ def _names_step(text: str) -> bool:
 class _Pairs:
     """Pairs of names and numbers, and how sure they are: a sentence may have some as well."""
 
-    def __init__(self, row: Row, *, is_sentence: bool = False) -> None:
-        self._row = row
+    def __init__(self, row: Row, *, is_sentence: bool = False, is_table: bool = False) -> None:
+        self._row, self._is_table = row, is_table
         self._is_sentence, self._has_words, self._is_loose, self._has_blanks = is_sentence, False, False, False
         self._count = 0
 
@@ -729,7 +729,8 @@ class _Pairs:
         told = [key.lower() for key in self._row if key not in _LOG_MARKS]
         if not (self._has_words or self._is_sentence):
             return any(sign in key for key in told for sign in _SIGNS)
-        return (self._count > 1 or not self._is_loose) and any("loss" in key or "reward" in key for key in told)
+        is_sure = self._count > 1 or self._is_table or not self._is_loose
+        return is_sure and any("loss" in key or "reward" in key for key in told)
 
 
 def _read_log_line(text: str) -> list[LineMetrics]:

@@ -214,6 +214,12 @@ def test_steps_of_a_calculation_are_no_rows():
     assert (counts.unread_lines, counts.first_unread) == (2, "line 1: step 5 R=0.5 U=25")
 
 
+def test_a_single_result_behind_a_step_is_read_or_quoted():
+    assert rows("seed1 | step 1 | loss 0.5\nseed1 | step 2 | loss 0.4\n") == {1: {"loss": 0.5}, 2: {"loss": 0.4}}
+    found, decoder = decode("step 5 loss 0.5\n")
+    assert not found and decoder.counts.first_unread == "line 1: step 5 loss 0.5"
+
+
 def test_a_bar_without_a_frame_above_the_metrics_of_its_step_heads_them():
     text = "".join(f"step {at}/100 epoch=1, n={at}\nloss=0.{at} reward=0.5\n\n" for at in range(1, 4))
     expected = {at: {"epoch": 1, "n": at, "loss": at / 10, "reward": 0.5} for at in range(1, 4)}
