@@ -102,7 +102,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
     stream, identity = snapshot.stream, snapshot.identity
     step_s = pace_of(snapshot, timing)
     total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
-    first_s, until_s = stream.first_time_s, snapshot.run.goal.until_s
+    until_s = snapshot.run.goal.until_s
     is_limited = until_s is not None and newest_s is not None and snapshot.source.state in UNDER_WAY
     return HeaderView(
         name=snapshot.name,
@@ -121,10 +121,19 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         generation=generation_text(snapshot),
         open=opened if opened is not None and opened.level > Level.OK else None,
         arrival_s=None if eta_s is None or newest_s is None else newest_s + eta_s,
-        elapsed_s=None if first_s is None or newest_s is None or newest_s <= first_s else newest_s - first_s,
+        elapsed_s=_elapsed_s(snapshot, step_s),
         until_s=until_s if is_limited else None,
         stops_at=_reached_by(snapshot, step_s) if is_limited else None,
     )
+
+
+def _elapsed_s(snapshot: Snapshot, step_s: float | None) -> float | None:
+    """From the first row to the newest; None where rows carry no time, or that of writing them out afterwards."""
+    first_s, newest_s = snapshot.stream.first_time_s, snapshot.part.newest_s
+    if first_s is None or newest_s is None or newest_s <= first_s:
+        return None
+    elapsed_s = newest_s - first_s
+    return None if step_s is not None and elapsed_s < _WRITTEN_OUT * step_s * (snapshot.stream.rows - 1) else elapsed_s
 
 
 def total_of(snapshot: Snapshot) -> int | None:
@@ -172,12 +181,18 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
+_FAST_S, _WRITTEN_OUT = 1.0, 0.1
+"""Rows that come faster than one in so many seconds are held against what is logged of a step; below that part of it
+nobody has waited for them."""
+
+
 def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | None:
     """Seconds that a step of the axis takes now, for every page: by the clock, else as logged; None where unknown.
 
     By the clock it is what whoever waits for the run waits: what happens between steps, which few trainers log, is in
     it. A trainer whose axis counts minibatches (RLinf's reasoning runners) writes the rows of a step together, and logs
-    one duration for them: there the clock is read only on the rows that have one.
+    one duration for them: there the clock is read only on the rows that have one. Rows that lie closer together than a
+    step can take, by what is logged of it, were written out afterwards: their times are not those of steps.
 
     Args:
         snapshot: the run, at whatever step: the pace is that of now.
@@ -185,15 +200,18 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
     if snapshot.at_step is not None:
         snapshot, timing = snapshot.at(None), None
     logged = _logged(snapshot)
-    steps = list(logged)
+    steps, cadence = list(logged), cadence_of(snapshot.stream)
     apart = median(b - a for a, b in pairwise(steps)) if len(steps) > 1 else 1
-    wall_s = wall_pace(snapshot, () if apart <= cadence_of(snapshot.stream) else frozenset(steps))
-    if wall_s is not None:
+    wall_s = wall_pace(snapshot, () if apart <= cadence else frozenset(steps))
+    is_async = snapshot.identity is not None and snapshot.identity.traits.is_async
+    if wall_s is not None and (wall_s > _FAST_S or is_async or cadence > 1):
         return wall_s
     if logged:
-        return median(at_present_pace(list(logged.values())))
-    timing = timing or build_timing(snapshot, count=PACE_STEPS, inner=0)
-    return None if timing is None else timing.pace_s
+        said_s: float | None = median(at_present_pace(list(logged.values())))
+    else:
+        timing = timing or build_timing(snapshot, count=PACE_STEPS, inner=0)
+        said_s = None if timing is None else timing.pace_s
+    return said_s if wall_s is None or (said_s is not None and wall_s < _WRITTEN_OUT * said_s) else wall_s
 
 
 def _logged(snapshot: Snapshot) -> dict[int, float]:

@@ -120,6 +120,21 @@ def test_writers_of_one_training_say_the_same_pace_which_the_time_left_goes_by(
     assert ("1.14 s logged" in text) is bool(writes)
 
 
+@pytest.mark.parametrize("whole", [{}, {"timing_s/step": 10.5}], ids=["stages", "step"])
+def test_rows_that_were_written_out_afterwards_tell_no_pace(tmp_path: Path, whole: dict[str, float]) -> None:
+    """A row each 51 ms, where generation alone takes 10.4 s."""
+    path = tmp_path / "metrics.jsonl"
+    data = {"actor/pg_loss": 0.1, "critic/rewards/mean": 0.5, "timing_s/gen": 10.4, **whole}
+    path.write_text(
+        "".join(json.dumps({"step": i, "time": BEGUN_S + 0.051 * i, "data": data}) + "\n" for i in range(1, 61))
+    )
+    run = run_of_rows(path)
+    view = build_overview(Snapshot(run))
+    took = whole.get("timing_s/step", 10.4)
+    assert (view.header.step_s, read_entry(Snapshot(run)).pace_s) == pytest.approx((took, took))
+    assert "ms/step" not in painted(view, 160) and "elapsed" not in painted(view, 160)
+
+
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_which_steps_the_logged_pace_rests_on_is_said_at_every_width(tmp_path: Path, width: int) -> None:
     path = tmp_path / "metrics.jsonl"
