@@ -101,7 +101,8 @@ def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
     Raises:
         RltopError: a source that was named is none.
     """
-    logs = [path, *(logs_beside(path) if path and path != "-" else ())]
+    is_named = bool(path) and path != "-"
+    logs = [path, *(answered(path, lambda: logs_beside(path)) if is_named else ())]
     jobs = [job for log in logs if (job := job_of_log(log)) is not None]
     clock = SystemClock()
     probes = Probes(probes_of(sources, os.environ, jobs[:1]), clock)
@@ -111,7 +112,7 @@ def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
         while is_undecided(probes.facts) and clock.monotonic() < ends_s:
             time.sleep(_AGAIN_S)
             probes.gather(_ANSWER_S)
-        steps = checkpoint_steps(path) if path and path != "-" else ()
+        steps = answered(path, lambda: checkpoint_steps(path)) if is_named else ()
         return Asked(probes.facts, probes.silences, steps[-1] if steps else None)
     finally:
         probes.close()

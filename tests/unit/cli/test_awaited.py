@@ -144,6 +144,10 @@ def test_the_screen_shows_how_far_a_slow_look_is_and_then_the_runs(tmp_path: Pat
         terminal.close()
 
 
+ANSWERS_S = 30.0
+"""When the file system answers after all."""
+
+
 @pytest.fixture
 def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file in a file system that does not answer, and little patience with it."""
@@ -151,7 +155,7 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
     def stat(place: object, *given: Any, **more: Any) -> os.stat_result:
         if not isinstance(place, int) and str(path.parent) in str(place):
-            is_over.wait(30)
+            is_over.wait(ANSWERS_S)
         return ask(place, *given, **more)  # type: ignore[arg-type]
 
     for name, short_s in (("TICK_S", 0.02), ("SAY_S", 0.1), ("GIVE_UP_S", 1.0), ("LOOK_DEADLINE_S", 0.1)):
@@ -178,7 +182,9 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_file_system_that_does_not_answer_is_said_and_given_up(
     hung: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
+    began_s = time.monotonic()
     assert main([part.format(hung) for part in command.split()]) == EXIT_USAGE
+    assert time.monotonic() - began_s < ANSWERS_S, "the thread that reports has waited itself"
     said = capsys.readouterr().err
     assert "still waiting" in said or "scanning" in said
     assert "no answer from the file system for 1 s while" in said
