@@ -6,6 +6,7 @@ like metrics is, newest first, and what was passed over is remembered with the r
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
@@ -23,6 +24,7 @@ from rltop.model import Label
 from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
 from rltop.regex import regex
 from rltop.run.found import WANDB_PARTS, Found, name_of, titled, whole_path, with_distinct_names
+from rltop.run.places import state_beside
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tables import is_metric_folder
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
-_MOST_TOTALS = 4
+_MOST_TOTALS = _FEW = 4
 """Of so many other records of a run it is looked up how many steps it is to make."""
 _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
@@ -101,8 +103,18 @@ class Discovery(Struct, frozen=False):
         assert known.numbers is not None
         return known.numbers
 
-    def total_of(self, run: Found) -> int | None:
-        """How many steps a run is to make, as the newest other record of it says that names it."""
+    def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
+        """How many steps a run is to make, as the newest other record of it says that names it.
+
+        Args:
+            is_one_of_few: the newest checkpoint beside it is looked for as well.
+        """
+        state = state_beside(run.path) if is_one_of_few and split_member(run.path) is None else None
+        if state is not None and str(state) != run.path:
+            from rltop.run.grouping import max_steps_of  # noqa: PLC0415 - as above
+
+            with contextlib.suppress(OSError):
+                return max_steps_of(str(state))
         there = [_described(path, self.seen) for path in run.copies]
         newest = sorted(there, key=lambda one: -(one.modified_s or 0.0))[:_MOST_TOTALS]
         return next((total for one in newest if (total := self.numbers_of(one).total_steps) is not None), None)
@@ -148,7 +160,9 @@ def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | N
 
         found = without_copies(found, result.numbers_of, lambda *why: result.passed_over.append(why), named=paths)
     result.found = [
-        each._replace(ranges=_declared(each, result), total_steps=result.total_of(each))
+        each._replace(
+            ranges=_declared(each, result), total_steps=result.total_of(each, is_one_of_few=len(found) <= _FEW)
+        )
         for each in with_distinct_names(found)
     ]
     return result

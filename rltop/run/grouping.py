@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rltop.clock import SystemClock
 from rltop.errors import DecodeError
+from rltop.files import open_regular
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import KINDS, SWANLAB, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label, Record
@@ -104,10 +105,8 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
     if found.kind is WHOLE_JSON:
         with open(path, "rb") as file:  # noqa: PTH123
             data = file.read(SNIFF_BYTES)
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _END_BYTES))
-            told = _MAX_STEPS.search(file.read(_END_BYTES)) or _MAX_STEPS.search(data)
         rows = _rows(decoder.feed(data if len(data) < SNIFF_BYTES else closed(data), 0, 0), decoder)
-        return rows, int(told[1]) if told is not None else None
+        return rows, max_steps_of(path)
     fs, clock = LocalFileSystem(), SystemClock()
     source = folder_at(path, fs, clock) or open_tail(path, fs, clock, ONE_SHOT)
     records: list[Record] = []
@@ -117,6 +116,20 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
             break
     source.close()
     return _rows(records, decoder), max((one.total_steps or 0 for one in records), default=0) or None
+
+
+def max_steps_of(path: str) -> int | None:
+    """How many steps a document says that its run is to make, at its beginning or its end.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        told = _MAX_STEPS.search(file.read(_END_BYTES) or b"")
+        if told is None:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _END_BYTES))
+            told = _MAX_STEPS.search(file.read(_END_BYTES) or b"")
+    return int(told[1]) if told is not None else None
 
 
 def _tail(found: Found) -> list[RowSample]:

@@ -77,6 +77,20 @@ def checkpoint_steps(path: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+_STATE = "trainer_state.json"
+
+
+def state_beside(path: str) -> Path | None:
+    """What transformers keeps with its newest checkpoint beside a metric file, found as `checkpoint_steps` are."""
+    folder = Path(path).absolute().parent
+    for root in [folder, folder.parent] if folder.name.lower() in LOG_FOLDERS else [folder]:
+        names = names_in(root)
+        steps = [int(name[11:]) for name in names if name.startswith("checkpoint-") and name[11:].isdecimal()]
+        if steps or _STATE in names:
+            return root / f"checkpoint-{max(steps)}" / _STATE if steps else root / _STATE
+    return None
+
+
 def _steps_in(folder: Path) -> list[int]:
     names = names_in(folder)
     found = [int(match[1]) for name in names if not name.endswith(_NO_WEIGHTS) and (match := _CHECKPOINT.match(name))]

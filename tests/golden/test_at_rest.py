@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 from recorded import REASON, runs_root
-from run_folders import rlinf, trinity
+from rollout_dumps import write_trl
+from run_folders import rlinf, trinity, write_events
 
 from rltop.cli.once import read_run
 from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.errors import RltopError
+from rltop.pages.overview import build_overview
 from rltop.report.document import check_document
 from rltop.report.overview_document import once_document
 from rltop.run.found import Found
@@ -71,11 +73,25 @@ def resting(found: Found) -> Session:
     """As a screen opens it, a day after it was written, until nothing moves any more."""
     clock = FakeClock((found.modified_s or time.time()) + LATER_S)
     session = Session([found], direct(clock), clock, CONFIG.ingest)
+    rest(session, clock)
+    session.read_endings()
+    session.look_for_rollouts(session.runs[0])
+    until_s = time.monotonic() + 30.0
+    while (shelf := session.runs[0].rollouts) is None or not shelf.is_at_rest or shelf.newest_step is None:
+        # An overview asks for the step that it shows.
+        build_overview(Snapshot(session.runs[0]))
+        if time.monotonic() > until_s or not (shelf is None or shelf.state.steps or shelf.state.is_looking):
+            break
+        time.sleep(0.01)
+    rest(session, clock)
+    return session
+
+
+def rest(session: Session, clock: FakeClock) -> None:
     still = 0
     while still < 8:
         still = 0 if session.step(1_000.0) else still + 1
         clock.advance(0.25)
-    return session
 
 
 def tidy(document: dict[str, Any]) -> Any:
@@ -145,8 +161,8 @@ EVERY_FOLDER = "RLTOP_EVERY_FOLDER"
 """Set to compare all folders of recorded runs, not only a sample."""
 FOLDERS = 12
 BESIDE = ("SOURCE.md", "label.json")
-OF_THE_PLACE = ("run", "path", "total_steps", "eta_s")
-"""What a run is called follows from what was named; how many steps there are to be may stand in its other records."""
+OF_THE_PLACE = ("run", "path")
+"""What a run is called follows from what was named."""
 
 
 def folders() -> list[Path]:
@@ -195,11 +211,11 @@ ROWS: list[dict[str, float]] = [
 ]  # fmt: skip
 
 
-def write_state(folder: Path, steps: int) -> Path:
+def write_state(folder: Path, steps: int, of: int = 60) -> Path:
     """`checkpoint-N/trainer_state.json`, with the weights and settings that stand beside it."""
     checkpoint = folder / f"checkpoint-{steps}"
     checkpoint.mkdir(parents=True)
-    state = {"global_step": steps, "max_steps": 60, "log_history": ROWS[:steps], "best_metric": None}
+    state = {"global_step": steps, "max_steps": of, "log_history": ROWS[:steps], "best_metric": None}
     (checkpoint / "trainer_state.json").write_text(json.dumps(state, indent=2))
     (checkpoint / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
     (checkpoint / "model.safetensors").write_bytes(bytes(64))
@@ -252,7 +268,45 @@ def console_without_rows(home: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("lay_out", [wandb_folder, output_dir, hydra_folder, checkpoint_alone, console_without_rows])
+def died_beside_everything(home: Path) -> Path:
+    """Metrics, checkpoints, completions and the log of the job, which ends in an error."""
+    place = home / "grpo-tiny"
+    path = write_lines(place / "logs" / "metrics.jsonl")
+    for steps in (20, 40):
+        write_state(place, steps, of=100)
+    write_trl(place / "completions", range(1, 61))
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    (place / "slurm-4711.out").write_text(f"loading\nTraceback (most recent call last):\n{error}\n")
+    for file in place.rglob("*"):
+        os.utime(file, (time.time() - 3 * LATER_S,) * 2)
+    return path
+
+
+def tensorboard_folder(home: Path) -> Path:
+    place = home / "ppo" / "runs" / "Nov21_10-00-00_node-1"
+    write_events(place, [(step, 1.7e9 + step, {"train/loss": 1 / step, "train/reward": 0.1}) for step in range(1, 41)])
+    return next(place.glob("*tfevents*"))
+
+
+def last_row_without_an_end(home: Path) -> Path:
+    path = write_lines(home / "run" / "metrics.jsonl")
+    path.write_text(path.read_text() + json.dumps(ROWS[-1] | {"step": 61, "loss": float("nan")}))
+    return path
+
+
+LAY_OUTS = (
+    wandb_folder,
+    output_dir,
+    hydra_folder,
+    checkpoint_alone,
+    console_without_rows,
+    died_beside_everything,
+    tensorboard_folder,
+    last_row_without_an_end,
+)
+
+
+@pytest.mark.parametrize("lay_out", LAY_OUTS)
 def test_a_folder_as_trainers_leave_it_shows_what_its_file_shows(lay_out: Any, tmp_path: Path) -> None:
     path = lay_out(tmp_path)
     (named,) = runs_of(str(path))

@@ -259,6 +259,8 @@ def test_a_total_that_only_another_record_names_is_the_run_s(tmp_path: Path) -> 
     os.utime(tmp_path / "out" / "checkpoint-20" / "trainer_state.json", (BEGUN_S, BEGUN_S))
     (found,) = discover([str(tmp_path / "out")]).found
     assert (Path(found.path).name, found.total_steps) == ("metrics.jsonl", 500)
+    (named,) = discover([found.path]).found
+    assert named.total_steps == 500
     session = Session([found], direct(FakeClock()), FakeClock())
     while session.step(1_000.0):
         pass
