@@ -20,10 +20,10 @@ from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.errors import RltopError
-from rltop.pages.overview import build_overview
 from rltop.report.document import check_document
 from rltop.report.overview_document import once_document
 from rltop.run.found import Found
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
@@ -77,14 +77,19 @@ def resting(found: Found) -> Session:
     session.read_endings()
     session.look_for_rollouts(session.runs[0])
     until_s = time.monotonic() + 30.0
-    while (shelf := session.runs[0].rollouts) is None or not shelf.is_at_rest or shelf.newest_step is None:
-        # An overview asks for the step that it shows.
-        build_overview(Snapshot(session.runs[0]))
-        if time.monotonic() > until_s or not (shelf is None or shelf.state.steps or shelf.state.is_looking):
-            break
-        time.sleep(0.01)
+    while not has_read_rollouts(session.runs[0]) and time.monotonic() < until_s:
+        time.sleep(0.005)
     rest(session, clock)
     return session
+
+
+def has_read_rollouts(run: Run) -> bool:
+    """Has everything been read that an overview asks for?"""
+    shelf = run.rollouts
+    if shelf is None or not shelf.is_at_rest:
+        return False
+    step = shelf.step_near(run.stream.last_step)
+    return step is None or shelf.at(step) is not None
 
 
 def rest(session: Session, clock: FakeClock) -> None:
