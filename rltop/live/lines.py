@@ -251,6 +251,7 @@ LINES: tuple[LinePattern, ...] = tuple(
     + _rows(
         "launchers and loops of one's own",
         ("exits successfully", r"\bProcess \d+ exits successfully", Act.FINISH),
+        ("inal model", r"\b[Ss]aved (?:the )?final model\b", Act.FINISH),
         (
             "raining",
             r"\b[Tt]raining (?:run |job )?(?:is |has )?(?:completed?|finished|done)\b(?! (?:step|epoch|batch))",

@@ -22,6 +22,8 @@ _SURE_S, _SURE_SHARE = 3.0, 0.2
 """A time that may be further off tells nothing of what is usual."""
 SURVIVED = 2
 """An error after which the job went on so often is one that it catches."""
+_FAR_BEYOND = 1.1
+"""A summary is numbered a little beyond the last step, where rows are counted."""
 _STALE_STEPS = 2
 """A phase that was still open that many steps ago was never ended."""
 
@@ -142,6 +144,8 @@ class Phases:
     """How often the job went on after a kind of error."""
     _told: set[str] = field(default_factory=set)
     _next_s: float | None = None
+    _passed: set[int] = field(default_factory=set)
+    """Totals that a step was beyond."""
 
     @property
     def open_step(self) -> str:
@@ -170,7 +174,7 @@ class Phases:
     def take(self, event: PhaseEvent) -> None:
         if self.begun_s is None:
             self.begun_s = self.moved_s = event.time_s
-        if event.total is not None:
+        if event.total is not None and event.total not in self._passed:
             self.total = event.total
         _TAKES[event.act](self, event)
 
@@ -267,6 +271,10 @@ class Phases:
             return
         if self.finished_s is not None and (self.step is None or (event.step or 0) < self.step):
             self.finished_s = None
+        if event.step is not None and self.total is not None and event.step > _FAR_BEYOND * self.total:
+            # Steps go on far behind it: it is the number of something else.
+            self._passed.add(self.total)
+            self.total = self.finished_s = None
         since_s = self._next_s if self._next_s is not None else self.stepped_s
         took_s = event.took_s if event.took_s is not None else None if since_s is None else event.time_s - since_s
         if took_s:  # lines without any time seem to take none

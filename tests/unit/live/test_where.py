@@ -12,6 +12,8 @@ from jobs_printed import CASES, write
 
 from rltop.cli import main
 from rltop.live import job
+from rltop.live.lines import Act
+from rltop.live.phases import PhaseEvent, Phases
 
 NOW_S = 1_787_190_000.0
 
@@ -264,6 +266,7 @@ CAUGHT = "ERROR: Traceback (most recent call last):\nValueError: no action in th
             None,
             id="by hand",
         ),
+        pytest.param(STEPS + "Saved final model to: runs/model.zip\n", "finished", None, id="a loop's last model"),
         pytest.param(
             STEPS + "GSM8K eval:  46%|##  | 46/100 [02:29<03:47, 4.2s/q]", "stuck", "validation", id="its eval"
         ),
@@ -276,6 +279,17 @@ def test_what_logs_of_public_runs_have_shown(
     _, found = where(capsys, str(tmp_path / "train.log"), "--now", str(NOW_S + 3_000.0))
     assert isinstance(found, dict)
     assert (found["state"], found["phase_key"]) == (state, phase)
+
+
+def test_a_number_that_steps_go_beyond_is_no_total() -> None:
+    phases = Phases()
+    phases.take(PhaseEvent(NOW_S, Act.STEP, step=20, total=20))
+    assert phases.finished_s is not None
+    phases.take(PhaseEvent(NOW_S + 5.0, Act.STEP, step=21))
+    assert phases.finished_s is not None
+    for at_s, step, total in ((10.0, 41, None), (20.0, 60, 20), (30.0, 20, 20)):
+        phases.take(PhaseEvent(NOW_S + at_s, Act.STEP, step=step, total=total))
+        assert (phases.finished_s, phases.total) == (None, None)
 
 
 @pytest.mark.parametrize(
