@@ -7,6 +7,7 @@ engine that hangs, one that is asleep while samples are awaited) need no usual t
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from rltop import units
@@ -31,7 +32,8 @@ def gathered(
         where: by its log, with the processes and engines of all sources.
     """
     others = [fact for fact in facts if isinstance(fact, Process)]
-    ranks = [*(each for each in where.ranks if not any(each is other for other in others)), *_once(others)]
+    known = set(map(id, others))
+    ranks = [*(each for each in where.ranks if id(each) not in known), *_once(others)]
     where = where._replace(
         ranks=ranks,
         devices=[fact for fact in facts if isinstance(fact, Device)],
@@ -51,18 +53,22 @@ def gathered(
 
 def _once(processes: Sequence[Process]) -> list[Process]:
     found: list[Process] = []
+    named: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    placed: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
     for each in sorted(processes, key=lambda each: (each.pid is None, each.is_seen)):
-        same = (other for other in found if other.source != each.source and other.phase == each.phase)
         if each.pid is None and each.rank is None:
-            is_known = any(other.name == each.name.partition(" × ")[0] for other in same)
+            same = named[each.phase, each.name.partition(" × ")[0]]
         else:
             # Ray calls a host by its address, a title by its name.
-            is_known = any(
-                other.pid == each.pid and (other.host == each.host or _is_address(other.host) != _is_address(each.host))
-                for other in same
-            )
-        if not is_known:
+            same = [
+                other
+                for other in placed[each.phase, each.pid]
+                if other.host == each.host or _is_address(other.host) != _is_address(each.host)
+            ]
+        if all(other.source == each.source for other in same):
             found.append(each)
+            named[each.phase, each.name].append(each)
+            placed[each.phase, each.pid].append(each)
     return found
 
 

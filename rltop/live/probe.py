@@ -186,7 +186,7 @@ class _Asked:
         self.facts: Sequence[Fact] = ()
         self.silence: Silence | None = None
         self.answer: tuple[Sequence[Fact], str] | None = None
-        self.is_open = False
+        self.is_open = self.has_answered = False
         self.asked_s = -math.inf  # by the steady clock
 
     def ask(self, now_s: float, done: Callable[[], None]) -> None:
@@ -206,7 +206,7 @@ class Probes:
         notify: called from a thread when there is something new.
 
     Attributes:
-        version: moves with every answer, and when a source has not answered in time.
+        version: moves with every answer that is not the one before, and when a source has not answered in time.
     """
 
     def __init__(self, probes: Sequence[Probe], clock: Clock, notify: Callable[[], None] = lambda: None) -> None:
@@ -237,11 +237,13 @@ class Probes:
         assert each.answer is not None
         facts, reason = each.answer
         each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
+        before = each.has_answered, each.facts, None if each.silence is None else each.silence.reason
         if reason:
             each.silence = Silence(each.probe.source, each.silence.since_s if each.silence else now_s, reason)
         else:
             each.facts, each.silence = facts, None
-        self.version += 1
+        each.has_answered = True
+        self.version += not before[0] or before[1] is not each.facts or before[2] != (reason or None)
 
     def gather(self, timeout_s: float) -> None:
         """Ask every source once, and wait until all have answered, or for as long as that or as its patience."""

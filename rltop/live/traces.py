@@ -25,6 +25,7 @@ PHASE_FOLDERS = ("phases", "dashboard/phases")
 OWN_NAMES = regex(r"phases.*\.jsonl")
 """What ranks beside the first call the files of their phases."""
 OWN_KEY = "rltop_phase"
+_SIGNS = (b'"ph"', b'"t0"', b'"rltop_phase"')
 END_BYTES = 8 * 1024 * 1024
 _EPOCH_US = 1e14
 """Smaller times of a trace are not since the epoch: those of tinker are of a clock of the process."""
@@ -52,6 +53,8 @@ def events_of(path: Path | str) -> list[PhaseEvent]:
             data = file.read(END_BYTES) or b""
     except (OSError, ValueError):
         return []
+    if not any(sign in data for sign in _SIGNS):
+        return []  # most files are rows of metrics, and are looked at again and again
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
@@ -88,7 +91,7 @@ def _process(span: dict[str, Any]) -> str:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    if not any(sign in line for sign in (b'"ph"', b'"t0"', b'"rltop_phase"')):
+    if not any(sign in line for sign in _SIGNS):
         return None
     try:
         found = json.loads(line.strip().rstrip(b",").lstrip(b"["))
