@@ -39,8 +39,8 @@ KEPT_BECAUSE = {
     "50,000 steps and stays under its absolute bound.",
     "quiet_files": "Every quiet file costs one `stat` in some seconds, on a network file system more seldom; the bound "
     "stays because a thousand runs in one list are wanted.",
-    "sources": "More than half of the processor time is that of a screen with an open step and no source at all; measured "
-    "on a loaded machine, and the bound stays as the aim.",
+    "sources": "More than half of the processor time is that of a screen with an open step and no source; it was "
+    "measured on a loaded machine, and the bound stays as the aim.",
     "start": "The absolute bound is of a machine on which a hello world of Textual takes 0.25 s; what does not depend "
     "on the machine is the ratio beside it.",
     "viewers": "Rules and imports are what is left beside decoding, and a `.wandb` file has its items in another order "

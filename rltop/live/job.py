@@ -25,6 +25,7 @@ FIRST_BYTES = 2 * 1024 * 1024
 """Likewise of one that is followed: somebody presses keys meanwhile."""
 EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
+SAVED_EVERY_S = 60.0
 FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
 
@@ -70,8 +71,13 @@ class JobProbe:
 
     every_s, patience_s = EVERY_S, PATIENCE_S
 
-    def __init__(self, find: Callable[[], tuple[str, str]], source: str) -> None:
+    def __init__(
+        self, find: Callable[[], tuple[str, str]], source: str, saved: Callable[[], Sequence[int]] = tuple
+    ) -> None:
         self.source = source
+        self._saved = saved
+        self._checkpoint: int | None = None
+        self._next_saved_s = -math.inf
         self.rows: deque[PhaseEvent] = deque(maxlen=4 * KEPT)
         self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
         self._find = find
@@ -97,7 +103,8 @@ class JobProbe:
         new = [self.rows.popleft() for _ in range(len(self.rows))]
         sources.append(new if self._is_begun else [*self._fed, *new])
         self._fed.extend(new)
-        if any(sources) or not self._is_begun:
+        has_saved = self._has_saved(now_s)
+        if any(sources) or not self._is_begun or has_saved:
             self._is_begun = True
             for event in in_order(*sources):
                 self._phases.take(event)
@@ -109,12 +116,21 @@ class JobProbe:
                     deepcopy(self._phases),
                     reader.last_line,
                     reader.zone_doubt_s,
+                    self._checkpoint,
                 ),
             )
         return self._told
 
     def close(self) -> None:
         """Nothing is held between two questions."""
+
+    def _has_saved(self, now_s: float) -> bool:
+        """Does another checkpoint lie there than the last time?"""
+        if now_s < self._next_saved_s:
+            return False
+        self._next_saved_s, before = now_s + SAVED_EVERY_S, self._checkpoint
+        self._checkpoint = max(self._saved(), default=None)
+        return self._checkpoint != before
 
     def _look(self, now_s: float) -> None:
         """Look for the log while there is none, and for that of a job that goes on as another where it is silent."""

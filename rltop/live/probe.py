@@ -124,6 +124,7 @@ class LogTold(NamedTuple):
 
     Attributes:
         phases: of the job, by this file alone; whoever reads it may keep it.
+        checkpoint: step of the last one that lies beside the run, or None.
     """
 
     source: str
@@ -131,6 +132,7 @@ class LogTold(NamedTuple):
     phases: Phases
     last_line: str = ""
     doubt_s: float = 0.0
+    checkpoint: int | None = None
 
 
 Fact: TypeAlias = Process | InferenceEngine | Device | Job | LogTold

@@ -201,7 +201,7 @@ def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> lis
         columns_ = _device_columns(view.now_s)
         rows += [rule_row(width, glyphs), *_section("DEVICES", columns_, view.devices, width, glyphs)]
     for job in view.jobs:
-        rows += [rule_row(width, glyphs), *_paint_job(job, view.now_s, width, glyphs)]
+        rows += [rule_row(width, glyphs), *_paint_job(job, view, width, glyphs)]
     if view.logs:
         rows += [rule_row(width, glyphs), text_row("LAST LINES", width, glyphs, "title")]
         rows += [row for log in view.logs for row in _paint_log(log, view.now_s, width, glyphs)]
@@ -366,7 +366,8 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
     )
 
 
-def _paint_job(job: Job, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
+    now_s = view.now_s
     parts = [job.state, f"on {job.nodes}" if job.nodes else "", f"{job.gpus} GPUs" if job.gpus else ""]
     if job.begun_s is not None:
         parts.append(f"for {units.duration(_coarse(max(0.0, now_s - job.begun_s)))}")
@@ -377,6 +378,8 @@ def _paint_job(job: Job, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
     if job.trouble:
         said = Label.of(job.trouble).display
         rows += [text_row(line, width, glyphs, "warn") for line in wrap(said, width - 2, 3)]
+    elif job.id == view.where.job and "stops near" in view.where.limit:
+        rows += [text_row(line, width, glyphs, "warn") for line in wrap(view.where.limit, width - 2, 3)]
     told = f"told by {job.source}, {_ago(job.time_s, now_s)}"
     return [*rows, text_row(Label.of(told).display, width, glyphs, "dim")]
 

@@ -15,6 +15,7 @@ from rltop.live.traces import events_beside, events_of, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
 from rltop.run.console_end import Silent, own_logs
+from rltop.run.places import checkpoint_steps
 from rltop.run.run import Run
 
 STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
@@ -76,7 +77,8 @@ class Whereabouts:
     ) -> None:
         self._run, self._log, self._clock = run, log, clock
         self._sought = _silent(run)
-        self._job = JobProbe(self._find, run.path.raw)
+        path = log_of(run.path.raw)[0]
+        self._job = JobProbe(self._find, run.path.raw, lambda: checkpoint_steps(path))
         self._probes = Probes([self._job, *probes], clock, notify)
         self._fed: int | None = None
         self._known: tuple[object, Where] | None = None
@@ -130,7 +132,7 @@ class Whereabouts:
             facts = self.facts
             log = next((fact for fact in facts if isinstance(fact, LogTold)), None)
             log = log or LogTold(self._run.path.raw, now_s, Phases())
-            self._known = at, where_now(log, facts, now_s, Asked(facts, self.silences))
+            self._known = at, where_now(log, facts, now_s, Asked(facts, self.silences, log.checkpoint))
         return self._known[1]
 
     def where(self) -> Where:

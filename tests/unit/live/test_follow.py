@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_printed import CASES, printed
+from jobs_printed import CASES, printed, write
 
 from rltop.integrations import JsonlWriter
 from rltop.live.job import JobProbe, where_now, where_of
@@ -166,3 +166,21 @@ def test_steps_that_rows_tell_are_remembered_while_no_log_is_found_and_when_one_
     log.write(b"Setting up\n", 120.0)
     for now_s in range(120, 200):
         assert log.told(float(now_s)).phases.step == 8, now_s
+
+
+def test_the_last_checkpoint_beside_the_run_is_looked_for_once_a_minute(tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def saved() -> tuple[int, ...]:
+        asked.append(1.0)
+        return (1_700, 1_800)
+
+    path, now_s = write(CASES[0], tmp_path)
+    probe = JobProbe(lambda: (str(path), ""), "job", saved)
+    for second in range(50):
+        (told,) = probe.ask(now_s + second)
+        assert isinstance(told, LogTold)
+        assert told.checkpoint == 1_800
+    assert len(asked) == 1
+    probe.ask(now_s + 61.0)
+    assert len(asked) == 2

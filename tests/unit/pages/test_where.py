@@ -136,7 +136,17 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
     assert "update_actor" in lines[outside + 1]
     engines = [line for line in lines if "vLLM 00" in line]
     assert "no new token for 45 s" in engines[0]
-    for said in ("node-1 0", "2 %", "JOB  123", "limit in 1 h", "train.log", "504/512", "8265", "<5 s"):
+    for said in (
+        "node-1 0",
+        "2 %",
+        "JOB  123",
+        "limit in 1 h",
+        "stops near step 60",
+        "train.log",
+        "504/512",
+        "8265",
+        "<5 s",
+    ):
         assert said in text, said
 
 
