@@ -214,7 +214,7 @@ def rank(query: str, text: str, fuzzy: float) -> float:
         fuzzy: how well the letters of the query are found in it, 0 where they are not, below 1 otherwise.
 
     Returns:
-        0 where they are not all there, else up to 5: by the tier, then by how much of the name was typed.
+        0 where they are not all there, else up to 4: by the tier, then by how much of the name was typed.
     """
     typed, whole = query.casefold().strip(), text.casefold()
     name = whole.partition(": ")[2] or whole
@@ -225,9 +225,11 @@ def rank(query: str, text: str, fuzzy: float) -> float:
     share = min(1.0, len(typed) / max(1, len(name)))
     begun = [one for one in names if one.startswith(typed)]
     if begun:
-        # What somebody sees comes first, what a setting is called last.
-        tier = 4.0 if whole.startswith("symptom: ") else 1.0 if whole.startswith("setting: ") else 3.0
-        return tier + len(typed) / max(1, min(map(len, begun)))
+        if whole.startswith("symptom: ") and not name[len(typed) : len(typed) + 1].isalnum():
+            # The words of what somebody sees come before names that only begin with them.
+            return 3.95
+        # What a setting is called comes last.
+        return (1.0 if whole.startswith("setting: ") else 3.0) + len(typed) / max(1, min(map(len, begun)))
     if whole.startswith(typed):
         return 3.0 + share
     if any(word.startswith(typed) for word in _WORDS.split(whole)):

@@ -193,7 +193,7 @@ def target_text(target: Target | None) -> str:
         case TargetKind.RULE:
             text = f"thresholds of {name}; mute"
         case TargetKind.CHOICE:
-            text = ""
+            text = name
         case TargetKind.HEAD:
             text = f"sorted by {name}"
         case TargetKind.MEANING:
