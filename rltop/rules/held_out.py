@@ -145,7 +145,7 @@ class HeldOutFlat(Detector):
                 before = next((at for _, at in islice(held, whole - count, None) if at is not None), now)
             # Most of the time the reward has not risen, and nothing else is looked at.
             rise = now[0] - before[0]
-            if rise < thresholds["share" if count == whole else "later_share"] * reach:
+            if rise <= 0.0 or rise < thresholds["share" if count == whole else "later_share"] * reach:
                 continue
             if rise < thresholds["errors"] * math.hypot(before[1], now[1]):
                 continue

@@ -160,3 +160,8 @@ def test_a_copy_that_looks_ahead_leaves_the_sources_as_they_were() -> None:
         engine.after(one)
         engine.observe(one)
     assert engine.events == plain.events
+
+
+@pytest.mark.parametrize("reward", [5.0, -1.0, 0.0])
+def test_r14_under_a_reward_that_never_moves_there_is_nothing_to_follow(reward: float) -> None:
+    assert alarms(play(150, reward_mean=reward, val_score=every(10, wobble(0.31, 0.02, 1))), "R14") == []
