@@ -116,7 +116,8 @@ def key_names(keymap: Mapping[str, str], page: Iterable[Scope] = (), *, is_typin
         chain = (bindings,) if where is Scope.FILTER else (board, (*_TEXTUALS, *bindings))
         found |= _reaching(settled, *chain)
     # Last, so that what holds on the page itself wins.
-    own = [binding for where in page if where is not Scope.MATCHES for binding in BINDINGS[where]]
+    # A filter's keys hold in the filter, where the list is not.
+    own = [binding for where in page if where not in {Scope.MATCHES, Scope.FILTER} for binding in BINDINGS[where]]
     found |= _reaching(settled, BINDINGS[Scope.MATCHES], board, (*_TEXTUALS, *own), everywhere)
     told = {id: [key for key in keys if not (is_typing and types(key))] for id, keys in found.items() if id}
     return KeyNames(MappingProxyType({id: tuple(map(_spell, keys)) for id, keys in told.items()}))

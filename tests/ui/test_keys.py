@@ -197,6 +197,9 @@ def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> No
     assert key_names({"fold": "k"}, [Scope.METRICS]).every("fold") == ("k",)
     assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
+    assert key_names({}, [Scope.FILTER, Scope.METRICS, Scope.MATCHES]).every("to-list") == ("↓",), (
+        "the list is not there"
+    )
 
 
 async def test_a_key_given_to_the_pause_pauses_on_every_page() -> None:
