@@ -46,6 +46,20 @@ DOORS: Mapping[str, str] = MappingProxyType(
 )
 """Chain → the words under which its symptom is looked for."""
 
+_SEEN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "slow": ("time_step",),
+        "kl": ("kl_ref", "kl_reward"),
+        "eval": ("val_score", "val_acc"),
+        "length": ("response_len_mean", "terminated_len_mean"),
+        "reward": ("score_mean", "reward_mean", "success_frac"),
+        "entropy": ("entropy",),
+        "gradient": ("grad_norm",),
+        "mismatch": ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean", "is_ratio_mean"),
+    }
+)
+"""Chain → the metric in which the symptom itself is seen, the best first, where its links are others alone."""
+
 _CURVE_CELLS = 24
 
 
@@ -55,9 +69,10 @@ def standing_on(snapshot: Snapshot, chain: str) -> list[Verdict]:
 
 
 def _readings(snapshot: Snapshot, chain: str) -> Iterator[tuple[Link, Signal | None]]:
-    """What is to be checked, in order, with what the run logs of it."""
+    """The symptom itself, then what is to be checked, in order, with what the run logs of it."""
     signals = {} if snapshot.identity is None else snapshot.identity.signals
-    for link in chains()[chain].links:
+    seen = (Link(_SEEN[chain], "the symptom itself"),) if chain in _SEEN else ()
+    for link in (*seen, *chains()[chain].links):
         if link.fact is None:
             yield link, next((signals[name][0] for name in link.metrics if signals.get(name)), None)
 
@@ -94,8 +109,11 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
         reading = read_signal(snapshot, signal, 2 * _CURVE_CELLS, verdicts=verdicts, cadence=cadence)
         found.append((MetricRow(signal.metric.title, reading), link.question))
     if not alerts:
-        known = f"{glyphs.level(Level.OK)} no alert of this symptom stands at this step", "ok"
-        text, role = known if found else ("nothing that would tell is logged", "dim")
+        text, role = f"{glyphs.level(Level.OK)} no alert of this symptom stands at this step", "ok"
+        if not found:
+            text, role = "nothing that would tell is logged", "dim"
+        elif chain in _SEEN and catalogue_title(_SEEN[chain][0]) in missing:
+            text, role = f"{missing[0]} is not logged: no alert can stand on it", "dim"
         rows.append(text_row(text, width, glyphs, role))
     facts = ", ".join(_facts(snapshot, chain))
     rows += [text_row(facts, width, glyphs, "text")] if facts else []

@@ -35,3 +35,15 @@ def test_alerts_stand_first_and_metrics_without_one_are_still_shown() -> None:
     loud = SymptomPage("kl").rows(Moment(firing_run(), UNICODE), 120, 40)
     assert loud[1].links[0].target.kind is TargetKind.VERDICT
     assert any(link.target.kind is TargetKind.METRIC for row in loud for link in row.links)
+
+
+def test_the_symptom_itself_stands_first_and_no_check_is_claimed_where_it_is_not_logged() -> None:
+    def lines(data: dict[str, float]) -> list[str]:
+        run = run_of(verl_lines((n, {"actor/lr": 1e-6, **data}) for n in range(1, 60)))
+        rows = SymptomPage("kl").rows(Moment(run, UNICODE), 120, 40)
+        return ["".join(piece.text for piece in row.line) for row in rows]
+
+    logged = lines({"actor/kl_loss": 0.01})
+    assert logged[4].strip().startswith("KL to reference")
+    without = lines({})
+    assert "KL to reference is not logged" in without[1] and "no alert of this symptom" not in without[1]
