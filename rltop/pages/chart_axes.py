@@ -156,7 +156,12 @@ def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[t
         places = tuple(math.log10(tick) for tick in ticks)
         kept = [(at, tick) for at, tick in zip(places, ticks, strict=True) if first <= at <= last]
         return tuple(at for at, _ in kept), tuple(plot.axis.label(tick) for _, tick in kept)
-    ticks = nice_ticks(first, last, max(2, columns // 16))
+    wanted = max(2, columns // 16)
+    ticks = nice_ticks(first, last, wanted)
+    # One number alone is no scale.
+    while len(ticks) < 2 and wanted < columns // 4:
+        wanted += 1
+        ticks = nice_ticks(first, last, wanted)
     if plot.axis is Axis.STEP:
         ticks = tuple(step for step in ticks if step == int(step)) or (float(first),)
     return ticks, tuple(plot.axis.label(tick) for tick in ticks)

@@ -154,6 +154,13 @@ def test_ticks_are_round(low: float, high: float, wanted: int, labels: list[str]
     assert tick_labels(nice_ticks(low, high, wanted)) == labels
 
 
+@pytest.mark.parametrize("columns", [24, 30, 37, 44])
+@pytest.mark.parametrize("last", [38, 121, 250, 390, 900, 3_900])
+def test_the_steps_of_a_narrow_chart_have_more_than_one_number(columns: int, last: int) -> None:
+    axes = axes_of(replace(plot([0.0, 1.0]), zoom=Zoom(1, last)), columns, 8)
+    assert axes is not None and len(axes.x_ticks) > 1
+
+
 def test_logarithmic_ticks_are_powers_of_ten() -> None:
     assert log_ticks(1e-6, 1e6, 10) == tuple(pytest.approx(10.0**power) for power in (-6, -3, 0, 3, 6))
     assert [round(tick, 3) for tick in log_ticks(0.9, 60.0, 10)] == [1, 2, 5, 10, 20, 50]
