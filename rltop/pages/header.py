@@ -334,18 +334,21 @@ def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
 
 
 def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece]:
-    """When the last step comes, and the limit: as a clock shows it where there is no room for more."""
+    """When the last step comes, and the limit: as a clock shows it where there is no room for more.
+
+    A limit that comes before the last step is kept longest: an arrival alone would promise what is never reached.
+    """
     pieces: list[Piece] = []
+    total, stops = view.total_steps, view.stops_at
+    is_short = stops is not None and total is not None and stops < total
     if view.eta_s is not None and level < 6:
         text = units.duration(view.eta_s)
         if view.arrival_s is not None:
             at = clock_text(view.arrival_s, view.arrival_s - view.eta_s)
             text = f"{text}, at {at}" if level == 0 else at
         pieces += [Piece("ETA ", "unit"), Piece(text, "value"), Piece(gap)]
-    if view.until_s is None or level > 4:
+    if view.until_s is None or level > (6 if is_short else 4):
         return pieces
-    total, stops = view.total_steps, view.stops_at
-    is_short = stops is not None and total is not None and stops < total
     now_s = view.until_s if view.arrival_s is None or view.eta_s is None else view.arrival_s - view.eta_s
     limit = f"limit {clock_text(view.until_s, now_s)}"
     if stops is not None and (is_short or total is None) and level < 2:

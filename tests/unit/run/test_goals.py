@@ -70,4 +70,7 @@ def test_the_header_says_when_the_target_comes_and_that_the_limit_is_before_it()
     arrival = clock_text(START + 36.0 * 300, NOW)
     for width in (200, 80):
         assert "step 100 / 300" in header(width) and f"{arrival} " in header(width)
-    assert f"limit {clock_text(NOW + 3600, NOW)}: stops near 200" in header(200)
+    limit = f"limit {clock_text(NOW + 3600, NOW)}"
+    assert f"{limit}: stops near 200" in header(200)
+    assert all(limit in header(width) for width in (80, 52)), "no arrival is promised without what comes before it"
+    assert "ETA" not in header(52)
