@@ -86,6 +86,12 @@ class Silent(NamedTuple):
     newest_s: float | None
 
 
+def silent_run(run: Run, log: str = "") -> Silent:
+    written_s = run.stream.last_time_s
+    newest_s = run.main.newest_s if written_s is None else written_s
+    return Silent(run.path.raw, log, run.stream.rows, run.stream.last_step, newest_s)
+
+
 def ending_of(run: Silent, now_s: float) -> Ending | None:
     """What the console log of a run says that it died of; None where none does, or it is that of another run."""
     for path in [run.log] if run.log else own_logs(run):
@@ -213,9 +219,7 @@ class EndReader:
         if known is not None and known == (run, rows, aged):
             return None
         self._seen[id(run)] = run, rows, aged
-        written_s = run.stream.last_time_s
-        newest_s = run.main.newest_s if written_s is None else written_s
-        return Silent(run.path.raw, self._log, rows, run.stream.last_step, newest_s)
+        return silent_run(run, self._log)
 
     def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:
         for run, silent in wanted:

@@ -14,7 +14,7 @@ from rltop.live.probe import Fact, LogTold, Probe, Probes, Silence
 from rltop.live.traces import events_beside, events_of, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import Silent, own_logs
+from rltop.run.console_end import own_logs, silent_run
 from rltop.run.places import checkpoint_steps
 from rltop.run.run import Run
 
@@ -27,18 +27,13 @@ _TRACED = (".jsonl", ".ndjson")
 def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
     path = log_of(run.path.raw)[0]
     stream = run.stream
-    logs = own_logs(_silent(run))
+    logs = own_logs(silent_run(run))
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
     told = events_beside(home)
     if Path(path).suffix in _TRACED:
         told.append(events_of(path))
     told.append(rows(_times(run), stream.total_steps))
     return _knowing(run, where_of(logs[0] if logs else "", told, path, now_s, asked))
-
-
-def _silent(run: Run) -> Silent:
-    stream = run.stream
-    return Silent(run.path.raw, "", stream.rows, stream.last_step, stream.last_time_s)
 
 
 def _knowing(run: Run, found: Where) -> Where:
@@ -76,7 +71,7 @@ class Whereabouts:
         self, run: Run, log: str, clock: Clock, notify: Callable[[], None], probes: Sequence[Probe] = ()
     ) -> None:
         self._run, self._log, self._clock = run, log, clock
-        self._sought = _silent(run)
+        self._sought = silent_run(run)
         path = log_of(run.path.raw)[0]
         self._job = JobProbe(self._find, run.path.raw, lambda: checkpoint_steps(path))
         self._probes = Probes([self._job, *probes], clock, notify)
@@ -94,7 +89,7 @@ class Whereabouts:
     def turn(self) -> None:
         """Hand on new rows, take in what sources have answered, and ask those that are due."""
         stream = self._run.stream
-        self._sought = _silent(self._run)
+        self._sought = silent_run(self._run)
         if stream.last_step is not None and stream.last_step != self._fed:
             steps, times = stream.times(last=_FIRST_ROWS)
             first = self._fed if self._fed is not None and self._fed < stream.last_step else None

@@ -21,6 +21,7 @@ from rltop.run.found import Found, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
+from rltop.run.whereabouts import where_is
 
 OVER = (RunState.DIED, RunState.INTERRUPTED)
 CAUGHT = "Traceback (most recent call last):\n  File \"reward.py\", line 3, in score\nValueError: no number in ''\n"
@@ -68,6 +69,23 @@ def test_a_file_that_is_read_once_says_of_a_dead_job_what_where_says(case: dict[
     path, now_s = write(case, tmp_path)
     session = read_whole(str(path), load({}, {"HOME": str(tmp_path)}), FakeClock(now_s))
     assert session.runs[0].state is RunState.DIED
+
+
+@pytest.mark.parametrize("is_timed", [True, False], ids=["rows with times", "rows without times"])
+def test_the_log_of_a_job_before_it_tells_nothing_of_a_run(is_timed: bool, tmp_path: Path) -> None:
+    end_s = 1_787_190_000.0
+    rows = [{"step": n, "loss": 0.5} | ({"time": end_s - 60.0 * (40 - n)} if is_timed else {}) for n in range(1, 41)]
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "slurm-1.out"
+    metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    log.write_text(f"Loading checkpoint shards\n{FATAL}")
+    os.utime(metrics, (end_s, end_s))
+    os.utime(log, (end_s - 86_400.0, end_s - 86_400.0))
+    run = followed(metrics, end_s + 600.0)
+    assert (run.state, run.failure.raw) == (RunState.ENDED, "")
+    assert run.whereabouts is not None
+    assert run.whereabouts.where().state not in ("dead", "interrupted")
+    read = read_whole(str(metrics), load({}, {"HOME": str(tmp_path)}), FakeClock(end_s + 600.0)).runs[0]
+    assert where_is(read, end_s + 600.0).state not in ("dead", "interrupted")
 
 
 @pytest.mark.parametrize(
