@@ -473,7 +473,7 @@ _STEPPED = (
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _FIELD = (
-    rf"(?:{_LOGGED}\s*[-|:]?\s*|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*"
+    rf"(?:{_LOGGED}\s*[-|:]?\s*|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
     r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+|\d{1,3}(?:\.\d{1,2})?%\s+)"
 )
 """What loggers put in front of a line: a level, something in brackets, a name and a bar, a percentage."""
@@ -488,7 +488,7 @@ _LOOP_LINE = regex(
 _OF_EVALUATION = regex(r"(?:\A|[\s\[|])(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?=\]|:?\s)")
 _REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
 """How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""
-_LOG_FRONT = regex(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*){{0,4}}")
+_LOG_FRONT = regex(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?){{0,4}}")
 _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
 _MORE_LINE = regex(

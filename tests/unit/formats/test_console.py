@@ -434,6 +434,8 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
         ("[gsm8k]   5/100 | loss=-4.6162 | acc=62.5%", 5, 100, {"loss": -4.6162, "acc": 0.625}),
         ("2025-01-02 03:04:05,678 - INFO - step=12 loss=0.5, time=3.1s", 12, None, {"loss": 0.5, "time": 3.1}),
         ("2025-01-02 03:04:05,678 - sft - INFO - Step 17 loss: 7.5 acc: 0.5", 17, None, {"loss": 7.5, "acc": 0.5}),
+        ("[2025-01-02 03:04:05,678][__main__][INFO] - step 3: loss=0.5 kl=3.1", 3, None, {"loss": 0.5, "kl": 3.1}),
+        ("[2025-01-02 03:04:05,678][sft.loop][INFO] - Step 17 | loss: 7.5", 17, None, {"loss": 7.5}),
         ("Epoch:[2/3](7/100), Reward: -1.5, Adv Std: 0.9", 107, 300, {"Reward": -1.5, "Adv Std": 0.9}),
         ("Epoch:[1/1](20/100) loss:8.5 lr:0.5 epoch_Time:6.0min:", 20, 100, {"loss": 8.5, "lr": 0.5, "epoch_Time": 6}),
         (
