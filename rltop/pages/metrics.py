@@ -22,7 +22,7 @@ from rltop.pages.bands import braces, families_of, text_around
 from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.moment import Moment
 from rltop.pages.numbered import numbered_row, numbered_view, shown_member
-from rltop.pages.page import Effect, ListPage, Redraw, Say
+from rltop.pages.page import Effect, ListPage, Open, Push, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, signal_of, worst_verdict
 from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
@@ -326,7 +326,7 @@ _TITLE_ROWS = 1
 class MetricsPage(ListPage["TreeLine | TreeKey"]):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
-    details = frozenset({TargetKind.METRIC, TargetKind.NUMBERED})
+    details = frozenset({TargetKind.METRIC, TargetKind.NUMBERED, TargetKind.SECTION})
     where = (Scope.METRICS, Scope.MARKS, Scope.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"
@@ -378,6 +378,14 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         if target.kind is TargetKind.SECTION:
             return self._set_folded(target.name, target.name not in self._folded)
         return super().open(target, moment)
+
+    def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
+        """Beside the head of a section stands its first metric."""
+        if target.kind is TargetKind.SECTION:
+            below = (one for one in self._lines() if isinstance(one, TreeKey) and one.section == target.name)
+            first = next((self.target(one) for one in below), None)
+            return () if first is None else super().details_of(first, moment, height)
+        return super().details_of(target, moment, height)
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Fold or unfold the section of the chosen line, or all."""

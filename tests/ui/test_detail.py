@@ -52,6 +52,18 @@ async def test_the_chart_of_the_selected_metric_and_of_what_matters(tmp_path: Pa
         assert [name in pane(app) for name in ("loss", "reward", "eval/accuracy")] == [True] * 3
 
 
+async def test_beside_the_head_of_a_section_stands_its_first_metric(tmp_path: Path) -> None:
+    rows = ({"step": n, "actor/alpha": n / 60, "actor/beta": 1 / n} for n in range(1, 61))
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "m")
+        target = screen_of(app).board.target
+        assert target is not None and target.kind is TargetKind.SECTION
+        await until(pilot, lambda: "actor/alpha" in head(app))
+        await press(pilot, "left")
+        await until(pilot, lambda: "actor" not in head(app))
+
+
 async def test_a_key_that_is_held_draws_nothing_beside_the_list() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
