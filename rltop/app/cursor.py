@@ -53,7 +53,7 @@ def destination(text: str, at: int) -> Destination:
     found = _STEPS.fullmatch(text.strip())
     first, last = (re.sub(r"[,_ ]", "", found[name] or "") for name in ("first", "last")) if found else ("", "")
     if not first or max(len(first), len(last)) > _MOST_DIGITS or (last and first[0] in "+-"):
-        raise ValueError("no step: type 1200, 300-350, +50, -50 or live")
+        raise ValueError("no step: type 1200, 300-350, +50, live, target 500, until 24h or q")
     if last:
         low, high = sorted((int(first), int(last)))
         return Destination(high, low)
