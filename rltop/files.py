@@ -59,6 +59,22 @@ def names_in(folder: str | os.PathLike[str]) -> list[str]:
         return []
 
 
+def folders_in(folder: str | os.PathLike[str]) -> list[str]:
+    """The names of the folders in a folder, sorted, without hidden ones; of its first `MOST_NAMES` names alone."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(one.name for one in islice(entries, MOST_NAMES) if one.name[0] != "." and _is_folder(one))
+    except (OSError, ValueError):
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def replace_file(path: str | os.PathLike[str], data: bytes, *, is_private: bool = False) -> None:
     """Write a file as a whole: whoever reads it meanwhile sees the old one or the new one, never a part.
 

@@ -14,11 +14,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
-from rltop.files import names_in, open_regular
+from rltop.files import folders_in, names_in, open_regular
 from rltop.model import Algorithm, Event, Observation, Traits, Verdict
 from rltop.model.completions import (
     MAX_COMPLETIONS,
@@ -112,12 +113,12 @@ def _dumps_of_output(path: Path) -> list[RolloutSource]:
     """The dumps in a trainer's own output, beside the folder of the metrics: those of its name, or of a lone run."""
     home = list(homes_of(path))[-1]
     found: list[tuple[Path, list[RolloutSource]]] = []
-    level = [home]
+    level = [str(home)]
     for _ in range(_OUTPUT_LEVELS):
-        level = [folder for above in level for folder in _folders_in(above)][:_MOST_OUTPUTS]
-        for folder in level:
-            names = names_in(folder)
-            if _OUTPUT not in names or any(_OWN_METRICS.match(name) for name in names):
+        inner = (os.path.join(above, name) for above in level for name in folders_in(above))  # noqa: PTH118 - for speed
+        level = list(islice(inner, _MOST_OUTPUTS))
+        for folder in map(Path, level):
+            if not is_folder(folder / _OUTPUT) or any(_OWN_METRICS.match(name) for name in names_in(folder)):
                 continue
             dumps = _dumps_at(folder / _OUTPUT) if _is_of_same_time(folder / _OUTPUT, path) else []
             if dumps:
@@ -127,10 +128,6 @@ def _dumps_of_output(path: Path) -> list[RolloutSource]:
     is_lone = is_folder(path) or "tfevents" in path.name or alike == [path.name]
     told = named or (found if is_lone else [])
     return told[0][1] if len(told) == 1 else []
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    return [folder / name for name in sorted(names_in(folder)) if not name.startswith(".") and is_folder(folder / name)]
 
 
 def _is_of_same_time(dump: Path, metrics: Path) -> bool:
@@ -290,9 +287,7 @@ class RolloutShelf:
 
     def settle(self, step: int | None = None) -> ShelvedStep | None:
         """Look through everything and read a step (None: the newest) at once, for what starts no thread."""
-        self._find()
-        while self._refresh():
-            pass
+        self._look_through()
         near = self.step_near(step)
         if near is not None:
             self._wanted_step = near
@@ -302,13 +297,17 @@ class RolloutShelf:
 
     def sum_up(self) -> None:
         """Look through everything and sum up what is judged at once, the newest step included."""
-        self._find()
-        while self._refresh():
-            pass
+        self._look_through()
         while self._sum_up_next():
             pass
         if self.state.steps:
             self.newest = self._read(self.state.steps[-1]).summary
+
+    def _look_through(self) -> None:
+        if self.state.is_looking:
+            self._find()
+        while self._sources and self._refresh():
+            pass
 
     @property
     def is_at_rest(self) -> bool:
