@@ -261,9 +261,9 @@ def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
 def sentence(where: Where, now_s: float) -> str:
     """Where a job is, as one says it: `training for 14 min (usually 90 s), 8 of 512 outstanding`."""
     if where.state in ("dead", "interrupted"):
-        what = f"{where.state}, {units.duration(now_s - (where.since or now_s))} ago"
+        ago = "" if where.since is None else f", {units.duration(now_s - where.since)} ago"
         during = f", while {where.phase}" if where.phase else ""
-        return f"{what}{during}: {where.cause}"
+        return f"{where.state}{ago}{during}: {where.cause}"
     if where.state in ("finished", "unknown") or where.since is None:
         return f"{where.state}: {where.cause}" if where.cause else where.state
     least = "≥ " if (where.accuracy_s or 0.0) >= 60.0 else ""
