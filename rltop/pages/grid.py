@@ -249,7 +249,10 @@ _MOST_LEGEND = 3
 def _legend(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
     """Which sign and colour is which run, in a few rows."""
     builders = [RowBuilder(width, glyphs)]
-    for number, name in enumerate(without_shared(tuple(one.entry.name.display for one in runs))):
+    names = tuple(one.entry.name.display for one in runs)
+    if sum(cell_width(name) + 4 for name in names) > width:
+        names = without_shared(names)
+    for number, name in enumerate(names):
         if builders[-1].column and builders[-1].room < cell_width(name) + 4:
             if len(builders) == _MOST_LEGEND:
                 builders[-1].add(f"  +{len(runs) - number}", "dim")

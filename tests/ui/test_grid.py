@@ -106,7 +106,7 @@ async def test_enter_opens_the_selected_chart() -> None:
 async def test_every_chart_has_the_marked_runs(tmp_path: Path) -> None:
     paths = []
     for number in (1, 2):
-        path = tmp_path / f"run{number}" / "metrics.jsonl"
+        path = tmp_path / f"grpo-run{number}-seed" / "metrics.jsonl"
         path.parent.mkdir()
         keys = ("critic/rewards/mean", "actor/entropy", "actor/grad_norm")
         rows = ({"step": n, "data": dict.fromkeys(keys, number + n / 100)} for n in range(1, 60))
@@ -116,7 +116,7 @@ async def test_every_chart_has_the_marked_runs(tmp_path: Path) -> None:
         await pilot.pause()
         app.marked = [str(path) for path in paths]
         await press(pilot, "enter", "v")
-        assert "1 run1  2 run2" in page_text(app).splitlines()[1]
+        assert "1 grpo-run1-seed  2 grpo-run2-seed" in page_text(app).splitlines()[1], "there is room for all of it"
         signs = [piece for row in screen_of(app).board.rows[1:] for piece in row.line if piece.role == "stage-1"]
         assert len([one for one in signs if "2" in one.text]) >= 3
 
