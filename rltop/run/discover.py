@@ -24,7 +24,7 @@ from rltop.model import Label
 from rltop.model.table_rows import LOG_NAME, is_log, may_be_database, member_path, split_member
 from rltop.regex import regex
 from rltop.run.found import WANDB_PARTS, Found, name_of, titled, whole_path, with_distinct_names
-from rltop.run.places import state_beside
+from rltop.run.places import NO_RUNS, state_beside
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
 from rltop.sources.tables import is_metric_folder
@@ -524,6 +524,8 @@ def _is_worth_a_look(entry: os.DirEntry[str], result: Discovery) -> bool:
         reason = name_refused(entry.name)
     elif whose := tracker_of(entry.path):
         reason = f"written by {whose} for itself"
+    elif entry.name in NO_RUNS:
+        reason = "settings of a run"
     else:
         return True
     if reason:

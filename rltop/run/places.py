@@ -149,6 +149,8 @@ _SETTINGS = (
     "torchtune_config.yaml", "trainer_state.json", "ranges.json", "files/config.yaml",
 )  # fmt: skip
 """What is looked for in a folder; what comes first wins where two files set the same."""
+NO_RUNS = frozenset(_SETTINGS) - {"trainer_state.json"}
+"""Names of settings alone: on one line they look like a row of metrics."""
 CONSOLE_LOGS = (".log", ".out", ".err", ".txt")
 """The run's own file, if it is one: veRL prints its settings there."""
 _EVENT_FOLDERS = ("", "tb", "tensorboard", "runs", "logs")

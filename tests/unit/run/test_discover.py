@@ -374,3 +374,13 @@ def test_why_a_file_is_no_metric_stream_is_said_as_it_is(tmp_path, name, text, r
     (tmp_path / name).write_text(text)
     told = sniff(str(tmp_path / name))[1]
     assert told.replace("line 1: ", "") == reason
+
+
+@pytest.mark.parametrize("name", ["config.json", "args.json", "params.json", "training_args.json"])
+def test_settings_on_one_line_are_no_run_of_a_folder(tmp_path, name):
+    (tmp_path / name).write_text('{"lr": 0.0001, "steps": 100}\n')
+    history = tmp_path / "step_logs.json"
+    history.write_text(json.dumps([{"step": i, "loss": 1.0 / i} for i in range(1, 9)]))
+    found = discover([str(tmp_path)])
+    assert [one.path for one in found.found] == [str(history)]
+    assert discover([str(tmp_path / name)]).found, "named, it is what was asked for"
