@@ -230,11 +230,12 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             plot(curve, role)
-    if axes.smooth.steps:
-        every = max(1, len(axes.smooth.steps) // _SIGNS)
-        signed = slice(every // 2, None, every)
-        values = scaled(axes.smooth.values[signed])
-        figure.scatter(list(axes.smooth.steps[signed]), values, marker=_smooth(glyphs), color=_number("spark"))
+    for curve, role, sign in (*((edge, "note", _EDGE) for edge in axes.band), (axes.smooth, "spark", _smooth(glyphs))):
+        if curve.steps:
+            every = max(1, len(curve.steps) // _SIGNS)
+            signed = slice(every // 2, None, every)
+            values = scaled(curve.values[signed])
+            figure.scatter(list(curve.steps[signed]), values, marker=sign, color=_number(role))
     if axes.smooth.steps and axes.raw.steps:
         # An average lags behind: the newest value is never hidden under it.
         newest = scaled(axes.raw.values[-1:])
@@ -282,6 +283,10 @@ def _newest(glyphs: Glyphs) -> str:
 
 def _smooth(glyphs: Glyphs) -> str:
     return "s" if glyphs.is_ascii else "○"
+
+
+_EDGE = "+"
+"""What the curves around the values carry here and there."""
 
 
 def _dash(glyphs: Glyphs) -> str:
@@ -334,6 +339,7 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     signs = {
         LineKind.CURVE: curve,
         LineKind.SIGNED: curve[0] + _smooth(glyphs),
+        LineKind.EDGE: curve[0] + _EDGE,
         LineKind.ACROSS: across,
         LineKind.DASHED: 2 * _dash(glyphs),
         LineKind.DOWN: down,

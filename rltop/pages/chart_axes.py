@@ -185,6 +185,8 @@ class LineKind(enum.Enum):
     CURVE = enum.auto()
     SIGNED = enum.auto()
     """A curve that carries a sign here and there."""
+    EDGE = enum.auto()
+    """A curve around the values, with another sign."""
     ACROSS = enum.auto()
     DASHED = enum.auto()
     """Across too, in dashes."""
@@ -210,7 +212,7 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     span = "" if plot.smoothing == SMOOTHING else f" over {round(1 / (1 - plot.smoothing))}"
     entries += [LegendEntry(LineKind.SIGNED, "spark", f"smoothed{span}")] if has_smooth else []
     if any(edge.steps for edge in axes.band):
-        entries.append(LegendEntry(curve, "note", plot.band_label))
+        entries.append(LegendEntry(LineKind.EDGE, "note", plot.band_label))
     for level in axes.levels:
         kind = LineKind.DASHED if level.role == DASHED_ROLE else LineKind.ACROSS
         entries.append(LegendEntry(kind, level.role, level.label))

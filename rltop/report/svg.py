@@ -85,8 +85,8 @@ def legend(figure: Figure) -> list[list[Line]]:
     if axes is None:
         return []
     signs = {
-        LineKind.CURVE: "─ ", LineKind.SIGNED: "━ ", LineKind.ACROSS: "╌ ", LineKind.DASHED: "┈ ", LineKind.DOWN: "│ ",
-        LineKind.NONE: "",
+        LineKind.CURVE: "─ ", LineKind.SIGNED: "━ ", LineKind.EDGE: "─ ", LineKind.ACROSS: "╌ ", LineKind.DASHED: "┈ ",
+        LineKind.DOWN: "│ ", LineKind.NONE: "",
     }  # fmt: skip
     lines = [(Piece(signs[kind], role), Piece(label, "dim")) for kind, role, label in legend_of(figure.plot, axes)]
     named: list[Line] = []

@@ -244,6 +244,9 @@ def test_without_colour_too_every_line_is_told_apart(glyphs: Glyphs, curve: str,
     legend, *rows = (text(row) for row in paint_chart(data, 80, 20, glyphs))
     assert f"{curve} smoothed" in legend and f"{dash * 2} limit 0.7" in legend and f"{dash * 2} base" not in legend
     assert sum(curve in row for row in rows) >= 2 and sum(row.count(dash) > 20 for row in rows) == 1
+    band = (Curve(data.raw.steps, tuple(one + 0.2 for one in data.raw.values)),)
+    legend, *rows = (text(row) for row in paint_chart(replace(data, band=band, band_label="max"), 80, 20, glyphs))
+    assert "+ max" in legend and sum("+" in row for row in rows) >= 2
 
 
 @pytest.mark.parametrize(("width", "told"), [(240, "a-long-name-1 0.5"), (100, "…1 0.5"), (60, "1 0.5"), (40, "1 ")])
