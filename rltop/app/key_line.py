@@ -30,8 +30,8 @@ _KEPT = frozenset({"back", "help", "quit"})
 """Ids that have room in the narrowest line: who sees these finds the others."""
 
 
-_LAST = frozenset({"go", "pin", "grid", "settings", "theme"})
-"""Ids that stand where there is room behind all others."""
+_LAST = ("go", "pin", "grid", "settings", "theme", "where", "arrange", "meaning", "copy-value")
+"""Ids that stand where there is room behind all others, in this order."""
 
 
 class KeyHint(NamedTuple):
@@ -141,7 +141,9 @@ class KeyLine(Widget, can_focus=False):
         if one.node is not self.app and not one.binding.action.startswith("app."):
             return -1
         id = one.binding.id or ""
-        return self._first.index(id) if id in self._first else len(self._first) + (id in _LAST)
+        if id in self._first:
+            return self._first.index(id)
+        return len(self._first) + (_LAST.index(id) + 1 if id in _LAST else 0)
 
     def _hint(self, one: ActiveBinding, words: str = "") -> KeyHint:
         binding = one.binding

@@ -153,11 +153,11 @@ KEYS: Mapping[Scope, tuple[Key, ...]] = MappingProxyType(
             ),
             Key("mute", "ctrl+x", "Mute", "Mute the rule of this alert for this run, or unmute it"),
             Key("unmute", "X", "Unmute", "Unmute all rules for this run"),
-            Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
+            Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess", is_shown=True),
             Key("pin", "p", "Pin", "Pin the selected metric to the top of the overview, or unpin", is_shown=True),
-            Key("arrange", "P", "Rows", "Order, name and hide the rows of the overview"),
+            Key("arrange", "P", "Rows", "Order, name and hide the rows of the overview", is_shown=True),
             Key("details", "vertical_line", "Detail", "On a wide screen, show what is selected beside lists, or not"),
-            Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard"),
+            Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard", is_shown=True),
             Key("copy-row", "Y", "Copy row", "Copy the selected row as text; of an alert, its page"),
             Key(
                 "timing",
@@ -181,6 +181,7 @@ KEYS: Mapping[Scope, tuple[Key, ...]] = MappingProxyType(
                 "Where",
                 "Where the job is: open phase, ranks, engines, devices, logs",
                 action="show('where')",
+                is_shown=True,
             ),
             Key("rollouts", "R", "Rollouts", "Rollouts: the completions of this step, by group", is_shown=True),
             Key(

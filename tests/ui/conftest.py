@@ -1,12 +1,16 @@
-"""How long a test waits until the application rests."""
+"""How long a test waits until the application rests, and what it leaves behind: nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from textual import _wait
 
 from rltop.resources import state_folder
 from rltop.run import own_rules
+from rltop.run.session import Session
 
 LOOK_S = 1 / 100
 """Textual's pilot looks every fiftieth of a second, two or three times a key; it answers a new size after 1/120 s."""
@@ -23,3 +27,19 @@ def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_own_rules() -> None:
     """What one test has muted is not muted in the next."""
     (state_folder() / own_rules.FILE_NAME).unlink(missing_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def closed_sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Threads of one test neither read nor take memory in the next."""
+    opened: list[Session] = []
+    begin = Session.__init__
+
+    def remember(session: Session, *args: Any, **named: Any) -> None:
+        opened.append(session)
+        begin(session, *args, **named)
+
+    monkeypatch.setattr(Session, "__init__", remember)
+    yield
+    for session in opened:
+        session.close()
