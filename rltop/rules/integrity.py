@@ -227,10 +227,16 @@ class UndefinedStatistic(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.reward_missing = NOfMCounter(int(thresholds["reward_records"]), int(thresholds["reward_records"]))
+        self.never: set[str] | None = None
+        """Keys of no metric that have been undefined in every record: they have no batch that could be empty."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         """INFO for derived statistics; WARN once the reward itself stays undefined."""
         marks = context.observation.nonfinite
+        if self.never is None:
+            self.never = {name for name in marks if name not in CATALOG}
+        elif self.never:
+            self.never &= marks.keys()
         rewarded = context.reward.value is not None
         if not marks:
             if not self.reward_missing.bits:
@@ -244,7 +250,9 @@ class UndefinedStatistic(Detector):
             if lasts and context.reward.count:
                 return Finding(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
         derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
-        if len(derived) < len(marks) or not derived or "nonfinite" in context.alarms:
+        is_all = len(derived) == len(marks)
+        derived = [name for name in derived if name not in self.never]
+        if not is_all or not derived or "nonfinite" in context.alarms:
             return QUIET
         return Finding(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 

@@ -65,6 +65,11 @@ def test_l1b_trap_nan_of_an_empty_batch_is_information() -> None:
     assert "L1b" in infos(engine)
 
 
+def test_l1b_a_key_that_never_had_a_value_has_no_empty_batch() -> None:
+    engine = play(30, reward_mean=0.5, num_trainable_parameters=NonFinite.NAN)
+    assert "L1b" not in infos(engine)
+
+
 def test_l1b_a_reward_that_stays_undefined_is_critical() -> None:
     engine = play(30, reward_mean=[0.5] * 20 + [NonFinite.NULL] * 10, grad_norm=1.0)
     assert (first(engine, "L1b").record, first(engine, "L1b").level) == (23, Level.CRIT)
