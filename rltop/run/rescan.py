@@ -71,6 +71,8 @@ AWAITED_S = 1.0
 LONGEST_S = 300.0
 _SHARE = 0.004
 """Part of the time that may be spent looking: a scan of 1 s is repeated after 250 s."""
+_PER_NAME_S = 0.1
+"""So long at most for each name looked at: a few names are no burden, however slow a busy machine looks at them."""
 
 
 PROGRESS_S = 1.0
@@ -107,6 +109,7 @@ class Rescanner:
         self._shape = _shape(found)
         self._is_awaiting = any(each.awaits for each in found)
         self._seen: Seen = {} if seen is None else seen
+        self._names = 0
         self._news: list[Found] | None = None
         self.left_out: Sequence[tuple[str, str]] = ()
         """What the newest look could not read, and why."""
@@ -143,6 +146,7 @@ class Rescanner:
         self._take_in(discovery)
 
     def _take_in(self, discovery: Discovery) -> None:
+        self._names = discovery.names
         # A path that does not exist counts as a file to be waited for: a folder that has gone would look like one.
         found = [each for each in discovery.found if each.modified_s is not None]
         if self._is_awaiting and not found:
@@ -168,7 +172,7 @@ class Rescanner:
             begun_s = self._clock.monotonic()
             self.look()
             took_s = self._clock.monotonic() - begun_s
-            wait_s = min(LONGEST_S, max(self._least_s, took_s / _SHARE))
+            wait_s = max(self._least_s, min(LONGEST_S, took_s / _SHARE, self._names * _PER_NAME_S))
 
     def _end_first(self, first: Look) -> bool:
         """Say how far the first look has come until it has ended, and what it has found; True if there may be more."""

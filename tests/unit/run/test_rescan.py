@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import types
 
+import pytest
 import zstandard
 
 from rltop.clock import FakeClock, SystemClock
@@ -303,3 +305,29 @@ def test_a_fault_in_looking_again_shows_and_ends_nothing(tmp_path, monkeypatch):
     follower.look()
     assert follower.rang == 1
     assert "rescan failed: TypeError" in follower.scanner.left_out[0][0]
+
+
+@pytest.mark.parametrize(("runs", "least_s", "most_s"), [(5, 10.0, 10.0), (400, 80.0, 160.0)])
+def test_few_names_are_looked_at_again_soon_however_busy_the_machine_is(tmp_path, monkeypatch, runs, least_s, most_s):
+    for i in range(runs):
+        rows(tmp_path / f"run{i}" / "metrics.jsonl", last=2)
+    clock, waits, is_over = FakeClock(), [], threading.Event()
+
+    def slow(paths, seen):
+        clock.advance(1.0)
+        return discover(paths, seen)
+
+    def wait(timeout_s):
+        waits.append(timeout_s)
+        if len(waits) > 2:
+            is_over.set()
+        return is_over.is_set()
+
+    found = discover([str(tmp_path)]).found
+    monkeypatch.setattr("rltop.run.rescan.discover", slow)
+    with monkeypatch.context() as patched:
+        patched.setattr("rltop.run.rescan.threading.Event", lambda: types.SimpleNamespace(wait=wait, set=is_over.set))
+        scanner = Rescanner([str(tmp_path)], found, clock, lambda: None)
+    scanner.start()
+    assert is_over.wait(30.0)
+    assert least_s <= waits[-1] <= most_s
