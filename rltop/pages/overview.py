@@ -106,9 +106,12 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     counts = snapshot.source.counts
     if counts.lines or counts.bad_lines:
         noun = "record" if snapshot.part.kind_title in _OF_RECORDS else "line"
-        lines = f"{units.count(counts.lines)} {noun}{'' if counts.lines == 1 else 's'} read; " if counts.lines else ""
+        read = f"{units.count(counts.lines)} {noun}{'' if counts.lines == 1 else 's'} read"
+        if snapshot.part.kind_title in _OF_RECORDS and not counts.bad_lines:
+            # Trackers write settings and the model first, as text.
+            return Sentence(Label.of(f"waiting for the first number: {read}, settings and text so far"), Level.INFO)
         lack = lack_of(counts) or counts.first_bad_reason or "no row of metrics among them"
-        return Sentence(Label.of(f"no metrics yet: {lines}{lack}"), Level.WARN)
+        return Sentence(Label.of(f"no metrics yet: {f'{read}; ' if counts.lines else ''}{lack}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
     share = None
     if snapshot.source.state is RunState.LOADING:
@@ -560,7 +563,8 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     counts = paint_counts(view.counts, width, glyphs, view.freshness)
     if view.is_awaited:
         return [*rows, Row(()), *paint_setup_hints(width, glyphs)]
-    if view.counts.lines and view.header.state not in BROKEN_OFF:
+    is_readable = view.layout not in _OF_RECORDS or view.counts.bad_lines
+    if view.counts.lines and is_readable and view.header.state not in BROKEN_OFF:
         rows += [Row(()), *paint_layout(view.counts, view.layout, width, glyphs)]
     return [*rows, Row(()), *counts] if counts else rows
 

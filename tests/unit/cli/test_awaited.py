@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from binary_files import event, frame, integer, span, version_event
 from ptys import Terminal
 
 from rltop.cli import main
@@ -299,3 +300,15 @@ def test_rows_that_sqlite_has_written_beside_the_database_are_seen(tmp_path: Pat
         assert (tmp_path / "p.db").stat().st_size == size
         awaiting.look()
         assert [str(run.name) for run in awaiting.session.runs] == ["a"]
+
+
+def test_settings_that_a_tracker_writes_before_the_first_number_are_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = span(1, span(1, b"args/text_summary") + span(8, integer(1, 7) + span(8, b'{"lr": 1e-4}')))
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(frame(version_event()) + frame(event(0, text)))
+    main(["--once", str(path)])
+    shown = capsys.readouterr().out
+    assert "waiting for the first number: 2 records read, settings and text so far" in shown
+    assert "what works" not in shown and "▲" not in shown
