@@ -66,7 +66,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "behind_bytes": snapshot.source.behind_bytes,
         "records": stream.rows,
         "first_step": stream.first_step,
-        "step": stream.last_step,
+        "step": snapshot.step,
         "total_steps": stream.total_steps,
         "step_s": view.header.step_s,
         "eta_s": view.header.eta_s,
@@ -91,7 +91,7 @@ def once_document(snapshot: Snapshot) -> Document:
 
 
 def _signal(snapshot: Snapshot, signal: Signal) -> Document:
-    point = snapshot.stream.latest(signal.key)
+    point = snapshot.stream.latest(signal.key, snapshot.at_step)
     return {
         "name": signal.metric.name,
         "key": signal.key,
@@ -107,7 +107,7 @@ def _signal(snapshot: Snapshot, signal: Signal) -> Document:
 
 
 def _other(snapshot: Snapshot, key: str) -> Document:
-    point = snapshot.stream.latest(key)
+    point = snapshot.stream.latest(key, snapshot.at_step)
     return {
         "key": key,
         "is_bookkeeping": is_bookkeeping_key(key),

@@ -420,7 +420,9 @@ def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
         yield " · ".join(part for part in (header.dialect, header.algorithm, header.generation) if part)
     if header.step is not None:
         total = "" if header.total_steps is None else f" of {units.step(header.total_steps)}"
-        yield f"step {units.step(header.step)}{total}"
+        yield (
+            f"step {units.step(header.step)}{total}" if header.cursor is None else f"as of step {header.cursor}{total}"
+        )
     yield _count(snapshot.stream.rows, "record")
     if header.step_s is not None:
         yield f"{units.duration(header.step_s)}/step"

@@ -219,3 +219,19 @@ def test_a_setting_that_explains_where_runs_part_is_named(tmp_path: Path) -> Non
         (tmp_path / name / "config.json").write_text(json.dumps({"seed": 1 if name == "a" else 2, "lr": 1e-6}))
     assert main(["report", *[str(tmp_path / name) for name in ("a", "b")], "-o", str(path)]) == EXIT_OK
     assert "is set to" not in path.read_text(), "another setting that differs explains nothing"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".md"])
+def test_a_stretch_of_steps_ends_with_the_last_of_them_in_every_format(suffix: str, tmp_path: Path) -> None:
+    run, path = tmp_path / "metrics.jsonl", tmp_path / f"report{suffix}"
+    run.write_text("".join(json.dumps({"step": n, "loss": n / 1000, "odd": n / 100}) + "\n" for n in range(1, 61)))
+    assert main(["report", str(run), "--steps", "5-20", "-o", str(path)]) == EXIT_OK
+    text = path.read_text()
+    match suffix:
+        case ".csv":
+            assert "0.02,0.02,20" in text and "0.2,0.2,20" in text and ",60," not in text
+        case ".json":
+            told = json.loads(text)["runs"][0]
+            assert told["step"] == 20 and {one["step"] for one in (*told["signals"], *told["other_keys"])} == {20}
+        case _:
+            assert "as of step 20" in text and "step 60" not in text.partition("## ")[0]
