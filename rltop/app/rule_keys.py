@@ -57,7 +57,8 @@ class RuleKeys:
             with contextlib.suppress(ThemeError):
                 app.take_theme(found.ui.theme)
         app.draw()
-        if has_theme or repr(options) != repr(now):
+        # Which rows are pinned is kept by this program itself, and shown by being there.
+        if has_theme or repr(options._replace(rows=now.rows)) != repr(now):
             app.tell("the settings have changed, and were read again")
 
     def acknowledge(self, rule: str) -> None:
