@@ -119,9 +119,6 @@ POISON_FAMILY = "nonfinite"
 """The family of what is not a number."""
 
 
-_ORDER = {
-    VerdictState.FIRING: 0, VerdictState.SETTLED: 1, VerdictState.RECOVERED: 2,
-}  # fmt: skip
 _CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
 
 
@@ -200,8 +197,8 @@ class Verdict(NamedTuple):
         return max(self.level, self.worst)
 
     @property
-    def urgency(self) -> tuple[int, int, int]:
-        """Sorts verdicts: what fires, what has settled, what is over; each worst first.
+    def urgency(self) -> tuple[bool, int, int, bool]:
+        """Sorts verdicts: what stands, then what is over; each worst first, and of equals first what still moves.
 
         Of CRIT comes first what poisons the weights, then a collapse.
 
@@ -209,7 +206,7 @@ class Verdict(NamedTuple):
         says in one what others say each for itself.
         """
         rank = _CRIT_ORDER.get(self.family, len(_CRIT_ORDER)) if self.level is Level.CRIT else 0
-        return _ORDER[self.state], -self.level, rank
+        return not self.is_active, -self.level, rank, self.state is VerdictState.SETTLED
 
 
 class EventState(enum.StrEnum):

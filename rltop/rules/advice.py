@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from rltop.model import Action, Advice, Level, Verdict, VerdictState
+from rltop.model import Action, Advice, Level, Verdict
 from rltop.rules.words import words_of
 from rltop.structs import NamedTuple
 
@@ -31,6 +31,7 @@ def _table() -> Mapping[str, _Reasons]:
 
 
 _FIRST_RECORDS = 2
+_STOP_IF = "stop if "
 _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
@@ -43,8 +44,6 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
     reasons = _reasons(verdict)
-    if verdict.state is VerdictState.SETTLED:
-        return verdict._replace(advice=Advice(Action.WATCH, "it no longer moves, but it has not come back"))
     if verdict.level < Level.CRIT or verdict.family in _HARMLESS:
         return verdict._replace(advice=Advice(Action.WATCH, reasons.warn))
     if reasons.is_in_weights and checkpoint is not None:
@@ -62,12 +61,11 @@ def review(verdict: Verdict) -> Verdict:
     if advice is None or advice.action is Action.GO_BACK:
         return verdict
     reasons = _reasons(verdict)
-    reason = reasons.crit
-    if "stop if" not in reasons.warn:
-        reason = reasons.warn
-    elif reasons.is_in_weights:
+    reason = reasons.crit if verdict.level is Level.CRIT else reasons.warn
+    causes = words_of(verdict.said_by).causes
+    if reasons.is_in_weights and (verdict.level is Level.CRIT or _STOP_IF in reasons.warn):
         reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"
-    elif causes := words_of(verdict.said_by).causes:
+    elif causes and reasons.warn != reasons.crit and (verdict.level is Level.CRIT or " if " in reasons.warn):
         reason = f"before the next run look for this first: {causes[0]}"
     return verdict._replace(advice=Advice(Action.REVIEW, reason))
 

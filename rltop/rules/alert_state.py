@@ -410,6 +410,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         key: the trainer's key of that metric, or "".
     """
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
+    names = spec.evidence if spec.measures else spec.evidence.on(metric)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
     return Verdict(
         rule=spec.rule,
@@ -423,7 +424,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         since_step=state.since_step,
         since_record=state.since_record,
         headline=sentence(state, context),
-        evidence=state.detector.evidence(finding, spec.evidence),
+        evidence=state.detector.evidence(finding, names),
         threshold=None if spec.measures else finding.threshold,
         baseline=None if spec.measures else finding.baseline,
         recovered_step=state.recovered_step,

@@ -72,7 +72,7 @@ class Returns(State):
 class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
-    text = "explained variance {value} (best {baseline})"
+    text = "explained variance {value}{best}"
     window = Window(10)
     best = float("-inf")
     seen = 0

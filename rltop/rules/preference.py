@@ -227,7 +227,7 @@ class CoinToss(Detector):
 class MarginGone(Detector):
     """RM2: margin between chosen and rejected near 0, or mostly lost."""
 
-    text = "reward margin {value} (best {baseline}): chosen and rejected not separated"
+    text = "reward margin {value}{best}: chosen and rejected not separated"
     window = Window(_LEVEL)
     margins: deque[float] = deque(maxlen=2 * _SHORT)
     best = 0.0
@@ -247,7 +247,7 @@ class MarginGone(Detector):
             return QUIET
         # A margin that swings by more than the threshold says nothing by being below it.
         if abs(value) < self.thresholds["warn"] or (value < 0.0 and self._is_inverted()):
-            return Finding(WARN, value, self.best, self.thresholds["warn"])
+            return Finding(WARN, value, self.best or None, self.thresholds["warn"])
         line = self.thresholds["lost"] * self.best
         if self.best > 0.0 and window.median < line:
             return Finding(WARN, value, self.best, line)

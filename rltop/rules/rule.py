@@ -67,6 +67,9 @@ class Finding(NamedTuple):
     words: tuple[str, ...] = ()
 
 
+_PLAIN = "value"
+
+
 class EvidenceNames(NamedTuple):
     """What the numbers of a finding are called in the evidence; "" leaves one out.
 
@@ -74,10 +77,14 @@ class EvidenceNames(NamedTuple):
         value, baseline, threshold: the names; a number that a finding has not got is left out too.
     """
 
-    value: str = "value"
+    value: str = _PLAIN
     baseline: str = "baseline"
     unit: Unit = Unit.NONE
     threshold: str = "threshold"
+
+    def on(self, metric: str) -> EvidenceNames:
+        """These names, a value that has none of its own called as the metric that it is of."""
+        return self._replace(value=metric) if metric and self.value == _PLAIN else self
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
         numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
@@ -154,7 +161,8 @@ class Detector(State, ABC):
 
     Attributes:
         text: the headline, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it; {start} is
-            " (0.5 at start)", {was} " (baseline 0.5)" and {usual} "baseline 0.5, ", nothing where there is none.
+            " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
+            nothing where there is none.
         further: what the `extra` numbers of its findings are called in the evidence, and their units.
         holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
@@ -196,6 +204,7 @@ class Detector(State, ABC):
             threshold=_Shown(finding.threshold or 0.0),
             start=_IfKnown(finding.baseline, " ({} at start)"),
             was=_IfKnown(finding.baseline, " (baseline {})"),
+            best=_IfKnown(finding.baseline, " (best {})"),
             usual=_IfKnown(finding.baseline, "baseline {}, "),
             nats=self.nats,
             extra=[_Shown(one) for one in finding.extra],

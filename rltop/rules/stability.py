@@ -42,7 +42,7 @@ class GradientSpike(Detector):
     whose gradient is near 0, does not turn everything into a spike.
     """
 
-    further = (("factor", Unit.NONE), ("high in last 10", Unit.NONE))
+    further = (("factor", Unit.NONE), ("high in last 10", Unit.COUNT))
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)

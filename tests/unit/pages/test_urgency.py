@@ -42,8 +42,9 @@ def test_order_among_equals() -> None:
     mild = a_verdict("L1b", Level.INFO, family="nonfinite", since_record=1)
     over = poison._replace(state=VerdictState.RECOVERED, recovered_step=60)
     collapse = a_verdict("X1", Level.CRIT, family="collapse", since_record=20)
-    order = sorted([mild, over, older, collapse, poison], key=lambda verdict: verdict.urgency)
-    assert order == [poison, collapse, older, mild, over]
+    stays = a_verdict("R1", Level.CRIT, state=VerdictState.SETTLED, since_record=1)
+    order = sorted([mild, over, stays, older, collapse, poison], key=lambda verdict: verdict.urgency)
+    assert order == [poison, collapse, older, stays, mild, over]
 
 
 def test_the_sentence_and_the_badges_do_not_depend_on_the_order_of_verdicts() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from observations import alarms, alone, identity, judged, learning, noisy, observation, play, series, step_up
 
-from rltop.model import Action, Algorithm, EventState, Level, Verdict, VerdictState
+from rltop.model import Action, Algorithm, EventState, Level, NonFinite, Verdict, VerdictState
 from rltop.rules.advice import review
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
@@ -328,6 +328,20 @@ def test_what_was_cut_off_from_the_first_record_needs_a_limit_and_no_checkpoint(
         assert after is not None
         assert after.text.startswith("review: completions have been truncated")
         assert the(engine, rule).since_record == 1
+
+
+def test_what_settled_keeps_the_advice_of_its_level() -> None:
+    engine = play(200, reward_mean=step_up(0.9, -0.9, 81))
+    assert the(engine, "R1").state is VerdictState.SETTLED
+    assert advice_of(engine, "R1").startswith("stop")
+
+
+def test_the_advice_after_a_critical_alert_is_not_that_of_a_warning() -> None:
+    engine = play(60, Algorithm.DPO, grad_norm=lambda r: NonFinite.NAN if r > 40 else 0.5, loss=noisy(0.5))
+    assert the(engine, "L1").level is Level.CRIT
+    after = review(the(engine, "L1")).advice
+    assert after is not None
+    assert "harmless" not in after.text
 
 
 def test_nothing_ends_since_something_should_have_ended() -> None:

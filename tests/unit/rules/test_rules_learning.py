@@ -434,6 +434,9 @@ def test_d7_trap_tiny_batches_of_pairs_jump() -> None:
 def test_rm_rules() -> None:
     chance = play(260, Algorithm.REWARD, rm_accuracy=noisy(0.5, 0.1), rm_margin=noisy(0.001, 1.0), lr=1e-4)
     assert first(chance, "RM2").record <= 35
+    assert "best" not in first(chance, "RM2").message, "it never had a margin"
+    (verdict,) = (one for one in chance.verdicts if one.said_by == "RM2")
+    assert verdict.evidence[0].name == "rm_margin"
     assert first(chance, "RM1b").record <= 210
     warming = play(60, Algorithm.REWARD, rm_margin=0.001, lr=lambda r: r * 1e-7)
     assert alarms(warming) == []
