@@ -15,7 +15,7 @@ from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import duration, measure_like, number, percent
+from rltop.units import duration, measure_like, percent
 
 _RECENT = 8
 _FITS = 1.02
@@ -301,6 +301,6 @@ class Utilisation(ThroughputDrop):
 
     def headline(self, finding: Finding) -> str:
         if finding.baseline is None:
-            return f"MFU {number(finding.value)}, below {number(finding.threshold or 0)} from the start"
+            return f"MFU {percent(finding.value)}, below {percent(finding.threshold or 0)} from the start"
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
-        return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since the baseline{fewer}"
+        return f"MFU {percent(finding.baseline)} → {percent(finding.value)} since the baseline{fewer}"

@@ -123,8 +123,7 @@ class Saturated(Detector):
     further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
     cost = ""
     wasted = whole = 0.0
-    since: int | None = None
-    long_since: int | None = None
+    is_long = False
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -146,25 +145,22 @@ class Saturated(Detector):
         is_at_top = reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
         spent = self.wasted / self.whole if self.whole else share
         seen = context.observation
-        is_long = self.lately.push_at(is_flat and is_at_top, seen.record, seen.step)
-        self.long_since = (self.long_since or self._first()) if is_long else None
-        if self.long_since is not None and is_flat and spent > self.thresholds["warn"] * self.held_part(WARN):
-            return Finding(WARN, share, None, self.thresholds["info"], (reward.usual, spent, float(self.long_since)))
-        if not is_flat or not reward.is_solved:
-            self.since = None
-            return QUIET
-        if self.since is None:
-            self.since = seen.step
-        return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent, float(self.since)))
+        self.is_long = self.lately.push_at(is_flat and is_at_top, seen.record, seen.step)
+        if self.is_long and is_flat and spent > self.thresholds["warn"] * self.held_part(WARN):
+            return Finding(WARN, share, None, self.thresholds["info"], (reward.usual, spent))
+        if is_flat and reward.is_solved:
+            return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent))
+        return QUIET
 
-    def _first(self) -> int:
-        return self.lately.places[len(self.lately.places) - 1 - self.lately.oldest][1]
+    def began(self) -> tuple[int, int] | None:
+        """The first of the many records that a WARN counts."""
+        return self.lately.began if self.is_long else None
 
     def headline(self, finding: Finding) -> str:
         share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
-        reward, spent, since = finding.extra
+        reward, spent = finding.extra
         return (
-            f"task saturated: reward {number(reward)}, {share} have zero reward variance (since step {since:,.0f}); "
+            f"task saturated: reward {number(reward)}, {share} have zero reward variance; "
             f"{percent(spent)} of the {_COSTS.get(self.cost, 'batches')} so far taught nothing"
         )
 

@@ -178,7 +178,7 @@ def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
     )
     (verdict,) = [one for one in engine.verdicts if one.said_by == "R4"]
     assert verdict.level is Level.INFO
-    assert "since step 40" in verdict.headline
+    assert verdict.since_step == 40
     assert "67.5 % of the step time so far taught nothing" in verdict.headline
 
 

@@ -283,7 +283,7 @@ def test_r4_hundreds_of_records_of_a_solved_task_are_an_alarm() -> None:
     alarm = first(engine, "R4")
     assert 200 <= alarm.record <= 260
     assert alarm.level is Level.WARN
-    assert "since step 3" in alarm.message
+    assert 30 <= alarm.since_step < 40
     assert [one.rule for one in engine.verdicts if one.is_active] == ["G1"]
 
 
