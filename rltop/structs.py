@@ -51,7 +51,7 @@ def field(
 
 def _annotated(namespace: _Namespace) -> tuple[str, ...]:
     declared = namespace.get("__annotations__", {})
-    return tuple(name for name, said in declared.items() if not str(said).startswith(("ClassVar", "typing.ClassVar")))
+    return tuple([name for name, said in declared.items() if not str(said).startswith(("ClassVar", "typing.ClassVar"))])
 
 
 def _written(name: str, head: str, body: list[str], known: _Namespace) -> Callable[..., Any]:

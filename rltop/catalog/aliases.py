@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 
 from rltop.catalog.dialect import Alias, Dialect, Pattern, PatternSet, compiled, is_exact
 from rltop.catalog.metrics import CATALOG
@@ -65,24 +67,26 @@ class Spelling:
             known = tuple(sorted(self._look_up(key)))
             if not known and self._dialect.is_any_case:
                 plain = key.lower().replace(" ", "_")
-                known = tuple(sorted(self._look_up(plain)))
+                if plain != key:
+                    known = tuple(sorted(self._look_up(plain)))
                 if not known and (name := _AVERAGED.sub("", plain)) != plain:
                     known = tuple(sorted(self._look_up(name))) or tuple(sorted(self._look_up(_singular(name))))
             self._found[key] = known
         return known
 
-    def _look_up(self, key: str) -> Iterable[AliasMatch]:
-        plain = self.plain(key)
-        spellings = ((key, 0),) if plain == key else ((key, 0), (plain, 1))
-        for text, penalty in spellings:
-            for index in self._exact.get(text, ()):
-                yield AliasMatch((index, penalty), "")
+    def _look_up(self, key: str) -> list[AliasMatch]:
+        plain, wild = self.plain(key), self._wild
+        found: list[AliasMatch] = []
+        for text, penalty in ((key, 0),) if plain == key else ((key, 0), (plain, 1)):
+            if text in self._exact:
+                found += [AliasMatch((index, penalty), "") for index in self._exact[text]]
             section, slash, _ = text.partition("/")
             for start in {"", text[:1], section if slash else ""}:
-                for index, pattern in self._wild.get(start, ()):
+                for index, pattern in wild.get(start, ()):
                     covered = pattern.covered(text)
                     if covered is not None:
-                        yield AliasMatch((index, penalty), covered)
+                        found.append(AliasMatch((index, penalty), covered))
+        return found
 
     def caution(self, key: str) -> str:
         """What a key is that is not what its name says; empty for all others."""
@@ -158,18 +162,23 @@ class SharedSpelling:
     """
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self._dialects = tuple(dialects)
         self._exact: dict[str, list[tuple[int, Alias]]] = {}
         self._wild: dict[str, list[Alias]] = {}
-        misleading: list[str] = []
+        prefixes = (written for one in self._dialects for written, plain in one.prefixes if not plain)
+        self._prefixes = tuple(dict.fromkeys(prefixes))
+        self._misleading = PatternSet([text for one in self._dialects for text, _ in one.misleading])
+        # Thousands of aliases, before the first frame: they are sorted for the first key that one may stand for.
+        every = chain.from_iterable([one.aliases for one in self._dialects])
+        self._patterns = frozenset(map(attrgetter("pattern"), every))
+        self._sections = frozenset([one.partition("/")[0] for one in self._patterns if "*" in one or "%" in one])
+
+    def _sort(self) -> None:
         sections: dict[str, set[str]] = {}
         wild: list[Alias] = []
-        prefixes: dict[str, None] = {}
         exact = self._exact
-        for whose, dialect in enumerate(dialects):
-            misleading += [text for text, _ in dialect.misleading]
-            prefixes.update(dict.fromkeys(written for written, plain in dialect.prefixes if not plain))
+        for whose, dialect in enumerate(self._dialects):
             here = sections.setdefault(dialect.name, set())
-            # Thousands of aliases, before the first frame: nothing is made for one that is not needed.
             for alias in dialect.aliases:
                 pattern = alias.pattern
                 end = pattern.find("/")
@@ -184,8 +193,6 @@ class SharedSpelling:
                 elif end >= 0 or "_" in pattern:
                     exact[pattern] = [(whose, alias)]
         owners = Counter(section for here in sections.values() for section in here)
-        self._prefixes = tuple(prefixes)
-        self._misleading = PatternSet(misleading)
         for alias in wild:
             section, slash, rest = alias.pattern.partition("/")
             is_whole = rest in ("*", "%") and owners[section] > 1
@@ -218,6 +225,10 @@ class SharedSpelling:
 
     def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[Alias, str]]:
         """What all that know the key agree on; empty where they do not, or none knows it."""
+        if key not in self._patterns and key.partition("/")[0] not in self._sections:
+            return []
+        if not self._exact:
+            self._sort()
         exact = [(whose, each) for whose, each in self._exact.get(key, ()) if _may_hold(each, algorithm)]
         if exact:
             told: dict[int, set[tuple[str, float, float]]] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from types import MappingProxyType
 
 from rltop.model import Algorithm, Signal, Traits
@@ -271,8 +272,7 @@ class Pattern:
         """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
         if self.is_exact:
             return self.text in keys
-        prefix = self.prefix
-        return any(self.covered(key) is not None for key in keys if key.startswith(prefix))
+        return any(map(self.matches, filter(methodcaller("startswith", self.prefix), keys)))
 
 
 def is_exact(text: str) -> bool:
@@ -310,10 +310,10 @@ class PatternSet:
 
     def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
         """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
-        if any(key in keys for key in self._exact):
+        if any(map(keys.__contains__, self._exact)):
             return True
         prefixes = self._prefixes
-        return bool(prefixes) and any(key in self for key in keys if key.startswith(prefixes))
+        return bool(prefixes) and any(map(self.__contains__, filter(methodcaller("startswith", prefixes), keys)))
 
 
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:

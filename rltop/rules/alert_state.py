@@ -78,10 +78,12 @@ class _Lasting(Cloned):
     def push(self, level: Level, record: int, step: int) -> Level:
         """Take a finding in; the worst level that is established now."""
         self._places.append((record, step))
-        self._alike = self._alike + 1 if level == self._last else 1
-        self._last = level
-        if self._alike > self._longest:
-            return self._established  # nothing has moved
+        if level is self._last:
+            if self._alike >= self._longest:
+                return self._established  # nothing has moved
+            self._alike += 1
+        else:
+            self._alike, self._last = 1, level
         # A record counts for every level, whichever of them is established.
         established, bits = OK, self._bits
         for i, (one, n, _, mask) in enumerate(self._lines):
@@ -167,7 +169,7 @@ class AlertState(Cloned):
         """Move the alert on by what its detector has found, if anything."""
         if self.is_idle and finding is not None:
             self.detector.nats = applicability.nats_of(context)
-        if self.standing is not NOWHERE:
+        if self.standing.has_level:
             self.standing.observe(context)
         return None if finding is None else self.advance(context, finding)
 
@@ -182,18 +184,19 @@ class AlertState(Cloned):
         if self.spec.is_fact and level == INFO:
             self.is_idle = not (self.is_firing or lasting.is_counting)
             return self._event(context, EventState.FACT, INFO, said(self, finding))
-        if established >= WARN:
-            established = _held(self, context, finding, established)
         if self.is_firing:
             self.is_idle = False
             if self.standing.settled is not None:
-                return self._while_settled(context, finding, established)
+                return self._while_settled(context, finding, _held(self, context, finding, established))
             return self._while_firing(context, finding, established)
         self.is_idle = not lasting.is_counting
         return self._begin(context, finding, established)
 
     def _begin(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        if finding.level == OK or (self.spec.is_fact and established == INFO):
+        if finding.level == OK:
+            return None
+        established = _held(self, context, finding, established)
+        if self.spec.is_fact and established == INFO:
             return None
         record = context.observation.record
         if not self._loud <= beyond(finding) < math.inf:
@@ -211,7 +214,7 @@ class AlertState(Cloned):
     def _raise(self, context: RuleContext, state: EventState, finding: Finding, level: Level) -> Event:
         was_alarm = self.worst >= WARN
         self.level = self.worst = level
-        self._note(context, finding)
+        self.finding, self.finding_record = finding, context.observation.record
         self._since_crit = 0
         self.detector.holds = level if level >= WARN else OK
         if not was_alarm:
@@ -219,26 +222,27 @@ class AlertState(Cloned):
             self.standing = stand(self.spec, self.detector, finding, context, self.since_record)
         return self._event(context, state, level, said(self, finding))
 
-    def _note(self, context: RuleContext, finding: Finding) -> None:
-        self.finding, self.finding_record = finding, context.observation.record
-
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
         standing, level, found = self.standing, self.level, finding.level
         if self.detector.is_excused:
             return self.recover(context)
         if found >= WARN or found >= level:
             self._better = 0
-            self._loud = max(self._loud, _CLEARLY * beyond(finding))
-            if not standing.has_level and not standing.is_within(finding):
+            far = _CLEARLY * beyond(finding)
+            if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
+                self._loud = far
+            if not standing.has_level and not (standing.side and standing.is_within(finding)):
                 # Otherwise the baseline of a later finding may have learned what it is compared with.
-                self._note(context, finding)
+                self.finding, self.finding_record = finding, context.observation.record
         elif standing.is_back or found == INFO:
             # INFO: the rule still sees it, and judges it harmless.
             self._better += 1
         else:
             self._better = 0
-        if established > level and self._cool.get(established, 0) <= context.observation.record:
-            return self._worsen(context, finding, established)
+        if established > level:
+            established = _held(self, context, finding, established)
+            if established > level and self._cool.get(established, 0) <= context.observation.record:
+                return self._worsen(context, finding, established)
         if level == CRIT and self._has_eased(finding):
             self.level = self.detector.holds = WARN
             return self._event(context, EventState.EASED, WARN, sentence(self, context))
@@ -348,6 +352,8 @@ def _held(state: AlertState, context: RuleContext, finding: Finding, established
 
     None for a metric on its way back to where another alert has seen it leave.
     """
+    if established < WARN:
+        return established
     if not state.is_firing and comes_home(state.spec, state.detector, finding, context):
         return OK
     if state.is_firing and state.level >= WARN and established <= state.worst:
@@ -365,7 +371,7 @@ def beyond(finding: Finding) -> float:
     value, line = finding.value, finding.threshold
     if line is None or value * line <= 0.0:
         return math.inf
-    return max(value / line, line / value)
+    return value / line if abs(value) >= abs(line) else line / value
 
 
 def said(state: AlertState, finding: Finding) -> str:

@@ -178,7 +178,7 @@ class NotLearning(Detector):
         if context.record < self.thresholds["wait"] or context.record % _EVERY or base is None:
             return None
         line = self.thresholds["share"] * base
-        level = median_of(list(self.recent))
+        level = median_of(self.recent)
         self.has_learned = self.has_learned or level < self.thresholds["learned"] * base
         if self.has_learned or level < line or level < _TINY:
             return QUIET

@@ -238,10 +238,11 @@ class Engine(Cloned):
         self._checkpoints.note(observation)
         if context.phase.moves:
             happened += self._begin_anew()
+        quiet = QUIET
         for state in self._states:
             # As `AlertState.observe`, which is not called for the nine in ten that have nothing to say.
             finding = state.detector.detect(context)
-            if state.is_idle and (finding is QUIET or finding is None):
+            if (finding is quiet or finding is None) and state.is_idle:
                 continue
             event = state.take(context, finding)
             if event is not None:

@@ -179,12 +179,12 @@ class EntropySurge(Detector):
         is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * usual
         if is_jump and usual > 0.0:
             is_jump = math.log(value / usual) > self.thresholds["sigmas"] * _log_noise(window.values)
-        usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
+        usual_length = median_of(self.lengths) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
             self.lengths.append(length)
         cut = context.values.get("truncated_frac")
-        usual_cut = median_of(list(self.truncated)) if is_jump and self.truncated else 0.0
+        usual_cut = median_of(self.truncated) if is_jump and self.truncated else 0.0
         if cut is not None:
             self.truncated.append(cut)
         if not is_jump:

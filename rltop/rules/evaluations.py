@@ -123,7 +123,7 @@ class EvaluationHistory(Cloned):
     def push(self, value: float) -> None:
         self.held = held = (*self.held[1 - HELD :], value)
         self.seen += 1
-        self.level = median_of([*held[-OF_LEVEL:]])
+        self.level = median_of(held[-OF_LEVEL:])
         self._noise_before = None
         if value > self.top:
             self.top, self._to_top, self._noise = value, held, None

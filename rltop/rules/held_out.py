@@ -26,7 +26,6 @@ _REWARDS = 10
 _FEW = 3
 _SHORTER = (32, 16)
 """So many of the newest evaluations are looked at where all that are held have risen: they may have stopped since."""
-_Evaluated = tuple[float, tuple[float, float] | None]
 _ROUNDING = 1e-9
 _QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Of Student's t, two-sided 95 %, from 3 degrees of freedom on (5 evaluations)."""
@@ -78,9 +77,10 @@ def _odds(share: float) -> float:
 
 
 class _EvaluatedSet(State):
-    """The last evaluations of one data set, each with the training reward (mean, error) at that time."""
+    """The last evaluations of one data set, and the training reward (mean, error) at the time of each."""
 
-    held: deque[_Evaluated] = deque(maxlen=_HELD)
+    held: deque[float] = deque(maxlen=_HELD)
+    rewards: deque[tuple[float, float] | None] = deque(maxlen=_HELD)
     line: float | None = None
     since: tuple[int, int] | None = None
 
@@ -111,7 +111,8 @@ class HeldOutFlat(Detector):
             source = self.sources.get(name)
             if source is None:
                 source = self.sources[name] = _EvaluatedSet()
-            source.held.append((value, at))
+            source.held.append(value)
+            source.rewards.append(at)
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
@@ -128,21 +129,19 @@ class HeldOutFlat(Detector):
         return finding._replace(level=INFO) if is_other else finding
 
     def _rises(self, source: _EvaluatedSet) -> bool:
-        values = [value for value, _ in source.held]
-        return len(values) >= self.thresholds["info_evaluations"] and _fit(values).least > 0.0
+        held = source.held
+        return len(held) >= self.thresholds["info_evaluations"] and _fit(held).least > 0.0
 
     def _judge(self, name: str, now: tuple[float, float], context: RuleContext) -> None:
         """Note or forget that a source is flat: since the first evaluation that is held, or since it has stopped."""
         source = self.sources[name]
-        held, thresholds = source.held, self.thresholds
+        rewards, thresholds = source.rewards, self.thresholds
         reach = min(context.reward.top - context.reward.bottom, 1.0)
-        whole, least = len(held), thresholds["info_evaluations"]
+        whole, least = len(rewards), thresholds["info_evaluations"]
         for count in (whole, *_SHORTER):
             if count > whole or count < least:
                 continue
-            before = held[-count][1]
-            if before is None:
-                before = next((at for _, at in islice(held, whole - count, None) if at is not None), now)
+            before = rewards[-count] or next((at for at in islice(rewards, whole - count, None) if at), now)
             # Most of the time the reward has not risen, and nothing else is looked at.
             rise = now[0] - before[0]
             if rise <= 0.0 or rise < thresholds["share" if count == whole else "later_share"] * reach:
@@ -162,7 +161,7 @@ class HeldOutFlat(Detector):
         self, source: _EvaluatedSet, count: int, rewards: tuple[float, float], reward: RewardTrack
     ) -> Finding | None:
         """What the newest evaluations say against a reward that rose meanwhile."""
-        values = [value for value, _ in islice(source.held, len(source.held) - count, None)]
+        values = list(source.held)[-count:]
         found = self._level(source, values, rewards, reward)
         if found is None:
             return None

@@ -86,7 +86,7 @@ class PreferenceLost(Detector):
             return QUIET
         sigma = error * math.sqrt(len(held))
         few = [recent[-i] for i in range(1, _IN_A_ROW + 1)]
-        now_at = median_of(list(recent))
+        now_at = median_of(recent)
         is_gone = now_at < lost * usual and usual - now_at > self.thresholds["sigmas"] * math.hypot(
             error, sigma / math.sqrt(_RECENT)
         )

@@ -195,7 +195,7 @@ class ScaleJump(Detector):
         if len(self.outside) < 3:
             return QUIET
         before = self.low, self.high
-        level = median_of(list(self.outside))
+        level = median_of(self.outside)
         self._take(self.outside)
         return Finding(INFO, level, None, None, before)
 

@@ -154,7 +154,7 @@ class FarWithoutReward(Detector):
         self.later.push(value)
         if value <= self.floor or len(lately) < _MEDIAN_OF:
             return QUIET
-        level = median_of(list(lately))
+        level = median_of(lately)
         if level > self.thresholds["high"] and not context.traits.is_generic:
             return Finding(WARN, level, base.value, self.thresholds["high"])
         line = max(self.floor, self.thresholds["rise"] * (base.value or 0.0))
@@ -196,7 +196,7 @@ class NegativeKl(Detector):
             return QUIET
         is_sum = context.traits.kl_is_sequence_sum
         line = self.thresholds["sum_warn" if is_sum else "warn"]
-        median = median_of(list(self.lately))
+        median = median_of(self.lately)
         # An estimate with a sign is noise around 0: beyond its own spread it is not.
         if median >= line or -median <= self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad:
             return QUIET

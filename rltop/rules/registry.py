@@ -31,7 +31,8 @@ _FLAGS = {
 }
 _NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
 _TEXTS = ("family", "part of", "measures", "says", "value", "baseline", "threshold", "unit", "if")
-_VALUED = tuple(f"{name} " for name in (*_NUMBERS, *_TEXTS))
+_VALUED = {name.partition(" ")[0]: name for name in (*_NUMBERS, *_TEXTS)}
+"""By their first words."""
 _GROUPS = frozenset(each.value for each in Group)
 
 
@@ -62,8 +63,8 @@ def _items(texts: list[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for text in filter(None, texts):
-        if text.startswith(_VALUED):
-            name = next(each for each in (*_NUMBERS, *_TEXTS) if text.startswith(f"{each} "))
+        name = _VALUED.get(text.partition(" ")[0])
+        if name is not None and text.startswith(f"{name} "):
             value = text[len(name) + 1 :]
             found[_NUMBERS.get(name, name)] = int(value) if name in _NUMBERS else value
         elif text in _FLAGS:
@@ -127,6 +128,14 @@ def _spec(home: str, common: list[str], columns: list[str]) -> RuleSpec:
     )
 
 
+def _parts() -> Mapping[str, tuple[RuleSpec, ...]]:
+    found: dict[str, tuple[RuleSpec, ...]] = {}
+    for spec in ALL_SPECS:
+        if spec.part_of:
+            found[spec.part_of] = (*found.get(spec.part_of, ()), spec)
+    return MappingProxyType(found)
+
+
 _SECTIONS = tuple(_sections())
 _FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
     (home, _spec(home, common, row)) for home, common, rows in _SECTIONS if home != _FORMER for row in rows
@@ -152,12 +161,7 @@ NAMED: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_
 BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS if not spec.part_of})
 """Every rule by its id."""
 
-PARTS: Mapping[str, tuple[RuleSpec, ...]] = MappingProxyType(
-    {
-        rule: tuple(spec for spec in ALL_SPECS if spec.part_of == rule)
-        for rule in dict.fromkeys(spec.part_of for spec in ALL_SPECS if spec.part_of)
-    }
-)
+PARTS: Mapping[str, tuple[RuleSpec, ...]] = _parts()
 """Id of a rule that has parts → these."""
 
 DOCUMENTED: tuple[RuleSpec, ...] = tuple(one for rule in BY_ID.values() for one in (rule, *PARTS.get(rule.id, ())))

@@ -220,7 +220,7 @@ class RewardCrash(Detector):
 
     def _judge_drop(self, count: int) -> Finding:
         thresholds, best = self.thresholds, self.best
-        recent = median_of(list(self.recent))
+        recent = median_of(self.recent)
         drop = best - recent
         learned = max(best - min(self.worst, self.initial), thresholds["share"] * abs(best))
         sigma, noise = self._noise("sigmas")
@@ -411,7 +411,7 @@ class SuccessCrash(Detector):
         self.worst = min(self.worst, level)
         if self.seen <= self.thresholds["wait"] or value >= self.best:
             return QUIET
-        latest = median_of(list(self.recent))
+        latest = median_of(self.recent)
         line = self.best - max(
             self.thresholds["share"] * (self.best - min(self.worst, self.window.low)),
             self.thresholds["sigmas"] * self.noise,

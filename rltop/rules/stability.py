@@ -217,7 +217,7 @@ class VanishingGradient(Detector):
             if start.is_final:
                 # What fell while the run started is where the run works, unless hardly anything is left.
                 usual = start.value or 0.0
-                self.base = min(usual, max(self.thresholds["settled"] * usual, median_of(list(self.newest))))
+                self.base = min(usual, max(self.thresholds["settled"] * usual, median_of(self.newest)))
             return QUIET
         line = self.thresholds["warn"] * self.base
         if value >= line:

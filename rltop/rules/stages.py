@@ -51,8 +51,8 @@ class WeightSync(Detector):
         A slow growth is in the records before as well (verl #4896: seconds, minutes, then 25 of them).
         """
         values = context.values
-        seconds = max((values[name] for name in _SYNCS if name in values), default=-1.0)
-        if seconds < 0.0:
+        logged = [values[name] for name in _SYNCS if name in values]
+        if not logged or (seconds := max(logged)) < 0.0:
             return None
         step, early = values.get("time_step", 0.0), self.first.value
         self.latest.push(seconds)

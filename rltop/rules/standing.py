@@ -49,6 +49,7 @@ SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
 _FAR = math.log(16.0)
 _MOSTLY = 15
+_NEWEST_FLAGS = (1 << FLAT_VALUES) - 1
 
 
 class Departure(Cloned):
@@ -62,7 +63,19 @@ class Departure(Cloned):
         is_back: the newest value is inside it.
     """
 
-    __slots__ = ("_count", "_values", "before", "edge", "is_back", "judged", "reach", "trigger", "value")
+    __slots__ = (
+        "_count",
+        "_inside",
+        "_logs",
+        "_values",
+        "before",
+        "edge",
+        "is_back",
+        "judged",
+        "reach",
+        "trigger",
+        "value",
+    )
 
     def __init__(self, judged: JudgedValue, before: Before, finding: Finding) -> None:
         """Begin at the finding that raised the alert.
@@ -82,6 +95,10 @@ class Departure(Cloned):
         if line is not None and is_between and before.is_positive and self._way(trigger) > _FAR:
             self.edge = min(self.edge, line) if trigger > before.value else max(self.edge, line)
         self.reach = self._way(line if line is not None and is_between else trigger)
+        self._logs: deque[float] = deque(maxlen=FLAT_VALUES)
+        self._inside = 0
+        for one in self._values:
+            self._hold(one)
 
     def _way(self, value: float, start: float | None = None) -> float:
         """How far it is from a level to a value: in logs of positive numbers, else in its unit."""
@@ -98,7 +115,15 @@ class Departure(Cloned):
         self.value = value
         self._values.append(value)
         self._count += 1
-        self.is_back = self._is_inside(value)
+        self.is_back = self._hold(value)
+
+    def _hold(self, value: float) -> bool:
+        """What is asked of the newest values at every record, worked out once for each."""
+        is_inside = self._is_inside(value)
+        self._inside = (self._inside << 1 | is_inside) & _NEWEST_FLAGS
+        if self.before.is_positive:
+            self._logs.append(math.log(value) if value > 0.0 else -math.inf)
+        return is_inside
 
     def _is_inside(self, value: float) -> bool:
         before = self.before
@@ -109,12 +134,11 @@ class Departure(Cloned):
     @property
     def is_mostly_back(self) -> bool:
         """Three quarters of the newest twenty are back: the others are noise."""
-        held = self._values
-        return len(held) == FLAT_VALUES and sum(map(self._is_inside, held)) >= _MOSTLY
+        return len(self._values) == FLAT_VALUES and self._inside.bit_count() >= _MOSTLY
 
     @property
     def level(self) -> float:
-        return median_of(list(self._values))
+        return median_of(self._values)
 
     @property
     def is_flat(self) -> bool:
@@ -130,7 +154,7 @@ class Departure(Cloned):
         if drift > most:
             return False
         if self.before.is_positive:
-            held = [math.log(one) if one > 0.0 else -math.inf for one in held]
+            held = list(self._logs)
         wobble = MAD_TO_SIGMA * mad_of(held)
         if self.before.is_positive:
             most = min(most, max(_GROWTH, wobble))
@@ -151,7 +175,7 @@ class Departure(Cloned):
             return True
         if not self.before.is_positive or min(held) <= 0.0 or level <= 0.0:
             return False
-        noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in held])
+        noise = MAD_TO_SIGMA * mad_of(self._logs)
         return abs(math.log(self.value / level)) <= SPREADS * noise
 
 
@@ -197,10 +221,9 @@ class Standing(Cloned):
         self._leaving = leaving
 
     def observe(self, context: RuleContext) -> None:
-        """Take a record in, and keep the frozen level known to the other rules."""
+        """Take a record in, and keep the frozen level known to the other rules; only where there `has_level`."""
         departure = self._departure
-        if departure is None:
-            return
+        assert departure is not None
         departure.observe(context.observation)
         known = context.homes.get(departure.judged)
         before, trigger = (departure.before, departure.trigger) if known is None else (known.before, known.trigger)

@@ -59,7 +59,7 @@ class StepKl(Detector):
                 return QUIET
             if len(self.lately) < _MEDIAN_OF:
                 return QUIET
-            value = abs(median_of(list(self.lately)))
+            value = abs(median_of(self.lately))
         if value <= warn * RELEASE:
             return QUIET
         crit = thresholds["crit"]

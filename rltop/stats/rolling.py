@@ -32,12 +32,14 @@ MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
 
-def median_of(values: list[float]) -> float:
+def median_of(values: Sequence[float]) -> float:
     """The median of unsorted `values`; raises `IndexError` when there are none."""
-    return _middle(sorted(values))
+    ordered = sorted(values)
+    half = len(ordered) >> 1
+    return ordered[half] if len(ordered) & 1 else 0.5 * (ordered[half - 1] + ordered[half])
 
 
-def mad_of(values: list[float]) -> float:
+def mad_of(values: Sequence[float]) -> float:
     """Median absolute deviation of `values` from their median, unscaled."""
     centre = median_of(values)
     return median_of([abs(value - centre) for value in values])
@@ -49,11 +51,6 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / count
     squares = sum([(apart := value - mean) * apart for value in values])  # as powers, huge numbers would raise
     return mean, math.sqrt(squares / ((count - 1) * count))
-
-
-def _middle(ordered: list[float]) -> float:
-    half = len(ordered) >> 1
-    return ordered[half] if len(ordered) & 1 else 0.5 * (ordered[half - 1] + ordered[half])
 
 
 class Window(Cloned):
@@ -83,7 +80,7 @@ class Window(Cloned):
         insort(order, value)
         size = len(order)
         half = size >> 1
-        # As `_middle`: this is on the path of every record.
+        # As `median_of`: this is on the path of every record.
         self.median = order[half] if size & 1 else 0.5 * (order[half - 1] + order[half])
 
     @property
@@ -110,7 +107,7 @@ class Window(Cloned):
     def mad(self) -> float:
         """Median absolute deviation from the median, unscaled; 0.0 when empty."""
         centre = self.median
-        return _middle(sorted([abs(value - centre) for value in self._order])) if self._order else 0.0
+        return median_of([abs(value - centre) for value in self._order]) if self._order else 0.0
 
     def last(self, count: int) -> float:
         """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
@@ -159,7 +156,7 @@ class Frozen(Cloned):
         held = self._held
         insort(held, value)
         if len(held) >= self.minimum:
-            self.value = _middle(held)
+            self.value = median_of(held)
             self.is_final = len(held) >= self.size
         return before
 
