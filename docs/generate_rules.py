@@ -9,13 +9,12 @@ from itertools import groupby
 from pathlib import Path
 
 from rltop.report.explain import lasting
-from rltop.rules.alert_state import COOLDOWN_RECORDS, EASED_AFTER, MOST_ALARMS, SHOWN_RECORDS
+from rltop.rules.alert_state import COOLDOWN_RECORDS, EASED_AFTER, MOST_ALARMS, SHOWN_RECORDS, TOGETHER_RECORDS
 from rltop.rules.baseline import LEVEL_RECORDS
-from rltop.rules.engine import TOGETHER_RECORDS
 from rltop.rules.registry import BY_ID, PARTS
 from rltop.rules.rule import MIN_CLEAR_AFTER, Group, RuleSpec
 from rltop.rules.standing import FLAT_VALUES, SETTLED_AFTER, SPREADS
-from rltop.rules.words import public_logs, words_of
+from rltop.rules.words import NO_ALARM, public_logs, words_of
 
 TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
@@ -297,12 +296,17 @@ def entry(spec: RuleSpec, found: dict[str, Rate], public: dict[str, str]) -> str
     facts.append(f"- sources: {words.sources}")
     if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
-    if spec.id in public:
-        facts.append(f"- public logs: {public[spec.id]}")
-    parts = [_part_row(part, found) for part in PARTS.get(spec.id, ())]
+    if logs := _public(spec, public):
+        facts.append(f"- public logs: {logs}")
+    parts = [_part_row(part, found, public) for part in PARTS.get(spec.id, ())]
     if parts:
-        facts += ["", "| part | condition | why | sources, measured |", "|---|---|---|---|", *parts]
+        facts += ["", "| part | condition | why | sources, measured, public logs |", "|---|---|---|---|", *parts]
     return "\n".join([*lines, *facts]) + "\n"
+
+
+def _public(spec: RuleSpec, public: Mapping[str, str]) -> str:
+    """What public logs say of it; nothing of what is never an alarm, or raised by no record."""
+    return "" if spec.detector is None or spec.is_fact else public.get(spec.id, NO_ALARM)
 
 
 def _facts(spec: RuleSpec) -> dict[str, str]:
@@ -316,7 +320,7 @@ def _facts(spec: RuleSpec) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _part_row(part: RuleSpec, found: dict[str, Rate]) -> str:
+def _part_row(part: RuleSpec, found: dict[str, Rate], public: Mapping[str, str]) -> str:
     """A part of a rule: one row, with the anchor that its heading would have."""
     words = words_of(part.id)
     numbers = "; ".join(f"{name}: {text}" for name, text in _facts(part).items())
@@ -325,7 +329,7 @@ def _part_row(part: RuleSpec, found: dict[str, Rate]) -> str:
         f'<a id="{_anchor(part)}"></a>**{part.id}** {part.title}',
         f"{words.condition}{f'<br>{numbers}' if numbers else ''}",
         words.why,
-        f"{words.sources}{rate}",
+        f"{words.sources}{rate}{f'<br>public logs: {logs}' if (logs := _public(part, public)) else ''}",
     )
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 

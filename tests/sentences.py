@@ -12,6 +12,7 @@ _ARROW = re.compile(_VALUE.format("old", "old") + " → " + _VALUE.format("new",
 _BESIDE = re.compile(
     _VALUE.format("value", "value") + r"[^();:→]{0,40}\((?:baseline|best) " + _VALUE.format("base", "base")
 )
+_QUOTED = re.compile(r"\((?:baseline|best) ")
 _THRESHOLD = re.compile(_VALUE.format("value", "value") + r"[^;:→]*?threshold " + _VALUE.format("line", "line"))
 _OF_THE_LAST = re.compile(rf"({_NUMBER}) of (?:the last |the newest )?({_NUMBER}) (?:records|steps|batches)")
 _SHARE = re.compile(
@@ -53,6 +54,8 @@ def denied(text: str, *, step: int, records: int, is_below: bool = False) -> Ite
     for found in _BESIDE.finditer(text):
         if (found["value"], found["value_unit"].strip()) == (found["base"], found["base_unit"].strip()):
             yield f"no other than the baseline: {found[0]}"
+    if "no healthy baseline" in text and _QUOTED.search(text) is not None:
+        yield "a baseline beside none"
     found = _THRESHOLD.search(text)
     if found is not None and _WITHIN not in text:
         value, line = (_read(found[name], found[f"{name}_unit"]) for name in ("value", "line"))

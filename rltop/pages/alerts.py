@@ -138,10 +138,8 @@ def _progress(snapshot: Snapshot) -> str:
         return f"checking {units.share(snapshot.source.loading)}"
     if snapshot.identity is None:
         return "waiting for records"
-    if snapshot.part.judging.now.warm_up is not None:
-        seen, wanted = snapshot.part.judging.now.warm_up
-        return f"learning what is normal: {seen} of {wanted} steps"
-    return ""
+    # How far it is, the sentence above says once for both groups.
+    return "warming up" if snapshot.part.judging.now.warm_up is not None else ""
 
 
 def _rules_of(snapshot: Snapshot, group: str) -> list[str]:

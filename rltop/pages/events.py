@@ -6,9 +6,11 @@ from collections.abc import Collection, Sequence
 
 from rltop import units
 from rltop.model import Event, EventState, Label
+from rltop.pages.header import OVER
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Fit, Table, paint_table
+from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 _EVENT_WORDS = {
@@ -86,6 +88,13 @@ def _words(one: EventRow) -> Cell:
     whose = (Piece(f"{Label.of(event.stream)}: ", "note"),) if event.stream else ()
     old = (Piece("before the restart: ", "dim"),) if one.is_old else ()
     return (*muted, *provisional, *whose, *old, Piece(*message))
+
+
+def as_known(snapshot: Snapshot, events: Sequence[Event]) -> Sequence[Event]:
+    """Events of a run as they are told: once it is over, its newest row does not change any more."""
+    if not any(event.is_provisional for event in events) or snapshot.source.state not in OVER:
+        return events
+    return [event._replace(is_provisional=False) for event in events]
 
 
 def event_table(

@@ -47,7 +47,7 @@ STATE_ROLES = {
 }
 """The role in which a state word is written; dim where it is none of these."""
 BROKEN_OFF = (RunState.DIED, RunState.INTERRUPTED)
-_OVER = frozenset({RunState.ENDED, RunState.FINISHED, *BROKEN_OFF})
+OVER = frozenset({RunState.ENDED, RunState.FINISHED, *BROKEN_OFF})
 UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
@@ -463,7 +463,7 @@ def ending_words(snapshot: Snapshot) -> str:
 
 def freshness(snapshot: Snapshot) -> str:
     """How fresh a file of this kind can be, where that matters: while more is expected."""
-    return "" if snapshot.source.state in _OVER else snapshot.part.kind_note
+    return "" if snapshot.source.state in OVER else snapshot.part.kind_note
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:

@@ -28,7 +28,7 @@ from rltop.pages.alerts import (
     worst_words,
 )
 from rltop.pages.bands import text_around
-from rltop.pages.events import paint_events
+from rltop.pages.events import as_known, paint_events
 from rltop.pages.header import (
     BROKEN_OFF,
     HeaderView,
@@ -506,7 +506,7 @@ def _newest_events(snapshot: Snapshot) -> tuple[Event, ...]:
     told = [i for i, event in enumerate(events) if event.family != "facts"][-_EVENTS:]
     facts = [i for i, event in enumerate(events) if event.family == "facts"][-max(0, _EVENTS - len(told)) :]
     shown = sorted({*told, *facts[: _EVENTS - len(told)]}, reverse=True)
-    return tuple(events[i] for i in shown)
+    return tuple(as_known(snapshot, [events[i] for i in shown]))
 
 
 LEAST = (40, 12)

@@ -66,14 +66,29 @@ def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[Said, RuleScope]
     return of_path(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 
-def threshold_words(snapshot: Snapshot, spec: RuleSpec) -> str:
-    """Those of the levels, and those of one's own: `warn 8 (yours, default 5), crit 50`."""
+def threshold_words(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None = None) -> str:
+    """Those of the levels, and those of one's own: `warn 8 (yours, default 5), crit 50`.
+
+    Args:
+        verdict: of the rule; what it has crossed comes first where that is another one: `rise 2 × baseline, warn 0.7`.
+    """
     found = thresholds_of(snapshot, spec)
     shown = [one for one in found if one.scope is not None or one.name in _LEVELS] or found[:2]
-    return ", ".join(
+    line, base = (None, None) if verdict is None else (verdict.threshold, verdict.baseline)
+    crossed = ""
+    if line is not None and base is not None and not any(math.isclose(one.value, line) for one in found):
+        crossed = next(
+            (f"{one.name} {one.value:g} × baseline, " for one in found if _is_factor(one.value, line, base)), ""
+        )
+    return crossed + ", ".join(
         f"{one.name} {one.value:g}" + (f" (yours, default {one.usual:g})" if one.scope is not None else "")
         for one in shown
+        if not crossed.startswith(f"{one.name} ")
     )
+
+
+def _is_factor(value: float, line: float, base: float) -> bool:
+    return math.isclose(value * base, line, rel_tol=1e-6)
 
 
 class RuleMenuPage(Page):

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
-from rltop.pages.events import WITH_FAMILY, EventRow, event_columns, event_row
+from rltop.pages.events import WITH_FAMILY, EventRow, as_known, event_columns, event_row
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row
@@ -323,8 +323,8 @@ def _paint_list(
 ) -> list[Row]:
     at, muted = snapshot.at_step, snapshot.source.muted
     listed = [
-        event_row(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted)
-        for number in numbers
+        event_row(event, number, is_old=number in timeline.old, at=at, muted=muted)
+        for event, number in zip(as_known(snapshot, [snapshot.events[one] for one in numbers]), numbers, strict=True)
     ]
 
     def sign(one: EventRow) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
 from rltop.pages.alerts import origin
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
-from rltop.pages.events import paint_events
+from rltop.pages.events import as_known, paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open, Page, Push
 from rltop.pages.rule_menu import threshold_words
@@ -47,7 +47,7 @@ class VerdictView:
     title: str
     records: int | None
     chain: ChainView | None
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     stream: str = ""
     is_muted: bool = False
     is_acknowledged: bool = False
@@ -78,10 +78,10 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         title=registry.NAMED[rule].title if rule in registry.NAMED else rule,
         records=None,
         chain=None,
-        events=tuple(reversed(events)),
+        events=as_known(snapshot, events[::-1]),
         stream=snapshot.role,
         is_muted=rule in snapshot.source.muted,
-        thresholds="" if spec is None else threshold_words(snapshot, spec),
+        thresholds="" if spec is None else threshold_words(snapshot, spec, verdict),
     )
     if verdict is None or snapshot.step is None:
         return empty

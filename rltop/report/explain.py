@@ -23,7 +23,7 @@ from rltop.rules import registry
 from rltop.rules.diagnosis import reason
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
-from rltop.rules.words import public_logs, words_of
+from rltop.rules.words import NO_ALARM, public_logs, words_of
 from rltop.run.snapshot import Snapshot
 
 _MARGIN = 12
@@ -132,7 +132,7 @@ def rule_rows(
         ("causes", words.causes),
         ("check next", [_step(spec, name) for name in words.next]),
         ("sources", [words.sources]),
-        ("public logs", [public_logs().get(spec.id, "no alarm on any that was judged")]),
+        ("public logs", [public_logs().get(spec.id, NO_ALARM)]),
         ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
         ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if (former := _former(spec)) else []),
     ]

@@ -14,6 +14,7 @@ from functools import cache
 
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
 from rltop.rules import applicability
+from rltop.rules.baseline import is_absolute
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.levels import MOOT
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec
@@ -26,6 +27,8 @@ COOLDOWN_RECORDS = 20
 """For how many records after recovery the same rule stays silent at the same level."""
 EASED_AFTER = 10
 """Records without its condition after which a CRIT is a WARN, where twice its persistence is not more."""
+TOGETHER_RECORDS = 5
+"""Onsets this close belong together: of one alert, and in an incident or a collapse (X1)."""
 MOST_ALARMS = 3
 """Alarms of one rule in a run; what it raises after that is INFO: it flaps."""
 _CLEARLY = 2.0
@@ -130,8 +133,8 @@ class AlertState(Cloned):
     """
 
     __slots__ = (
-        "_better", "_cool", "_lasting", "_loud", "_since_crit", "detector", "finding", "finding_record", "incident",
-        "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record",
+        "_better", "_cool", "_first", "_lasting", "_loud", "_since_crit", "detector", "finding", "finding_record",
+        "incident", "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record",
         "since_step", "spec", "standing", "worst",
     )  # fmt: skip
 
@@ -150,7 +153,7 @@ class AlertState(Cloned):
         self.is_firing = False
         self.is_idle = True
         self._cool: dict[Level, int] = {}
-        self._loud = 0.0
+        self._loud = self._first = 0.0
         self.level = self.worst = OK
         self.incident = 0
         self.finding = QUIET
@@ -207,7 +210,7 @@ class AlertState(Cloned):
         self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
         self.recovered_step, self._better = None, 0
         self.is_firing, self.is_idle = True, False
-        self.standing, self.worst = NOWHERE, OK
+        self.standing, self.worst, self._first = NOWHERE, OK, finding.value
         self._loud = beyond(finding) * beyond(finding)  # as a power, a huge number would raise
         return self._raise(context, EventState.FIRING, finding, established)
 
@@ -258,8 +261,12 @@ class AlertState(Cloned):
             self._since_crit = 0
             return self._event(context, EventState.RESUMED, established, said(self, finding))
         if self.level == INFO:
-            self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
-        return self._raise(context, EventState.ESCALATED, finding, established)
+            since = self.detector.began() or self._lasting.began(established)
+            # What was as far out from its first record on, and lasts, began with that.
+            is_same = _is_past(self._first, finding) and 0 <= since[0] - self.since_record <= TOGETHER_RECORDS
+            if not is_same:
+                self.since_record, self.since_step = since
+        return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
     def _has_eased(self, finding: Finding) -> bool:
         """Whether it has been no CRIT for long, against the level before too: a rolling baseline learns a new one."""
@@ -372,6 +379,23 @@ def beyond(finding: Finding) -> float:
     if line is None or value * line <= 0.0:
         return math.inf
     return value / line if abs(value) >= abs(line) else line / value
+
+
+def _is_past(value: float, finding: Finding) -> bool:
+    line = finding.threshold
+    return line is not None and (value - line) * (finding.value - line) > 0.0
+
+
+def _beside(state: AlertState, worse: Finding) -> Finding:
+    """A worse finding of an alert against the baseline that was quoted already: a rolling one learns what is wrong."""
+    base, rolled, line = state.finding.baseline, worse.baseline, worse.threshold
+    if base is None or rolled is None or line is None or worse.extra or is_absolute(state.detector, worse):
+        return worse
+    if min(base, rolled, line) <= 0.0:
+        return worse
+    line *= base / rolled
+    is_beyond = (worse.value - line) * (line - base) > 0.0
+    return worse._replace(baseline=base, threshold=line) if is_beyond and base != rolled else worse
 
 
 def said(state: AlertState, finding: Finding) -> str:

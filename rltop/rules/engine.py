@@ -17,7 +17,7 @@ from rltop.catalog.dialect import Identity
 from rltop.model import Beside, Event, EventState, Incident, Level, Observation, Verdict
 from rltop.rules import facts, profiles, registry
 from rltop.rules.advice import advise
-from rltop.rules.alert_state import AlertState, sentence, verdict_of
+from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, sentence, verdict_of
 from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
 from rltop.rules.levels import NOTES, field_of
@@ -27,8 +27,6 @@ from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
 from rltop.structs import Cloned, NamedTuple
 
-TOGETHER_RECORDS = 5
-"""Onsets this close belong together, as in a collapse (X1)."""
 _HELD = 8
 
 

@@ -235,7 +235,7 @@ class Exhausted(Detector):
 class HighEntropy(Detector):
     """E5: entropy far above its baseline, and high in itself, for long."""
 
-    text = "entropy {value} {nats} (baseline {baseline})"
+    text = "entropy {value} {nats}{was}"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)

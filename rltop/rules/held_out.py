@@ -144,7 +144,8 @@ class HeldOutFlat(Detector):
             before = rewards[-count] or next((at for at in islice(rewards, whole - count, None) if at), now)
             # Most of the time the reward has not risen, and nothing else is looked at.
             rise = now[0] - before[0]
-            if rise <= 0.0 or rise < thresholds["share" if count == whole else "later_share"] * reach:
+            is_asked_more = count != whole and source.line is None
+            if rise <= 0.0 or rise < thresholds["later_share" if is_asked_more else "share"] * reach:
                 continue
             if rise < thresholds["errors"] * math.hypot(before[1], now[1]):
                 continue
@@ -168,7 +169,7 @@ class HeldOutFlat(Detector):
         level, fit = found
         start = median_of(values[:_FEW])
         if source.line is None:
-            source.line = start + self.thresholds["noises"] * fit.noise
+            source.line = max(start, median_of(values)) + self.thresholds["noises"] * fit.noise
         return Finding(level, median_of(values[-_FEW:]), start, source.line, (*rewards, float(count)))
 
     def _level(
@@ -198,7 +199,9 @@ class HeldOutFlat(Detector):
             return None  # as most that have risen do, and the interval of the gain reaches beyond it
         fit = _fit(values)
         is_flat = source.line is not None or fit.most < wanted
-        if not is_flat or fit.least > 0.0 or fit.gain <= -wanted:
+        # What stands does not end because one interval in twenty excludes 0.
+        rises = fit.least > (0.0 if source.line is None else wanted)
+        if not is_flat or rises or fit.gain <= -wanted:
             return None
         odds = _odds(values[0]) / _odds(rewards[0])
         is_other = is_same and not 1.0 / thresholds["other"] <= odds <= thresholds["other"]

@@ -62,7 +62,8 @@ class Plateau(Detector):
     text = "plateau: best {baseline}, none better in {extra[0]:,.0f} records; now {value}"
     best = float("-inf")
     since = 0
-    is_told = False
+    first = at_best = (0, 0)
+    is_told = has_moved = False
     blocks = _Blocks()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -70,14 +71,18 @@ class Plateau(Detector):
         reward = context.reward
         if reward.value is not None:
             self.blocks.push(reward.value)
+        seen = context.observation
+        if reward.count == 1 and reward.value is not None:
+            self.first = seen.record, seen.step
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
-        if self._has_never_moved(context):
+        self.has_moved = not self._has_never_moved(context)
+        if not self.has_moved:
             rise, _ = self.blocks.rise()
             return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
-                self.since = reward.count
+                self.since, self.at_best = reward.count, (seen.record, seen.step)
                 self.best = reward.usual
                 self.is_told = False
             return QUIET
@@ -90,6 +95,10 @@ class Plateau(Detector):
             return QUIET
         self.is_told = True
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
+
+    def began(self) -> tuple[int, int]:
+        """The record of the best, or the first of a reward that has never moved."""
+        return self.at_best if self.has_moved else self.first
 
     def _has_never_moved(self, context: RuleContext) -> bool:
         """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""

@@ -197,8 +197,9 @@ class NegativeKl(Detector):
         is_sum = context.traits.kl_is_sequence_sum
         line = self.thresholds["sum_warn" if is_sum else "warn"]
         median = median_of(self.lately)
-        # An estimate with a sign is noise around 0: beyond its own spread it is not.
-        if median >= line or -median <= self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad:
+        # An estimate with a sign is noise around 0: beyond its own spread it is not. The way down widens that spread.
+        noise = 0.0 if self.is_firing else self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad
+        if median >= line or -median <= noise:
             return QUIET
         return Finding(CRIT if median < self.thresholds["crit"] else WARN, median, None, line)
 

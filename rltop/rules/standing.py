@@ -48,6 +48,8 @@ _CREEP = 0.025
 SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
 _FAR = math.log(16.0)
+_ABOUT = 0.05
+"""Two estimates of one level that differ by no more are told as one."""
 _MOSTLY = 15
 _NEWEST_FLAGS = (1 << FLAT_VALUES) - 1
 
@@ -61,6 +63,7 @@ class Departure(Cloned):
 
     Attributes:
         is_back: the newest value is inside it.
+        told: the baseline that the alert quotes, where that is about the level before.
     """
 
     __slots__ = (
@@ -73,6 +76,7 @@ class Departure(Cloned):
         "is_back",
         "judged",
         "reach",
+        "told",
         "trigger",
         "value",
     )
@@ -89,7 +93,9 @@ class Departure(Cloned):
         self.is_back = False
         self._values: deque[float] = deque(before.since, maxlen=FLAT_VALUES)
         self._count = len(before.since)
-        line = finding.threshold
+        line, base = finding.threshold, finding.baseline
+        is_told = base is not None and abs(base - before.value) <= max(before.spread, _ABOUT * abs(before.value))
+        self.told = base if base is not None and is_told else before.value
         self.edge = math.sqrt(before.value * trigger) if before.is_positive else (before.value + trigger) / 2.0
         is_between = line is not None and min(before.value, trigger) < line < max(before.value, trigger)
         if line is not None and is_between and before.is_positive and self._way(trigger) > _FAR:
@@ -254,7 +260,7 @@ class Standing(Cloned):
         assert departure is not None
         sign = departure.judged.sign
         unit = _unit(departure.judged)
-        self.settled = Settled(sign * departure.level, sign * departure.before.value, since_step, unit)
+        self.settled = Settled(sign * departure.level, sign * departure.told, since_step, unit)
         self._left = departure.level
         self._leaving.clear()
 

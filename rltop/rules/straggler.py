@@ -10,7 +10,7 @@ from collections import deque
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.ranks import Lag, compare
@@ -161,6 +161,9 @@ class BatchTail(Detector):
         )
 
 
+_UNBALANCED = "before balancing"
+
+
 class SequenceImbalance(Detector):
     """P8: tokens of the heaviest rank against the lightest, after balancing.
 
@@ -190,12 +193,15 @@ class SequenceImbalance(Detector):
         base = self.raw.push(spread)
         line = self.thresholds["raw"]
         has_grown = base is not None and spread > max(line, self.thresholds["grown"] * base)
-        return self._against(spread, line, WARN if has_grown else INFO, "before balancing")
+        return self._against(spread, line, WARN if has_grown else INFO, _UNBALANCED)
 
     def _against(self, spread: float, line: float, level: Level, what: str) -> Finding:
         if spread <= line * (RELEASE if self.is_firing else 1.0):
             return QUIET
         return Finding(level, spread, None, line, words=(what,))
+
+    def subject(self, finding: Finding) -> Subject | None:
+        return Subject("seqlen_minmax_diff") if finding.words == (_UNBALANCED,) else None
 
     def headline(self, finding: Finding) -> str:
         (what,) = finding.words

@@ -52,6 +52,7 @@ def _family(name: str) -> Mapping[str, Words]:
 
 _PUBLIC = Path(__file__).with_name("evidence.csv")
 """By `bench/evidence.py`: in how many public repositories a rule was right, noise or false."""
+NO_ALARM = "no alarm on any that was judged"
 _FIELDS = {"llm": "language models", "classic": "classic RL"}
 
 

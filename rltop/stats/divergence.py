@@ -31,7 +31,7 @@ class Divergence(NamedTuple):
     """Where a metric of two runs diverges.
 
     Attributes:
-        step: the first step of the first window that differs.
+        step: the first step of the first window that differs, after those at its head that are equal to the digit.
         sigmas: how far the windows there lie apart, in standard errors.
         is_from_start: they never were alike.
     """
@@ -71,9 +71,12 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
         begins -= 1
     if len(apart) - begins < LASTING:
         return None
-    at = begins * WINDOW
+    at = begins * WINDOW if begins else 0
+    while begins and first[at] == second[at]:
+        # Runs of one seed are equal until a setting takes effect.
+        at += 1
     sigmas = abs(apart[begins]) / error if error else math.inf
-    return Divergence(known[at][0] if begins else known[0][0], sigmas, not begins)
+    return Divergence(known[at][0], sigmas, not begins)
 
 
 def _noise(values: Sequence[float]) -> float:

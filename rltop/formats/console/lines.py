@@ -198,7 +198,8 @@ def _read_piece(piece: str, into: LineMetrics, *, is_unsure: bool) -> None:
         pair = _PAIR.match(piece.lstrip())
         if pair is not None and pair["after"] not in _UNSURE_AFTER and _is_key(pair["key"]):
             key = pair["key"].rstrip()
-            into.row[key] = _known(key, _scalar(pair))
+            if not _is_rounded(key, value := _scalar(pair)):
+                into.row[key] = value
             return
     into.lost += 1
 
@@ -218,10 +219,9 @@ _RATE_KEY = regex(r"(?:.*[/_. -])?(?:lr|learning[_ ]rate)(?:\(1e-\d\))?", re.IGN
 _ROUNDED = regex(r"[-+]?0?\.00+")
 
 
-def _known(key: str, value: object) -> object:
-    """A value as printed; None for a learning rate of 0.000, which is a small one rounded."""
-    is_rounded = isinstance(value, str) and _ROUNDED.fullmatch(value) and _RATE_KEY.fullmatch(key)
-    return None if is_rounded else value
+def _is_rounded(key: str, value: object) -> bool:
+    """A learning rate printed as 0.000 is a small one rounded: as unknown as one that is not printed."""
+    return isinstance(value, str) and bool(_ROUNDED.fullmatch(value) and _RATE_KEY.fullmatch(key))
 
 
 def _scalar(match: re.Match[str]) -> object:
@@ -413,7 +413,9 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[LineM
         if is_cut and pair.end() == len(text):
             found.lost += 1
         else:
-            found.row[pair["key"]] = _known(pair["key"], _scalar(pair))
+            value = _scalar(pair)
+            if not _is_rounded(pair["key"], value):
+                found.row[pair["key"]] = value
     return [found] if found.row else _read_named(text[bar.end() :], int(bar[1]), is_cut=is_cut)
 
 
@@ -712,16 +714,17 @@ class _Pairs:
         elif named.get("tensor") is not None:
             self._row[pair["key"]] = _mean_of(pair["tensor"])
         elif named.get("value") is not None:
+            if _is_rounded(pair["key"], pair["value"]):
+                return
             value = float(pair["value"])
-            known = _known(pair["key"], pair["value"])
-            self._row[pair["key"]] = known and (value / _PERCENT if named.get("unit") == "%" else value)
+            self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
             if named.get("spread") is not None:
                 self._row[f"{pair['key']}_std"] = float(pair["spread"])
 
     @property
     def are_plain(self) -> bool:
         """Are there several, each a name without blanks?"""
-        return len(self._row) > 1 and not self._has_words
+        return self._count > 1 and not self._has_words
 
     @property
     def are_of_training(self) -> bool:

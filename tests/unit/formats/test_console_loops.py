@@ -41,6 +41,14 @@ def test_what_a_launcher_puts_in_front_of_a_line(prefix, line):
     assert (record.step, dict(zip(record.schema.keys, record.values, strict=True))["loss"]) == (10, 0.2)
 
 
+def test_a_learning_rate_rounded_to_nothing_is_not_known():
+    lines = [f"Epoch:[1/1]({step}/400), loss: 0.5, learning_rate: 0.0000000{4 - step // 100}" for step in (100, 400)]
+    text = "".join(f"{line}, epoch_time: 1.0min\n" for line in lines)
+    known = {"loss": 0.5, "epoch_time": 1.0}
+    assert rows(text) == {100: {**known, "learning_rate": 3e-8}, 400: known}
+    assert not any(record.marks for record in decode(text)[0])
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -46,7 +46,75 @@ def test_a_critic_that_never_explained_anything_has_no_best_to_compare_with() ->
     assert re.search(r"explained variance 0: never above 0\.10* in \d+ records$", first(engine, "C1").message)
 
 
+def test_a_critic_that_was_never_good_has_no_best() -> None:
+    critic = {"explained_var": noisy(-3.2, 0.1), "value_loss": noisy(2.0), "response_len_mean": noisy(300.0)}
+    engine = play(60, Algorithm.PPO, traits={"has_critic": True}, reward_mean=noisy(0.4), **critic)
+    assert "best" not in first(engine, "C1").message
+
+
+def test_a_length_has_one_baseline() -> None:
+    engine = play(
+        160,
+        response_len_mean=lambda r: noisy(200.0 + 2 * r if r < 100 else 1900.0)(r),
+        reward_mean=lambda r: noisy(0.4 if r < 110 else 0.1)(r),
+    )
+    (verdict,) = [one for one in engine.verdicts if one.rule == "T2"]
+    told = {number for one in engine.events if one.rule == "T2" for number in re.findall(r"\d+ (?=→)", one.message)}
+    assert [one.state for one in engine.events if one.rule == "T2"] == ["firing", "escalated", "settled"]
+    (base,) = {text.strip() for text in told}
+    assert f"(before: {base} tok)" in verdict.headline
+    numbers = {one.name: one.value for one in verdict.evidence}
+    assert f"{numbers['median before']:.0f}" == base
+    assert math.isclose(numbers["threshold"], 2 * numbers["median before"])
+
+
+def test_what_moved_first_is_dated_by_its_first_record() -> None:
+    engine = play(
+        200,
+        grad_norm=lambda r: noisy(0.3 if r < 139 else 12.0, 0.1)(r),
+        entropy=step_up(0.4, 0.03, 140),
+        reward_mean=lambda r: noisy(0.6 if r < 142 else 0.05)(r),
+    )
+    (verdict,) = [one for one in engine.verdicts if one.rule == "X1"]
+    assert verdict.since_step == 139
+    assert "gradient, then entropy" in verdict.headline
+    gradient = [one for one in engine.verdicts if one.family == "gradient"]
+    assert [(one.rule, one.since_step) for one in gradient] == [("O1", 139)]
+
+
+def test_a_reward_that_has_never_moved_has_not_since_its_first_record() -> None:
+    engine = play(1500, reward_mean=noisy(0.31, 0.1), grad_norm=noisy(0.3))
+    (verdict,) = [one for one in engine.verdicts if one.rule == "R3"]
+    assert "not moved in 1,500 records" in verdict.headline
+    assert verdict.since_step == 1
+
+
+def test_a_negative_kl_has_not_recovered_because_its_fall_widened_the_spread() -> None:
+    engine = play(
+        200,
+        Algorithm.PPO,
+        traits={"kl_is_sequence_sum": True},
+        kl_ref=lambda r: noisy(5.0 if r < 100 else -3.0, 0.1)(r),
+        reward_mean=noisy(0.4),
+    )
+    assert [(one.rule, one.state) for one in engine.events if one.rule == "O13"] == [("O13", "firing")]
+
+
+def test_a_spread_before_balancing_is_not_said_of_what_was_balanced() -> None:
+    tokens = {"seqlen_mean": noisy(6e4), "seqlen_balanced_max": noisy(6.1e4), "seqlen_balanced_min": noisy(5.95e4)}
+    engine = play(200, seqlen_minmax_diff=step_up(3e3, 6e4, 100), **tokens)
+    assert first(engine, "P8").metric == "seqlen_minmax_diff"
+
+
+def test_evaluations_that_stay_flat_are_told_once() -> None:
+    scores = [0.3 + 0.02 * min(n, 10) + 0.004 * math.sin(7.0 * n * n) for n in range(1, 81)]
+    engine = play(800, reward_mean=lambda r: noisy(0.2 + r / 1000, 0.02)(r), val_score=every(10, scores))
+    assert [one.state for one in engine.events if one.rule == "R14"] == ["firing"]
+
+
 def test_a_cliff_of_entropy_is_one_alert() -> None:
+    engine = play(160, entropy=step_up(0.5, 0.03, 110), reward_mean=lambda r: 0.5 + r / 1000, zero_std_frac=noisy(0.1))
+    assert [one.rule for one in engine.verdicts if one.family == "entropy"] == ["E1"]
     engine = play(160, entropy=step_up(0.5, 0.03, 110), reward_mean=noisy(0.5), zero_std_frac=noisy(0.6))
     assert [(one.rule, one.level) for one in alarms(engine) if one.family == "entropy"] == [("E1", Level.CRIT)]
 

@@ -58,7 +58,15 @@ def test_a_constant_that_changes_diverges() -> None:
     rate = [1e-6] * 100
     found = divergence(range(100), rate, [*rate[:50], *[2e-6] * 50])
     assert found is not None
-    assert 50 - WINDOW < found.step <= 50
+    assert found.step == 50
+
+
+@given(SEEDS, st.integers(30, 150))
+def test_runs_of_one_seed_diverge_where_they_stop_being_equal(seed: int, at: int) -> None:
+    ours = run(seed)
+    found = divergence(range(200), ours, [*ours[:at], *[value + 1 for value in ours[at:]]])
+    assert found is not None
+    assert at <= found.step < at + WINDOW
 
 
 def test_too_few_records_tell_nothing() -> None:
