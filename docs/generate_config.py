@@ -73,8 +73,10 @@ warn = 3
 `own_rules`, `rltop config` prints them.
 
 While the screen is open, `config.toml` and these files are read again when they change: rules, profiles, keys of
-metrics, rows, `total_steps`, `gpus` and the theme take effect at once (runs that are judged otherwise are read anew),
-the rest at the next start. A file that is not valid is reported in the status line; what held before still does.
+metrics, rows, `step_key`, `total_steps`, `gpus`, the theme, `[keys]`, `mouse`, `bell`, `title`, `ascii` and
+`refresh_hz` take effect at once (runs that are judged otherwise are read anew). The others hold from the next start on,
+which the status line says, by name: those of polling, color, memory, rollouts, log and live sources. A file that is not
+valid is reported there too; what held before still does.
 
 ## Profiles
 

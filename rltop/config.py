@@ -44,6 +44,8 @@ class Config(NamedTuple):
         origins: setting → where its value came from; absent: the default.
         read_again: settles everything anew, from the same flags; None where nobody wants that.
         live: sources that the config file names, see `settings.LIVE_LISTS`.
+        values: setting → what it is.
+        waiting: settings that were changed while the program runs and hold from the next start on.
     """
 
     reader: ReaderOptions = ReaderOptions()
@@ -55,6 +57,8 @@ class Config(NamedTuple):
     origins: Mapping[str, str] = MappingProxyType({})
     read_again: Callable[[], Config] | None = None
     live: Mapping[str, Any] = MappingProxyType({})
+    values: Mapping[str, Any] = MappingProxyType({})
+    waiting: tuple[str, ...] = ()
 
     def use_color(self, is_terminal: bool) -> bool:
         """Whether to colour output that goes to a terminal or elsewhere."""
@@ -96,7 +100,6 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
 
     Args:
         argv_options: setting → what its flag said (see `settings.add_flags`), None where it was not given.
-        config_path: the file named on the command line, or None.
 
     Raises:
         ConfigError: names the place, the key and the remedy.
@@ -146,6 +149,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         file=found.file,
         origins=found.origins,
         live=found.live,
+        values=values,
     )
 
 

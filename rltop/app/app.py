@@ -92,6 +92,10 @@ _WHY: Mapping[str, str] = MappingProxyType(
 """Why a key does nothing now, by its action; the footer leaves it out meanwhile."""
 
 
+_OF_STEPS = frozenset({"timing", "metrics", "timeline", "grid", "arrange", "overlay", "find", "go"})
+"""Ids of keys that show nothing before the first step."""
+
+
 class RltopApp(PatchedApp, inherit_bindings=False):
     """`top` for one run or several.
 
@@ -253,7 +257,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         """
         self._look_beside()
         self.main_loop.paint(is_paced=is_paced)
-        self.offer()
 
     def _look_beside(self) -> None:
         """Look for what lies beside the metrics: most of it once the screen stands, the console where it is shown."""
@@ -332,7 +335,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "unmute":
                 is_allowed = bool(run.muted)
             case "travel":
-                is_allowed = True if run.stream.last_step is not None else None
+                is_allowed = run.stream.last_step is not None
             case "alerts":
                 is_allowed = bool(self.shown_verdicts)
             case "runs":
@@ -344,18 +347,23 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def absent(self) -> frozenset[str]:
-        """Ids of keys that lead to nothing of this run, as far as anybody has looked; they answer all the same."""
-        run = self.followed
+        """Ids of keys that lead to nothing on the page, or of this run as far as known; they answer all the same."""
+        run, shown = self.followed, self.shown
+        idle = shown.idle if shown is not None else frozenset()
+        if run.stream.last_step is None:
+            idle |= _OF_STEPS
         is_there = {
+            "pin": self._metric_at_hand is not None,
             "rollouts": run.rollouts is not None and bool(run.rollouts.state.steps),
-            "console": run.ending is not None or run.console is not None,
+            "console": run.ending is not None or (run.console is not None and bool(run.console.state.path)),
             "settings": run.settings is not None and bool(run.settings.values),
         }
-        return frozenset(id for id, is_found in is_there.items() if not is_found)
+        return idle.union(id for id, is_found in is_there.items() if not is_found)
 
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
         offered = (
+            self.shown,
             self.absent,
             self.cursor.is_live,
             self.followed.stream.last_step is None,
@@ -713,6 +721,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         except ThemeError as error:
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
+        self.options = self.options._replace(theme=name)
         self.tell(f"theme {self.themes.palette.name}: {self.themes.palette.summary}   ({self.themes.keep()})")
 
     def on_terminal_background(self, message: TerminalBackground) -> None:
@@ -727,6 +736,33 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         for screen in self.screen_stack:
             if isinstance(screen, PageScreen) and screen.is_mounted:
                 screen.set_palette()
+
+    def use(self, ui: UiOptions) -> bool:
+        """Look and take keys by other settings from now on; whether they are others.
+
+        Raises:
+            ConfigError: the keymap names a binding that does not exist.
+            ThemeError: the theme cannot be used.
+        """
+        now = self.options
+        new = now._replace(
+            theme=ui.theme, keymap=ui.keymap, is_ascii=ui.is_ascii, refresh_hz=ui.refresh_hz, has_mouse=ui.has_mouse,
+            has_bell=ui.has_bell, has_title=ui.has_title,
+        )  # fmt: skip
+        if new == now:
+            return False
+        check_keymap(new)
+        if new.theme != now.theme:
+            self.take_theme(new.theme)
+        self.options, self._glyphs = new, glyph_set(is_ascii=new.is_ascii)
+        self.main_loop.use(new)
+        if isinstance(self.driver, GuardedDriver):
+            self.driver.use(with_alt(new.keymap), has_mouse=new.has_mouse)
+        for screen in self.screen_stack:
+            if isinstance(screen, PageScreen):
+                screen.forget_keys()
+        self.set_keymap(dict(normal_keymap(new.keymap)))
+        return True
 
     def action_tell_setting(self, name: str) -> None:
         setting = BY_NAME[name]

@@ -28,12 +28,15 @@ class Bell:
 
     def __init__(self, session: Session, options: UiOptions, clock: Clock, environ: Mapping[str, str]) -> None:
         self._session, self._clock, self._environ = session, clock, environ
-        is_able = environ.get("TERM", "") not in PLAIN_TERMINALS
-        self._rings, self._has_title = is_able and options.has_bell, is_able and options.has_title
+        self.use(options)
         self._known: dict[str, set[tuple[Hashable, ...]]] = {}
         self._next_look = self._next_ring = float("-inf")
         self._seen: Hashable = None
         self.title = ""
+
+    def use(self, options: UiOptions) -> None:
+        is_able = self._environ.get("TERM", "") not in PLAIN_TERMINALS
+        self._rings, self._has_title = is_able and options.has_bell, is_able and options.has_title
 
     def look(self, followed: Run) -> str:
         """What is to be sent to the terminal now: the title if it is another one, bell and notification if due."""

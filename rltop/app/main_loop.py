@@ -18,6 +18,7 @@ from rltop.screen.pace import LinkPing, Pace
 
 if TYPE_CHECKING:
     from rltop.app.app import RltopApp
+    from rltop.app.options import UiOptions
 
 SLICE_MS = 4.0
 """Longest time that reading and judging keep the keys waiting."""
@@ -56,6 +57,11 @@ class MainLoop:
         self._asks_at_s = 0.0
         self._wake = asyncio.Event()
         self.has_settled = False
+
+    def use(self, options: UiOptions) -> None:
+        """Ring and draw by other settings."""
+        self._bell.use(options)
+        self._pace.limit(options.refresh_hz)
 
     def start(self) -> None:
         """Read the newest rows, then go on beside the keys."""

@@ -116,6 +116,15 @@ class PageScreen(Screen[None]):
         return isinstance(self.focused, Input)
 
     @property
+    def idle(self) -> frozenset[str]:
+        """Ids of keys that lead to nothing on what is painted."""
+        if not self.is_mounted:
+            return frozenset()
+        found = set(self.page.idle(self.moment))
+        found |= {"open", "copy-value"} if self.board.target is None else set()
+        return frozenset(found if heads_of(self.board.rows) else found.union(SORT_KEYS))
+
+    @property
     def has_filter(self) -> bool:
         return isinstance(self.page, ListPage)
 
@@ -134,6 +143,10 @@ class PageScreen(Screen[None]):
         if is_typing not in self._keys:
             self._keys[is_typing] = key_names(self._host.options.keymap, self._groups, is_typing=is_typing)
         return self._keys[is_typing]
+
+    def forget_keys(self) -> None:
+        """The keymap has changed: find out anew what reaches each action."""
+        self._keys.clear()
 
     def compose(self) -> ComposeResult:
         """The filter where there is one, the rows over everything that is left, status line and footer."""
@@ -186,6 +199,7 @@ class PageScreen(Screen[None]):
             board.draw()
         if isinstance(self.page, ListPage) and self.page.chosen is not None:
             self.board.select(self.page.chosen)
+        self._host.offer()
         self._settle_detail()
 
     # -- what is selected, beside the list -----------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rltop.errors import ThemeError
+from rltop.errors import ConfigError, ThemeError
 from rltop.pages.page import SetRule
 from rltop.run.own_rules import MUTE, RuleScope
 
@@ -25,6 +24,9 @@ class Reread(Protocol):
     @property
     def ui(self) -> UiOptions: ...
 
+    @property
+    def waiting(self) -> Sequence[str]: ...
+
 
 class RuleKeys:
     """Keeps it for the run on the screen, and tells what holds now.
@@ -36,6 +38,7 @@ class RuleKeys:
     def __init__(self, app: RltopApp) -> None:
         self._app = app
         self.reread: Callable[[], Reread | str | None] = lambda: None
+        self._waiting: Sequence[str] = ()
 
     def take_settings(self) -> None:
         """Follow the settings where their files have changed."""
@@ -47,19 +50,21 @@ class RuleKeys:
             return
         new, now = found.ingest, app.session.options
         options = now._replace(
-            rules=new.rules, meanings=new.meanings, rows=new.rows, own_rules=new.own_rules,
+            rules=new.rules, meanings=new.meanings, rows=new.rows, own_rules=new.own_rules, decoder=new.decoder,
             total_steps=new.total_steps, gpus=new.gpus,
         )  # fmt: skip
-        has_theme = found.ui.theme != app.options.theme
+        try:
+            is_other = app.use(found.ui)
+        except (ConfigError, ThemeError) as error:
+            app.tell(f"{error}: what held before still does")
+            return
         app.session.use(options)
-        if has_theme:
-            app.options = app.options._replace(theme=found.ui.theme)
-            with contextlib.suppress(ThemeError):
-                app.take_theme(found.ui.theme)
         app.draw()
+        waits = f"; {', '.join(found.waiting)} from the next start on" if found.waiting else ""
+        is_news, self._waiting = found.waiting != self._waiting, found.waiting
         # Which rows are pinned is kept by this program itself, and shown by being there.
-        if has_theme or repr(options._replace(rows=now.rows)) != repr(now):
-            app.tell("the settings have changed, and were read again")
+        if is_other or is_news or repr(options._replace(rows=now.rows)) != repr(now):
+            app.tell(f"the settings have changed, and were read again{waits}")
 
     def acknowledge(self, rule: str) -> None:
         """Quiet the alert of a rule until it gets worse, or take that back; where it cannot be kept say why."""

@@ -272,6 +272,12 @@ LEAST_NUMBERED = 8
 """Of fewer keys that differ in a number each is a metric of its own."""
 
 _DIGITS = regex(r"[0-9]+")
+_MACHINE = regex(
+    r"(?i)(rank|gpu|cuda|device|node|host|worker|server|engine|replica|instance|shard|actor|agent|env|dp|tp|pp)s?\W*_?"
+    r"\{[^}]*\}"
+)
+"""What does the same work as its like; of layers and experts one is always far from the others."""
+_DURATION = regex(r"(?i)(?:time|duration|latency|elapsed|seconds?|secs?|(?<=_)s|(?P<ms>(?<=_)ms))(?![a-z])")
 
 
 class Numbered(NamedTuple):
@@ -284,6 +290,35 @@ class Numbered(NamedTuple):
 
     name: str
     keys: Mapping[str, str]
+
+    @property
+    def is_of_machines(self) -> bool:
+        """Whether they do the same work, so that one far from the others is odd."""
+        return _MACHINE.search(self.name) is not None
+
+
+class RankKey(NamedTuple):
+    """A key that says how long one of several machines took for a stage; `scale` makes it seconds."""
+
+    key: str
+    rank: str
+    stage: str
+    scale: float
+
+
+@lru_cache(maxsize=16)
+def rank_keys(keys: tuple[str, ...]) -> tuple[RankKey, ...]:
+    """Durations among `keys` that differ from others in the number of a machine alone: `rank/37/step_time`."""
+    found = []
+    for each in dict.fromkeys(one.name for one in numbered_index(keys).values()):
+        machines = _MACHINE.findall(each)
+        stage = _MACHINE.sub("", each).replace("//", "/").strip("/_.:- ")
+        duration = _DURATION.search(stage)
+        if machines and duration is not None:
+            members = next(one for one in numbered_index(keys).values() if one.name == each).keys
+            scale = 1e-3 if duration["ms"] else 1.0
+            found += [RankKey(key, f"{machines[-1]} {number}", stage, scale) for number, key in members.items()]
+    return tuple(found)
 
 
 @lru_cache(maxsize=16)

@@ -44,10 +44,20 @@ class ConfigWatch:
         seen = tuple(_stamp(file) for file in self._files)
         if self._seen is not None and seen != self._seen and self._config.read_again is not None:
             try:
-                self._found = self._config.read_again()
+                found = self._config.read_again()
+                self._found = found._replace(waiting=_waiting(self._config, found))
             except RltopError as error:
                 self._found = f"{error.message}: what held before still does"
         self._seen = seen
+
+
+_AT_START = ("color", "watch", "poll_s", "poll_network_s", "poll_silent_s", "rollouts", "log", "memory_mb")
+"""Settings by which files have been opened, or the screen begun, and nothing is opened or begun again."""
+
+
+def _waiting(before: Config, now: Config) -> tuple[str, ...]:
+    changed = [name for name in _AT_START if before.values.get(name) != now.values.get(name)]
+    return (*changed, *(["[live]"] if before.live != now.live else []))
 
 
 def _stamp(file: Path) -> Hashable:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rltop import units
+from rltop.catalog.families import rank_keys
 from rltop.model import Label, Level, Verdict, VerdictState
 from rltop.pages.signals import catalogue_title
 from rltop.rows.cells import RowBuilder
@@ -151,6 +152,8 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
 
     held = [profiles.PROFILES[name].rules for name in snapshot.part.judging.now.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
+    ranks = snapshot.source.ranks
+    has_ranks = (ranks is not None and not ranks.is_measured) or bool(rank_keys(identity.keys))
     ids = [
         spec.rule
         for spec in registry.SPECS
@@ -158,7 +161,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         and spec.id not in off - snapshot.part.judging.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or spec.is_logged(identity))
-        and (not spec.needs_ranks or (snapshot.source.ranks is not None and not snapshot.source.ranks.is_measured))
+        and (not spec.needs_ranks or has_ranks)
     ]
     return list(dict.fromkeys(ids))
 

@@ -124,7 +124,7 @@ class ArrangePage(ListPage[ArrangedRow]):
         self.held = self.chosen
         rows = [_head(snapshot, width, glyphs)]
         if not found:
-            note = moment.keys.none_matches("no metric") if words else "no metrics yet"
+            note = moment.keys.none_matches("no metric") if words else "no metrics yet: waiting for the first row"
             return fill([*rows, Row(()), text_row(note, width, glyphs, "dim")], height)
         painter = TablePainter(
             Table(_columns(snapshot), shown, target=self.target, sign=lambda one: ("", "dim")), width, glyphs

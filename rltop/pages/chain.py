@@ -530,7 +530,7 @@ def _columns(
         Column(
             "", _named, Fit.NAME, least=title if is_estimate else min(12, title), most=24, is_steady=is_estimate, gap=1
         ),
-        Column("", _key, Fit.NAME, least=33, priority=5, gap=1, is_steady=True),
+        Column("", _key, Fit.NAME, least=33 if width < 160 else 48, priority=5, gap=1, is_steady=True),
         Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),
         Column("", lambda row: _distance(row, glyphs), least=6, priority=2, gap=1),
         Column("", _word, least=word, is_right=False, gap=1),

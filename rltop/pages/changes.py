@@ -235,7 +235,7 @@ def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting 
         sorting: the order of the keys; None is the largest change first.
     """
     if view.step is None:
-        return [text_row("no metrics yet", width, glyphs, "dim")]
+        return [text_row("no metrics yet: waiting for the first row", width, glyphs, "dim")]
     title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
     rows = [title.row()]
     rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]

@@ -6,7 +6,7 @@ Owns the state that keys and the mouse change; what is drawn is the page's.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rltop import units
@@ -32,6 +32,7 @@ from rltop.pages.markers import Marker
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Redraw, Say, ShowStep
 from rltop.pages.signals import SignalReading
+from rltop.rows.keys import KEYS
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
 
@@ -135,6 +136,12 @@ class ChartPage(Page):
         return bool(self._locked)
 
     # -- keys --------------------------------------------------------------------------------------------------------
+
+    def idle(self, moment: Moment) -> Set[str]:
+        """Without a chart, all of its keys."""
+        if not self.plots:
+            return {key.id for scope in self.where for key in KEYS[scope]}
+        return frozenset() if len(self.axes(moment)) > 1 else {"axis", "align"}
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another stretch of the run, or other axes."""

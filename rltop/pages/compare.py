@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -646,6 +646,9 @@ class ComparePage(ChartPage):
             return Say("no common metric has this name")
         self._metric = found
         return Redraw()
+
+    def idle(self, moment: Moment) -> Set[str]:
+        return super().idle(moment) | {"band"}
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Another metric, another axis, another baseline."""

@@ -5,7 +5,7 @@ Owns how many fit and which are shown; a chart is drawn as on the page of its me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rltop import units
@@ -111,7 +111,7 @@ class GridPage(ChartPage):
         runs = self._runs(moment)
         metrics = _shared(runs) if runs else charted(moment.snapshot)
         if not metrics:
-            text = "the runs have no metric in common" if runs else "no metrics yet"
+            text = "the runs have no metric in common" if runs else "no metrics yet: waiting for the first row"
             return fill([text_row(text, width, moment.glyphs, "dim")], height)
         legend = _legend(runs, width, moment.glyphs) if runs else []
         height -= len(legend)
@@ -218,6 +218,10 @@ class GridPage(ChartPage):
             # Its steps are not those that the cursor counts.
             self._drawn.pop()
         return [_head(one, reading, width, moment.glyphs), *chart]
+
+    def idle(self, moment: Moment) -> Set[str]:
+        has_more = self._number > self._shape.columns * self._shape.rows
+        return super().idle(moment) | (set() if has_more else {"charts-before", "charts-after"})
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Other charts, more or fewer of them, or other axes."""

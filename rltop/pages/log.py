@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from rltop import units
@@ -200,7 +200,7 @@ class LogPage(ListPage[int]):
         """The lines around the selected one."""
         log = moment.run.console
         if log is None or not log.state.path:
-            self._view = None
+            self._view, self.lines = None, ()
             state = None if log is None else log.state
             return paint_no_log(state, moment.run.path.raw, width, height, moment.glyphs)
         view, room = self._build(log, moment), lines_in_sight(height)
@@ -260,6 +260,13 @@ class LogPage(ListPage[int]):
         if key == "log-step":
             return self._show_step(view, moment)
         return self._show_error(view, 1 if key == "error-after" else -1, moment.keys)
+
+    def idle(self, moment: Moment) -> Set[str]:
+        view = self._view
+        if view is None:
+            return super().idle(moment)
+        no_errors = set() if view.errors else {"error-after", "error-before"}
+        return no_errors | ({"log-file"} if len(view.state.paths) < 2 else set())
 
     def _show_file(self, view: LogView, log: ConsoleLog) -> Effect:
         paths = list(view.state.paths)

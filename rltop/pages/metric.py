@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import ClassVar
@@ -31,6 +31,7 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
+from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket, Point
@@ -218,23 +219,29 @@ def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
     if view.siblings:
         name = clip_middle(Label.of(view.family).display, max(8, width - 16))
         rows += [Row(()), RowBuilder(width, glyphs).add(" statistics of ", "dim").add(name, "key").row()]
-    rows += [paint_relative(reading, width, glyphs, Label.of(word).display) for word, reading in view.siblings]
+    relatives = [
+        *((Label.of(word).display, reading) for word, reading in view.siblings),
+        *((Label.of(reading.title).display, reading) for reading in view.related),
+    ]
+    longest = max((cell_width(title) for title, _ in relatives), default=0)
+    cells = max(_LEAST_NAME, min(longest, width - _RELATIVE))
+    painted = [paint_relative(title, cells, reading, width, glyphs) for title, reading in relatives]
+    rows += painted[: len(view.siblings)]
     if view.related:
         rows += [Row(()), RowBuilder(width, glyphs).add(" related", "dim").row()]
-    rows += [paint_relative(reading, width, glyphs) for reading in view.related]
-    return rows
+    return rows + painted[len(view.siblings) :]
 
 
-def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: str = "") -> Row:
-    """A related metric: level, title (its own by default), value, and a short line.
+_LEAST_NAME, _RELATIVE = 19, 60
+"""Cells of the name of a relative, and of all that stands beside it where its line has its full length."""
 
-    Args:
-        title: the one to show; empty is its own.
-    """
+
+def paint_relative(title: str, name_cells: int, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
+    """A related metric: level, title, value, and a short line."""
     role = LEVEL_ROLES[reading.level]
     sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
-    builder.left(title or Label.of(reading.title).display, 19, "text")
+    builder.left(title, name_cells, "text")
     text, unit = value_text(reading)
     builder.right(text, 8, "crit" if reading.is_nonfinite_now else "value").left(f" {unit}" if unit else "", 6, "unit")
     builder.right(change_text(reading), 8, "note").add("  ")
@@ -326,6 +333,9 @@ class MetricPage(ChartPage):
             has_band=self._has_band,
             markers=read_markers(moment.snapshot, shown.first, shown.last, metric or self.key),
         )
+
+    def idle(self, moment: Moment) -> Set[str]:
+        return super().idle(moment) | ({"band"} if not self._had_band else set())
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         if key != "band":

@@ -217,7 +217,7 @@ def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, k
     """A title row, then the lines in view; every line can be selected."""
     rows = [_paint_title(view, width, glyphs)]
     if not view.lines:
-        note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet"
+        note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet: waiting for the first row"
         rows.append(text_row(note, width, glyphs, "dim"))
     leaves = _leaves(view.lines, width)
     table = Table(

@@ -16,7 +16,6 @@ from rltop.pages.key_metrics import MetricRow
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import SignalReading, signal_of
-from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Scope
@@ -30,11 +29,6 @@ from rltop.structs import NamedTuple
 
 _FAR_SIGMAS, _FAR_SHARE = 6.0, 0.05
 """Standard deviations (MAD × 1.4826) from the median, and the part of it, beyond which one is far from the others."""
-
-_MACHINES = regex(
-    r"(?i)(?:rank|gpu|cuda|device|node|host|worker|server|engine|replica|instance|shard|actor|agent|env|dp|tp|pp)s?\W*_?\{"
-)
-"""What does the same work as its like; of layers and experts one is always far from the others."""
 
 
 class NumberedMember(NamedTuple):
@@ -190,7 +184,8 @@ def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> Metr
 
 def outlier_of(snapshot: Snapshot) -> NumberedView | None:
     """Of ranks, devices and the like, the metrics of which one is farthest from the others; None where none is far."""
-    views = [numbered_view(snapshot, name) for name in _names(snapshot) if _MACHINES.search(name)]
+    names = dict.fromkeys(one.name for one in snapshot.part.memo.numbered().values() if one.is_of_machines)
+    views = [numbered_view(snapshot, name) for name in names]
     far = [one for one in views if one is not None and one.odd is not None]
     return max(far, key=lambda one: abs(one.farthest.sigmas), default=None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import ClassVar
 
@@ -35,8 +35,8 @@ MOST_METRICS = 8
 """Curves that one chart can tell apart."""
 
 _LEAST_CHART = 10
-_APART = 10.0
-"""Numbers without a unit whose greatest values are this many times apart would flatten each other on one axis."""
+_APART = 5.0
+"""A curve that would have less than one of so many parts of the height is pressed flat."""
 
 
 class DrawnMetric(NamedTuple):
@@ -175,19 +175,25 @@ def _unknown(name: str, snapshot: Snapshot) -> str:
 # -- the chart -----------------------------------------------------------------------------------------------------
 
 
-def sides_of(units_of: Sequence[Unit], sizes: Sequence[float]) -> list[bool | None]:
+def sides_of(units_of: Sequence[Unit], ranges: Sequence[tuple[float, float]]) -> list[bool | None]:
     """On which axis each metric stands: False on the left, True on the right, None on neither.
 
-    Metrics of one unit share an axis. Plain numbers, which have no unit, share one unless they are of another size.
+    Metrics of one unit share an axis, unless that would press one of them into a fifth of the height; a level one is
+    level on any axis.
 
     Args:
-        sizes: the greatest absolute value of each.
+        ranges: the least and the greatest value of each.
     """
-    if len(set(units_of)) == 1 and units_of[0] is Unit.NONE:
-        known = [size for size in sizes if size > 0]
-        middle = max(known, default=0.0) / _APART
-        is_small = [size < middle for size in sizes]
-        return [small is not is_small[0] for small in is_small]
+    if len(set(units_of)) == 1:
+        left: list[tuple[float, float]] = []
+        sides: list[bool | None] = []
+        for one in ranges:
+            both = [*left, one]
+            whole = max(high for _, high in both) - min(low for low, _ in both)
+            is_pressed = any(0.0 < high - low < whole / _APART for low, high in both)
+            sides.append(is_pressed)
+            left += [] if is_pressed else [one]
+        return sides
     order = list(dict.fromkeys(units_of))
     return [bool(order.index(unit)) if order.index(unit) < 2 else None for unit in units_of]
 
@@ -249,8 +255,8 @@ class OverlayPage(ChartPage):
                 smoothing=self.smoothing if self.has_smooth else 0.0,
             )  # fmt: skip
             found.append(DrawnMetric(sign, role, signal, part, reading, series, names[number]))
-        sizes = [max(map(abs, one.series.curve.values)) if one.series is not None else 0.0 for one in found]
-        sides = sides_of([one.signal.metric.unit for one in found], sizes)
+        values = [one.series.curve.values if one.series is not None else (0.0,) for one in found]
+        sides = sides_of([one.signal.metric.unit for one in found], [(min(each), max(each)) for each in values])
         return [
             one._replace(series=None if side is None or one.series is None else _on_side(one.series, side))
             for one, side in zip(found, sides, strict=True)
@@ -312,6 +318,9 @@ class OverlayPage(ChartPage):
             is_sortable=True,
         )
         return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
+
+    def idle(self, moment: Moment) -> Set[str]:
+        return super().idle(moment) | {"band"}
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         if key == "band":

@@ -169,12 +169,14 @@ def build_sentence(
     timing: TimingView | None,
     goal: SignalReading | None,
     opened: OpenStep | None = None,
+    outlier: NumberedView | None = None,
 ) -> Sentence:
     """Compose the sentence.
 
     Args:
         timing: of that step, or None.
         goal: what the run is for: validation, else reward, else loss.
+        outlier: metrics that differ by a number alone, of which one is far from the others.
     """
     empty = nothing_yet(snapshot)
     if empty is not None:
@@ -213,15 +215,28 @@ def build_sentence(
         what = "reading history, newest rows shown" if snapshot.part.is_preview else "reading history"
         return Sentence(Label.of(f"checking {done}: {what}"), Level.INFO, share=share)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
+    return _calm(snapshot, firing, "" if is_of_time else cost, goal, outlier)
+
+
+def _calm(
+    snapshot: Snapshot,
+    firing: Sequence[Verdict],
+    cost: str,
+    goal: SignalReading | None,
+    outlier: NumberedView | None,
+) -> Sentence:
+    """What is said where nothing is wrong: what was, which of many metrics is odd, where time goes, how it learns."""
     history = snapshot.verdicts.history
     past = worse_before(history, Level.INFO)
     opening = _opening(snapshot, firing)
     if past is not None:
         opening = f"{'No alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
     is_told = bool(firing) and opening != _NOTHING and _tells_of(firing[0], goal)
-    parts = [opening, "" if is_of_time else cost, "" if is_told else _movement(goal)]
+    odd = "" if outlier is None else f"far from the others: {outlier.odd_text}"
+    parts = [opening, odd, cost, "" if is_told else _movement(goal)]
     text = Label.of("; ".join(part for part in parts if part))
-    return Sentence(text, Level.OK, None if past is None else alert_target(past))
+    leads_to = alert_target(past) if past is not None else None if outlier is None else outlier.target
+    return Sentence(text, Level.OK if outlier is None else Level.INFO, leads_to)
 
 
 def _value_then(snapshot: Snapshot, verdict: Verdict) -> str:
@@ -396,13 +411,13 @@ def build_overview(
     is_empty = nothing_yet(snapshot) is not None
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
-    opened = _open(snapshot)
+    opened, outlier = _open(snapshot), outlier_of(snapshot)
     # What the banner says need not be said twice.
     told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
         header=build_header(snapshot, timing, opened),
         banner=banner,
-        sentence=build_sentence(snapshot, told, timing, _goal(rows), opened),
+        sentence=build_sentence(snapshot, told, timing, _goal(rows), opened, outlier),
         badges=build_badges(snapshot, verdicts),
         rows=rows,
         more=more,
@@ -418,7 +433,7 @@ def build_overview(
         is_awaited=snapshot.part.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
-        outlier=outlier_of(snapshot),
+        outlier=outlier,
         muted=snapshot.source.muted,
         flow=_flow(snapshot),
         open=opened,

@@ -8,14 +8,14 @@ an effect, a small value that the application carries out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from itertools import chain, islice
 from typing import ClassVar, Generic, TypeVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
 from rltop.rows.cells import too_small
-from rltop.rows.keys import Scope
+from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Sorting
 from rltop.run.own_rules import RuleScope, Said
@@ -170,6 +170,11 @@ class Page(ABC):
         del key, moment
         return None
 
+    def idle(self, moment: Moment) -> Set[str]:
+        """Ids of keys that lead to nothing on what was painted last; they answer all the same."""
+        del moment
+        return frozenset()
+
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """What was selected is to be opened; a page may keep some targets to itself."""
         del moment
@@ -287,6 +292,12 @@ class ListPage(Page, Generic[T]):
     @abstractmethod
     def target(self, line: T) -> Target | None:
         """What a line leads to; None where it cannot be selected."""
+
+    def idle(self, moment: Moment) -> Set[str]:
+        """An empty list has no use for its keys, nor for a filter that does not stand."""
+        if self.lines:
+            return frozenset()
+        return {key.id for scope in self.where for key in KEYS[scope]} | (set() if self.query else {"find"})
 
     def place(self, held: Target) -> int | None:
         """Where the line stands that was chosen; None where there is none any more."""

@@ -445,6 +445,10 @@ class RolloutPage(Page):
         by = -1 if key == "previous" else 1
         return self.neighbour(by, moment) or Say(f"there is none {'before' if by < 0 else 'after'} this one")
 
+    def idle(self, moment: Moment) -> Set[str]:
+        shelf = moment.snapshot.rollouts
+        return frozenset() if shelf is not None and shelf.state.steps else {"previous", "next", "find"}
+
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
         """Show the next one of what the page is about."""

@@ -21,6 +21,7 @@ from rltop.rows.widths import cell_width
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.run.run import Run
     from rltop.run.run_settings import RunSettings, SettingsFile
 
 NOT_SET = units.UNKNOWN
@@ -220,7 +221,7 @@ class SettingsPage(ListPage[str]):
         glyphs = moment.glyphs
         settings = moment.run.settings
         if settings is None or not settings.values:
-            return fill([_title("", width, glyphs), *_why_none(settings, width, glyphs)], height)
+            return fill([_title("", width, glyphs), *_why_none(settings, moment.run, width, glyphs)], height)
         values, typed = settings.values, self.query.strip().casefold()
         names = [name for name in values if typed in f"{name} {units.setting(values[name])}".casefold()]
         shown = self.settle(names, height - _HEAD_ROWS)
@@ -265,9 +266,10 @@ def _last_parts(path: str) -> str:
     return Label.of("/".join(path.split("/")[-2:])).display
 
 
-def _why_none(settings: RunSettings | None, width: int, glyphs: Glyphs) -> list[Row]:
+def _why_none(settings: RunSettings | None, run: Run, width: int, glyphs: Glyphs) -> list[Row]:
     if settings is None:
-        return [text_row(" looking for settings", width, glyphs, "dim")]
+        waits = "waiting for the first metric file; then settings are looked for beside it"
+        return [text_row(waits if run.main.is_awaited else "looking for settings ...", width, glyphs, "dim")]
     text = (
         "No settings were found beside the metric file. Looked for: .hydra/config.yaml, config.yaml, config.json, "
         "config.toml, training_args.json, args.json, params.json, trainer_state.json, ranges.json, a W&B run and the "
@@ -275,4 +277,4 @@ def _why_none(settings: RunSettings | None, width: int, glyphs: Glyphs) -> list[
     )
     failed = [f"{Label.of(one.path).display}: {Label.of(one.trouble).display}" for one in settings.files if one.trouble]
     lines = [line for each in (text, *failed) for line in wrap(each, max(10, width - 2), 8)]
-    return [text_row(f" {line}", width, glyphs, "dim") for line in lines]
+    return [text_row(line, width, glyphs, "dim") for line in lines]

@@ -32,6 +32,12 @@ _UNUSUAL = 3.0
 _COARSE = ((120.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
 _MOST_LISTED = 200
+_WAITS = "waiting for the first metric file; then its job is looked for"
+_UNTOLD = "nothing tells yet where the job is"
+_HINT = (
+    "Waiting for a console log, processes, engines or a scheduler to say more. Name the log: rltop --log FILE RUN; "
+    "a training loop of your own says where it is by log.phase(...)."
+)
 _LEAST_BAR = 16
 """Cells of the bar of the open step that no note takes."""
 
@@ -149,6 +155,7 @@ class WhereView(NamedTuple):
     """What the page shows.
 
     Attributes:
+        untold: why nothing can be told yet; empty while the job is followed.
         groups: processes by what they are in, worst first.
         engines, devices, jobs, logs: what is told of each, worst first.
     """
@@ -161,14 +168,16 @@ class WhereView(NamedTuple):
     jobs: Sequence[Job] = ()
     logs: Sequence[LogTold] = ()
     silences: Sequence[Silence] = ()
-    is_followed: bool = True
+    untold: str = ""
 
 
 def build_where(snapshot: Snapshot) -> WhereView:
     """Everything that is told of the job of a run now, at whatever step the screen is."""
     whereabouts = snapshot.run.whereabouts
     if whereabouts is None:
-        return WhereView(Where("unknown"), 0.0, is_followed=False)
+        is_piped, is_awaited = snapshot.path.raw == "-", snapshot.run.main.is_awaited
+        waits = _WAITS if is_awaited else "looking for the console log of the run ..."
+        return WhereView(Where("unknown"), 0.0, untold="standard input names no job" if is_piped else waits)
     where, facts = whereabouts.where(), whereabouts.facts
     devices = [fact for fact in facts if isinstance(fact, Device)]
     return WhereView(
@@ -192,6 +201,8 @@ def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> lis
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
     rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
+    if not (view.untold or view.groups or view.engines or view.devices or view.jobs or view.logs):
+        rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in wrap(_HINT, width - 2, 4))]
     if view.groups:
         rows += [rule_row(width, glyphs), *_paint_groups(view, width, glyphs)]
     if view.engines:
@@ -216,13 +227,7 @@ def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> lis
 def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     where = view.where
     if where.state == "unknown" and not view.groups and not view.engines:
-        told = (
-            "nothing tells yet where the job is" if view.is_followed else "looking for the console log of the run ..."
-        )
-        hint = (
-            "name its log: rltop --log FILE RUN; a loop of your own tells by log.phase(...)" if view.is_followed else ""
-        )
-        return [text_row(part, width, glyphs, "dim") for text in (told, hint) for part in wrap(text, width - 2, 3)]
+        return [text_row(part, width, glyphs, "dim") for part in wrap(view.untold or _UNTOLD, width - 2, 3)]
     level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
     role = LEVEL_ROLES[level] if level > Level.OK else "strong"
     sign = f"{glyphs.level(level)} " if level > Level.OK else ""

@@ -260,7 +260,7 @@ class RankStraggler(Detector):
         seconds, ranks, step_s = finding.extra
         usual = finding.baseline or 0.0
         others = "the other rank" if ranks == 2 else f"the other {ranks - 1:.0f} ranks"
-        part = f"; {percent(finding.value / step_s)} of step time" if step_s > 0.0 else ""
+        part = f"; {percent(finding.value / step_s)} of step time" if finding.value < step_s else ""
         return (
             f"{rank} {duration(finding.value)} behind {others} in {stage}: {duration(seconds)} "
             f"vs median {duration(usual)}{part}"

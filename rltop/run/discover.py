@@ -488,7 +488,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
     Raises:
         OSError: the directory itself cannot be listed; one below it is left out.
     """
-    seen, queue = 0, [(folder, 0)]
+    seen, queue, scanned = 0, [(folder, 0)], [Path(folder).resolve()]
     while queue:
         here, depth = queue.pop(0)
         try:
@@ -507,7 +507,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 result.leave_out(folder, f"more than {_MAX_ENTRIES:,} entries; the rest was not scanned")
                 return
             try:
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False) or _leads_away(entry, scanned):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
                 elif _is_worth_a_look(entry, result):
@@ -516,6 +516,21 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                         yield entry.path, info
             except OSError as error:
                 _note(entry.path, error, result, is_link=entry.is_symlink())
+
+
+def _leads_away(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
+    """Is an entry a link to a folder elsewhere? One into what is scanned already, or back up, would show runs twice.
+
+    Args:
+        scanned: the folders that are, without links; takes the new one in.
+    """
+    if not (entry.is_symlink() and entry.is_dir()):
+        return False
+    to = Path(entry.path).resolve()
+    if any(to.is_relative_to(one) or one.is_relative_to(to) for one in scanned):
+        return False
+    scanned.append(to)
+    return True
 
 
 def _is_worth_a_look(entry: os.DirEntry[str], result: Discovery) -> bool:

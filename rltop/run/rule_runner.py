@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.dialect import Identity, PatternSet
-from rltop.catalog.families import is_loss_like, is_of_a_part
+from rltop.catalog.families import is_loss_like, is_of_a_part, rank_keys
 from rltop.model import Counts, Event, NonFinite, Observation, Verdict
 from rltop.rules.advice import advise
 from rltop.rules.engine import Engine
@@ -408,6 +408,8 @@ class Observer:
                 column = self._stream.column(key)
                 if column is not None:
                     stages.append((stage, column, scale, 0.0))
+        ranks = [(one, self._stream.column(one.key)) for one in rank_keys(tuple(self._stream.keys))]
+        self._ranks = [(one.rank, one.stage, column, one.scale) for one, column in ranks if column is not None]
         self._primary, self._stages = _Columns(primary), _Columns(stages)
         guessed = {
             name: [one.key for one in found if not is_of_a_part(one.key)] for name, found in identity.guesses.items()
@@ -452,11 +454,20 @@ class Observer:
             self._nonfinite(raw, only),
             _LazyRow(self._stages, cells) if only is None else {},
             only is not None,
+            self._rank_times(cells) if self._ranks and only is None else {},
             loss_like=_LazyRow(self._loss_like, cells) if only is None else {},
             other_run=self._stream.other_runs.get(row.segment, ""),
             guessed=self._guessed.read(cells) if only is None else {},
             said=row.said,
         )
+
+    def _rank_times(self, cells: array[float]) -> Mapping[str, Mapping[str, float]]:
+        """What each rank took for each stage, in seconds, where the keys of one row tell."""
+        times: dict[str, dict[str, float]] = {}
+        for rank, stage, column, scale in self._ranks:
+            if column < len(cells) and cells[column] == cells[column]:
+                times.setdefault(rank, {})[stage] = scale * cells[column]
+        return times
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:
         if not raw.marks:

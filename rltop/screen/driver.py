@@ -157,13 +157,16 @@ class KeyParser(XTermParser):
 
     def __init__(self, with_alt: Collection[str]) -> None:
         super().__init__()
-        self._whole = _IN_A_FIELD | frozenset(with_alt)
+        self.use(with_alt)
         self._is_escaped = False
         self._last = ""
         self.awaits_reply = False
         self._reply = ""
         self._replies_since_s = 0.0
         self._has_begun = False
+
+    def use(self, with_alt: Collection[str]) -> None:
+        self._whole = _IN_A_FIELD | frozenset(with_alt)
 
     def feed(self, data: str) -> Iterator[Message]:
         for i, character in enumerate(data):
@@ -275,6 +278,16 @@ class GuardedDriver(LinuxDriver):
         if self._parser is not None:
             self._parser.awaits_reply = True
             self.write(_BACKGROUND)
+
+    def use(self, with_alt: Collection[str], *, has_mouse: bool) -> None:
+        """Read keys with Alt, and the mouse, by other settings; `_mouse` says whether it is asked for."""
+        self.with_alt = with_alt  # type: ignore[misc]
+        if self._parser is not None:
+            self._parser.use(with_alt)
+        if has_mouse != self._mouse:
+            self._disable_mouse_support()
+            self._mouse = has_mouse
+            self._enable_mouse_support()
 
     def write(self, data: str) -> None:
         """Send all but what would switch screens: that is the guard's."""

@@ -109,17 +109,17 @@ class Pace:
     """When the next picture of new data may be drawn."""
 
     def __init__(self, clock: Clock, hz: float, ping: LinkPing, *, is_multiplexed: bool = False) -> None:
-        """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`.
-
-        Args:
-            hz: pictures a second at most.
-        """
         self._clock = clock
         self._ping = ping
-        self._least_s = 1.0 / min(MULTIPLEXER_HZ if is_multiplexed else MOST_HZ, max(1.0, hz))
+        self._most_hz = MULTIPLEXER_HZ if is_multiplexed else MOST_HZ
+        self.limit(hz)
         self._drawn_s = float("-inf")
         self._began_s = 0.0
         self._costs_s: deque[float] = deque(maxlen=_COSTS)
+
+    def limit(self, hz: float) -> None:
+        """At most `hz` pictures a second, from 1 to `MOST_HZ`; inside a multiplexer at most `MULTIPLEXER_HZ`."""
+        self._least_s = 1.0 / min(self._most_hz, max(1.0, hz))
 
     def wait_s(self, *, is_loading: bool = False) -> float:
         """How long new data must wait; 0 where they may be drawn now, infinite where an answer will say."""

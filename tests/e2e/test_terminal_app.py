@@ -19,6 +19,7 @@ from binary_files import block_log, event, frame, history, run_record, value, ve
 from ptys import Terminal
 
 from rltop import resources
+from rltop.cli.rereading import LOOK_S
 from rltop.errors import EXIT_FAULT
 
 PROGRAM = str(Path(__file__).parent / "program.py")
@@ -51,6 +52,36 @@ def test_quitting_by_a_key(start: Start, keys: str) -> None:
     terminal = start()
     terminal.until_text(FOOTER)
     terminal.press(keys)
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+def test_settings_are_read_again_while_the_screen_is_open_and_a_pin_of_ones_own_is_no_change(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start(XDG_STATE_HOME=str(tmp_path / "state"))
+    terminal.until_text(FOOTER)
+    terminal.press("T")
+    terminal.until_text("(kept)")
+    for keys, said in (("jjp", "pinned to the top"), ("p", "no longer pinned")):
+        terminal.press(keys)
+        terminal.until_text(said)
+        until_s = time.monotonic() + 2 * LOOK_S + 1.0
+        while time.monotonic() < until_s:
+            terminal.read()
+            assert "settings have changed" not in terminal.text
+            time.sleep(0.05)
+    before = len(terminal.output)
+    (tmp_path / "rltop").mkdir(exist_ok=True)
+    (tmp_path / "rltop" / "config.toml").write_text('mouse = false\npoll_s = 2.0\n[keys]\nmetrics = "Z"\n')
+    terminal.until_text("read again; poll_s from the next start on")
+    assert b"\x1b[?1000l" in terminal.output[before:]
+    terminal.press("Z")
+    terminal.until_text("METRICS")
+    terminal.press("\x1b")
+    (tmp_path / "rltop" / "config.toml").unlink()
+    terminal.until(lambda: b"\x1b[?1000h" in terminal.output[before:], what="the mouse again")
+    terminal.press("\x11")
     assert terminal.wait() == 0
     terminal.assert_untouched()
 

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, status_text
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
+from textual.pilot import Pilot
 
 import rltop
 from rltop.app.app import RltopApp
@@ -29,10 +30,13 @@ from rltop.pages.stragglers import RanksPage
 from rltop.pages.timeline import EventsPage
 from rltop.pages.timing import TimingPage
 from rltop.pages.verdict import VerdictPage
+from rltop.resources import folder
 from rltop.rows.keys import KEYS, NO_KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.screen.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.screen.early import keeps_early_keys
+
+ROLLOUTS = folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl"
 
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
@@ -217,12 +221,13 @@ async def test_a_key_that_textual_keeps_is_not_promised() -> None:
     blocks = {"block-after": "f7", "block-before": "f8"}
     assert key_names({"previous": "tab"}).every("previous") == ()
     assert key_names({"previous": "tab", **blocks}).every("previous") == ("Tab",)
-    app = app_with(timing="tab", previous="tab", next="shift+tab", **blocks)
+    keymap = {"timing": "tab", "previous": "tab", "next": "shift+tab", **blocks}
+    app = app_over(ROLLOUTS, options=UiOptions(keymap=keymap, themes_folder=NO_THEMES))
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "tab")
         assert isinstance(app.page, OverviewPage)
         await press(pilot, "R")
-        await pilot.pause()
+        await has_groups(pilot, app)
         assert "Tab/Shift-Tab Next" in footer(app)
 
 
@@ -261,8 +266,8 @@ async def test_while_one_types_letters_are_no_keys() -> None:
         (("a",), ["⏎ Open", "a Alerts", "x Ack", "c Changed"]),
         (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
         (("t",), ["⏎ Open", "s Sort", ",. Step"]),
-        (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "b Band", "+- Zoom", "0 Whole run"]),
-        (("R",), ["⏎ Open", "←→ Next", "s Order"]),
+        (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "+- Zoom", "0 Whole run"]),
+        (("R",), ["Esc Back"]),
     ],
 )
 async def test_the_footer_begins_with_what_is_the_pages_own(keys: tuple[str, ...], own: list[str]) -> None:
@@ -277,12 +282,49 @@ async def test_the_footer_begins_with_what_is_the_pages_own(keys: tuple[str, ...
 
 
 async def test_the_footer_of_rollouts_is_ascii_where_that_is_asked_for() -> None:
-    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES, is_ascii=True, keymap={"timing": "up"}))
+    app = app_over(ROLLOUTS, options=UiOptions(themes_folder=NO_THEMES, is_ascii=True, keymap={"timing": "up"}))
     async with app.run_test(size=(200, 40)) as pilot:
         assert footer(app).isascii()
         await press(pilot, "R")
-        await pilot.pause()
+        await has_groups(pilot, app)
         assert footer(app).isascii() and "Next" in footer(app)
+
+
+async def has_groups(pilot: Pilot[int], app: RltopApp) -> None:
+    for _ in range(500):
+        app.draw()
+        if "groups of" in page_text(app):
+            return
+        await pilot.pause(0.01)
+    pytest.fail(page_text(app))
+
+
+async def test_an_empty_page_offers_no_keys_of_what_it_has_not(tmp_path: Path) -> None:
+    run = write_rows(tmp_path / "metrics.jsonl", [{"step": step, "loss": 1.0 / step} for step in range(1, 9)])
+    own = re.compile(r"Open|Next|Order|Error|Sort|Find|Order|File|Family|Band|Copy")
+    app = app_over(run)
+    async with app.run_test(size=(200, 40)) as pilot:
+        for key in ("R", "S", "O"):
+            await press(pilot, key)
+            await pilot.pause()
+            assert not own.search(footer(app)), footer(app)
+            assert "Esc Back" in footer(app) and "t Timing" in footer(app)
+            await press(pilot, "escape")
+        await press(pilot, "W")
+        assert "⏎" not in footer(app)
+        await press(pilot, "escape", "e")
+        assert own.search(footer(app)) is None
+        await press(pilot, "escape", "m", "slash", *"qqq", "enter")
+        assert "/ Find" in footer(app) and "Fold" not in footer(app) and "⏎" not in footer(app)
+
+
+async def test_before_the_first_step_the_footer_leads_to_no_page_that_is_empty(tmp_path: Path) -> None:
+    app = app_over(tmp_path)
+    async with app.run_test(size=(200, 40)) as pilot:
+        await pilot.pause()
+        assert footer(app) == "q Quit ? Help ^s Pause ^p Palette T Theme W Where"
+        await press(pilot, "m")
+        assert "waiting for the first row" in page_text(app) and "Find" not in footer(app)
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,7 @@ async def test_a_metric_gets_company_in_its_chart() -> None:
         await typed(pilot, "kl to reference")
         assert isinstance(app.page, OverlayPage)
         assert "by tokens" in page_text(app).splitlines()[0], "the axis is that of the chart before"
-        text = page_text(app)
-        assert "(right)" not in text, "one unit, one axis"
+        assert "(right)" in page_text(app), "on one axis the KL would be flat beside the entropy"
         await press(pilot, "o")
         await typed(pilot, "length")
         assert isinstance(app.page, OverlayPage) and len(app.page.targets) == 3
@@ -176,14 +175,17 @@ async def test_every_size_has_room_for_chart_and_numbers(size: tuple[int, int]) 
         assert any(row.startswith(" A  reward") for row in rows) and any(row.startswith(" B  entropy") for row in rows)
 
 
-def test_units_decide_on_the_axes_and_sizes_where_there_is_none() -> None:
+def test_units_decide_on_the_axes_and_of_one_unit_whether_a_curve_would_be_pressed_flat() -> None:
     none, nats, tokens = Unit.NONE, Unit.NATS, Unit.TOKENS
-    assert sides_of([nats, nats], [1.0, 100.0]) == [False, False]
-    assert sides_of([nats, tokens, nats], [1.0, 1.0, 1.0]) == [False, True, False]
-    assert sides_of([nats, tokens, none], [1.0, 1.0, 1.0]) == [False, True, None]
-    assert sides_of([none, none], [0.5, 1.0]) == [False, False]
-    assert sides_of([none, none], [0.5, 50.0]) == [False, True]
-    assert sides_of([none, none], [50.0, 0.5]) == [False, True]
+    small, great, off, level = (0.0, 1.0), (0.0, 100.0), (99.0, 100.0), (50.0, 50.0)
+    assert sides_of([nats, tokens, nats], [small] * 3) == [False, True, False]
+    assert sides_of([nats, tokens, none], [small] * 3) == [False, True, None]
+    for unit in (none, nats):
+        assert sides_of([unit] * 2, [small, (0.0, 4.0)]) == [False, False]
+        assert sides_of([unit] * 2, [small, great]) == [False, True]
+        assert sides_of([unit] * 2, [great, small]) == [False, True]
+        assert sides_of([unit] * 3, [small, off, small]) == [False, True, False]
+        assert sides_of([unit] * 2, [great, level]) == [False, False]
 
 
 async def test_a_click_on_a_head_sorts_the_numbers_and_letters_stay() -> None:

@@ -11,6 +11,7 @@ from screens import app_over, page_text, press, status_text, write_rows
 from rltop.cli.rereading import ConfigWatch
 from rltop.clock import SystemClock
 from rltop.config import Config, load
+from rltop.pages.metrics import MetricsPage
 from rltop.pages.rule_menu import RuleMenuPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.run import own_rules
@@ -132,6 +133,9 @@ async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_pa
         for text, said, alerts in (
             ("[rules.O1]\nwarn = 90\ninfo = 90\n", "read again", []),
             ("[rules.O1\n", "not valid TOML", []),
+            ('[keys]\nnowhere = "Z"\n', "nowhere", []),
+            ('[rules.O1]\nwarn = 90\ninfo = 90\n[keys]\nmetrics = "Z"\n', "read again", []),
+            ("poll_s = 2.0\n[rules.O1]\nwarn = 90\ninfo = 90\n", "read again; poll_s from the next start on", []),
             ("", "read again", ["O1"]),
         ):
             for _ in range(20):
@@ -148,4 +152,7 @@ async def test_settings_are_read_again_when_their_file_changes(run: Path, tmp_pa
                     break
                 await pilot.pause(0.02)
             assert said in status_text(app) and [one.rule for one in app.shown_verdicts] == alerts
+            await press(pilot, "Z" if "metrics" in text else "m")
+            assert isinstance(app.page, MetricsPage), text
+            await press(pilot, "escape")
             app.told = ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fake_run import FakeRun, run_of, verl_lines
 
+from rltop.model import Level
 from rltop.pages.moment import Moment
 from rltop.pages.numbered import NumberedPage, outlier_of, read_numbered
 from rltop.pages.overview import build_overview, paint_overview
@@ -36,7 +37,7 @@ def test_a_slow_rank_by_keys_of_ones_own_is_on_the_overview_and_leads_to_all_of_
     line = next(row for row in rows if " OUTLIER" in texts([row])[0])
     assert "rank/37/step_time" in texts([line])[0] and "median of 64" in texts([line])[0]
     assert [link.target.kind for link in line.links] == [TargetKind.NUMBERED]
-    assert sum("step_time" in text for text in texts(rows)) == 2
+    assert sum("step_time" in text for text in texts(rows)) == 3
     more = next(text for text in texts(rows) if NAME in text)
     assert "step_time ×64" in more and "37: +" in more
 
@@ -60,6 +61,26 @@ def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
     assert [one.number for one in view.members] == [str(number) for number in range(64)]
     odd = view.odd
     assert odd is not None and odd.sigmas == (odd.value - view.middle) / view.sigma
+
+
+def test_a_slow_rank_of_one_row_is_judged_like_ranks_that_write_streams_of_their_own() -> None:
+    run = ranks(12.0, "rank/{}/step_time")
+    verdict = next(one for one in Snapshot(run).verdicts.standing if one.rule == "P15")
+    assert verdict.level is Level.WARN and verdict.since_step == 61
+    assert "rank 37" in verdict.headline and "the other 63 ranks in step_time" in verdict.headline
+    assert "rank 37" in build_overview(Snapshot(run)).sentence.text.raw
+    # Milliseconds are read as such, and what is no duration has no stragglers.
+    in_ms = next(one for one in Snapshot(ranks(12.0, "gpu_{}/fwd_ms")).verdicts.standing if one.rule == "P15")
+    assert "gpu 37 12 ms behind" in in_ms.headline
+    assert "P15" not in [one.rule for one in Snapshot(ranks(12.0, "gpu_{}/util")).verdicts.standing]
+    assert "P15" not in [one.rule for one in Snapshot(ranks(12.0, "layer_{}/step_time")).verdicts.standing]
+
+
+def test_an_odd_one_that_no_rule_judges_is_in_the_sentence() -> None:
+    said = build_overview(Snapshot(ranks(12.0, "gpu_{}/util"))).sentence
+    assert "far from the others: gpu_37/util 52" in said.text.raw and said.level is Level.INFO
+    assert said.target is not None and said.target.kind is TargetKind.NUMBERED
+    assert "far from" not in build_overview(Snapshot(ranks(12.0, "gpu_{}/util"), 50)).sentence.text.raw
 
 
 def test_the_page_of_keys_without_a_value_says_so() -> None:

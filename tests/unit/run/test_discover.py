@@ -86,6 +86,19 @@ def test_directories_globs_and_files_may_be_mixed_and_name_a_run_once(tmp_path):
     assert len(found.found) == 3
 
 
+def test_links_to_folders_of_runs_are_followed_once_and_name_their_runs(tmp_path):
+    jobs, links = tmp_path / "jobs", tmp_path / "links"
+    for name in ("17", "18"):
+        rows(jobs / name / "metrics.jsonl")
+    rows(links / "own" / "metrics.jsonl")
+    (links / "best").symlink_to(jobs / "18")
+    (links / "latest").symlink_to(links / "own")
+    (links / "up").symlink_to(tmp_path)
+    (links / "same").symlink_to(jobs / "18")
+    found = discover([str(links)])
+    assert sorted(one.name.raw for one in found.found) == ["best", "own"]
+
+
 def test_the_folder_above_jobs_of_several_streams_has_a_run_for_each(tmp_path):
     trinity(tmp_path / "exp" / "a", steps=5)
     rlinf(tmp_path / "exp" / "b", steps=5, ranks=2)
