@@ -42,7 +42,8 @@ from rltop.run.rescan import Rescanner
 from rltop.run.run import Run
 from rltop.run.run_stream import broken_off
 from rltop.run.session import Session
-from rltop.screen.endings import Warden, answerable, signal_name
+from rltop.screen.endings import answerable, signal_name
+from rltop.screen.warden import Warden
 from rltop.settings import STUCK_VARIABLES, VERDICT_VARIABLES
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed

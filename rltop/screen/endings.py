@@ -1,4 +1,4 @@
-"""How a process comes to its end, and who puts right what it then leaves behind.
+"""How a process comes to its end.
 
 Most signals can be answered in Python before they end the process: `answerable`
 names them, `Signals` answers them for a program that holds a terminal, noted at any time and
@@ -12,10 +12,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from rltop.screen.modes import ShellJob, foreground
 
@@ -32,11 +31,6 @@ _CRASHES = frozenset(
 )
 """What the processor or a library says of a broken program. Answered by Python, the instruction that failed would be
 tried again for ever; and who sends one wants an end at once, even of a program that hangs, and a core dump."""
-
-_MOST_BYTES = 1 << 16
-_STANDARD_STREAMS = (0, 1, 2)
-_PUT_RIGHT_S = 10
-"""A warden that has not done by then ends all the same: nothing stays behind."""
 
 _STOPS = 50
 """So often a job is stopped again that is continued in the background; more often means that it cannot be stopped."""
@@ -170,85 +164,3 @@ class Signals:
             # A job that is told to end in the background does, and is not stopped for touching the terminal.
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             self._end(number)
-
-
-class Warden:
-    """A process that does nothing but wait for this one's end, and then puts right what is left.
-
-    It is forked, not started: half a millisecond instead of twenty, and it knows all that this process knows. Begin it
-    while there is one thread only. Whatever ends this process, the kernel closes the pipe between them before the
-    parent is told. It has a process group of its own and ignores every signal: what is sent to the job, or typed, is
-    not for it.
-    """
-
-    def __init__(self, put_right: Callable[[bytes], None], *keeps: int) -> None:
-        """Have `put_right` called with the last word of this process, if there was one, once it is no more.
-
-        Args:
-            put_right: runs in the other process, with standard streams that go nowhere.
-
-        Raises:
-            OSError: there may be no more processes.
-        """
-        reading, self._writing = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError:
-            os.close(reading)
-            os.close(self._writing)
-            raise
-        if self._pid == 0:
-            _stand_by(reading, put_right, keeps)
-        os.close(reading)
-
-    def tell(self, word: bytes) -> None:
-        """What there is to put right from now on; nothing if it is empty. One line, shorter than a page."""
-        with suppress(OSError):
-            os.write(self._writing, word + b"\n")
-
-    def dismiss(self) -> None:
-        """End it: there is nothing to put right any more."""
-        pid, self._pid = self._pid, 0
-        if pid:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            with suppress(OSError):
-                os.close(self._writing)
-
-
-def _stand_by(reading: int, put_right: Callable[[bytes], None], keeps: tuple[int, ...]) -> NoReturn:
-    try:
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_IGN)
-        os.setpgid(0, 0)
-        _close_all_but(reading, *keeps)
-        # `killall -9 rltop` is not for it either.
-        with suppress(OSError):
-            Path("/proc/self/comm").write_text("warden")
-        said = b""
-        while data := os.read(reading, _MOST_BYTES):
-            said = (said + data)[-_MOST_BYTES:]
-        word = said.rpartition(b"\n")[0].rpartition(b"\n")[2]
-        if word:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_PUT_RIGHT_S)
-            put_right(word)
-    finally:
-        os._exit(0)
-
-
-def _close_all_but(*keeps: int) -> None:
-    """Close every descriptor but these; standard streams that are not kept go nowhere.
-
-    A pipe that is being watched, or a terminal's other end, is not to be held open from here.
-    """
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in _STANDARD_STREAMS:
-        if stream not in keeps:
-            os.dup2(nowhere, stream)
-    for entry in list(os.scandir("/dev/fd")):
-        descriptor = int(entry.name)
-        if descriptor not in keeps and descriptor not in _STANDARD_STREAMS:
-            with suppress(OSError):
-                os.close(descriptor)

@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, Self
 
 from rltop.errors import SourceError
-from rltop.screen.endings import Signals, Warden
+from rltop.screen.endings import Signals
 from rltop.screen.modes import (
     ENTER,
-    WARDEN_PATIENCE_S,
     WRITE_TIMEOUT_S,
     Settings,
     as_word,
-    from_word,
     give_back,
+    give_back_for,
     opened_anew,
     take_keys_quietly,
 )
+from rltop.screen.warden import Warden
 
 GRACE_S = 1.0
 """How long the program may take to leave by itself after a signal."""
@@ -82,7 +82,8 @@ class TerminalGuard:
         self._writing_fd = opened_anew(self.output_fd)
         with contextlib.suppress(OSError):
             # Without another process, a crash leaves the terminal as it is: no reason not to begin.
-            self._warden = Warden(self._give_back_for, self.input_fd, self._writing_fd)
+            fds, job = (self.input_fd, self._writing_fd), self._signals.job
+            self._warden = Warden(give_back_for, *fds, job.own, *job.shells, keeps=fds)
         self._signals.listen()
         self.enter()
         return self
@@ -282,9 +283,6 @@ class TerminalGuard:
         self._dismiss_warden()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-
-    def _give_back_for(self, word: bytes) -> None:
-        give_back(self.input_fd, self._writing_fd, from_word(word), self._signals.job, WARDEN_PATIENCE_S)
 
     def _dismiss_warden(self) -> None:
         if self._warden is not None:

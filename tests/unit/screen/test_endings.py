@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,8 @@ from rltop.screen.endings import answerable, signal_name
 
 PROGRAM = """
 import os, signal, sys, time
-from rltop.screen.endings import Warden
-warden = Warden(lambda word: os.write(1, b"put right: " + word), 1)
+from rltop.screen.warden import Warden
+warden = Warden(lambda word: os.write(1, b"put right: " + word), keeps=(1,))
 for word in sys.argv[2:]:
     warden.tell(word.encode())
 if sys.argv[1] == "dismiss":
@@ -43,8 +45,38 @@ def test_a_warden_goes_by_the_last_word(arguments: tuple[str, ...], expected: st
     assert said(*arguments) == expected
 
 
+ANEW = """
+import os, signal, sys, time
+from pathlib import Path
+from rltop.screen import warden
+import errand
+warden._AS_FORKED_MS = 0
+waiting = warden.Warden(errand.put_right, 7, keeps=(1,))
+waiting.tell(b"before")
+while b"go_on" not in Path(f"/proc/{waiting._pid}/cmdline").read_bytes():
+    time.sleep(0.01)
+for word in sys.argv[1:]:
+    waiting.tell(word.encode())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [((), "before 7"), (("after",), "after 7"), (("after", ""), "")], ids=str
+)
+def test_a_warden_that_has_begun_anew_knows_what_was_said(
+    tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
+    (tmp_path / "errand.py").write_text(
+        "import os\ndef put_right(word, number): os.write(1, b'%s %d' % (word, number))"
+    )
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", ANEW, *words], capture_output=True, env=path, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (-signal.SIGKILL, expected)
+
+
 def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
-    program = "import os; from rltop.screen.endings import Warden; Warden(print); os.close(1); input()"
+    program = "import os; from rltop.screen.warden import Warden; Warden(print); os.close(1); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdin is not None
         assert select.select([process.stdout], [], [], 10)[0]
@@ -56,7 +88,7 @@ def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
 def test_a_dismissed_warden_is_gone_and_is_dismissed_twice_in_vain() -> None:
     program = """
 from pathlib import Path
-from rltop.screen.endings import Warden
+from rltop.screen.warden import Warden
 warden = Warden(print)
 process = Path(f"/proc/{warden._pid}")
 assert process.exists()
