@@ -156,7 +156,7 @@ def small_blocks(monkeypatch):
 
 
 SLOW = settings(
-    max_examples=150,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
