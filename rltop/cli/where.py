@@ -29,7 +29,7 @@ from rltop.live.probe import Device, InferenceEngine, Probes, Process, Silence
 from rltop.live.slurm import NO_SQUEUE, job_of_log
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
-from rltop.live.traces import events_beside, events_of
+from rltop.live.traces import Traces
 from rltop.model import Label
 from rltop.model.table_rows import split_member
 from rltop.run.places import checkpoint_steps, logs_beside
@@ -134,10 +134,11 @@ def where_of_path(path: str, config: Config, now_s: float, asked: Asked) -> Wher
     try:
         runs = runs_of(path)
     except NoMetricsError:
+        traces = Traces()
         if os.path.isfile(path):  # noqa: PTH113 - as above
-            told = [events_of(path)]
+            told = [traces.of(path)]
         else:
-            told = events_beside(Path(path)) or [events_of(each) for each in sorted(Path(path).glob("*.jsonl"))]
+            told = traces.beside(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
         logs = logs_beside(path)
         if not any(told) and not logs and _has_told(asked):
             return where_of("", [], path, now_s, asked)
@@ -173,7 +174,7 @@ def _of_file(path: str, now_s: float, asked: Asked) -> Where:
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES) or b""
     if kind_of(head, path, is_all=True) is TRACE:
-        return where_of("", [events_of(path)], path, now_s, asked)
+        return where_of("", [Traces().of(path)], path, now_s, asked)
     return where_of(path, [], path, now_s, asked)
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from rltop import units
-from rltop.live.exposition import Sample
+from rltop.live.exposition import Sample, lines_of
 from rltop.live.lines import key_of, key_of_method
 from rltop.live.probe import Device, Fact, InferenceEngine, Process
 
@@ -92,7 +92,7 @@ _DEVICES = {
 }
 _OTHERS = ("ray_tasks", "skyrl_training_phase", "trainer_step", "trainer_last_step_timestamp_seconds")
 NAMES = frozenset({*_ENGINES, *_DEVICES, *_OTHERS})
-PREFIXES = (
+LINES = lines_of(
     b"vllm", b"sglang", b"ray_vllm", b"ray_sglang", b"sgl_router_", b"smg_worker_", b"miles_rollout_cell_", b"DCGM_FI_",
     b"ray_node_g", b"ray_tasks{", b"ray_skyrl_training_phase", b"skyrl_training_phase", b"trainer_step",
     b"trainer_last_step_",

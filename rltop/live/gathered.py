@@ -7,7 +7,6 @@ engine that hangs, one that is asleep while samples are awaited) need no usual t
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from rltop import units
@@ -31,11 +30,7 @@ def gathered(
     Args:
         where: by its log, with the processes and engines of all sources.
     """
-    others = [fact for fact in facts if isinstance(fact, Process)]
-    known = set(map(id, others))
-    ranks = [*(each for each in where.ranks if id(each) not in known), *_once(others)]
     where = where._replace(
-        ranks=ranks,
         devices=[fact for fact in facts if isinstance(fact, Device)],
         silences=tuple(silences),
         engines=sorted(_awaited(compared(where.engines), where, now_s), key=lambda each: not each.trouble),
@@ -46,34 +41,9 @@ def gathered(
     where = _with_engines(where)
     where = _with_job(where, [fact for fact in facts if isinstance(fact, Job)], now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
-        dead = next((each for each in ranks if each.state == "dead"), None)
+        dead = next((each for each in where.ranks if each.state == "dead"), None)
         where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
     return where
-
-
-def _once(processes: Sequence[Process]) -> list[Process]:
-    found: list[Process] = []
-    named: dict[tuple[str, str], list[Process]] = defaultdict(list)
-    placed: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
-    for each in sorted(processes, key=lambda each: (each.pid is None, each.is_seen)):
-        if each.pid is None and each.rank is None:
-            same = named[each.phase, each.name.partition(" × ")[0]]
-        else:
-            # Ray calls a host by its address, a title by its name.
-            same = [
-                other
-                for other in placed[each.phase, each.pid]
-                if other.host == each.host or _is_address(other.host) != _is_address(each.host)
-            ]
-        if all(other.source == each.source for other in same):
-            found.append(each)
-            named[each.phase, each.name].append(each)
-            placed[each.phase, each.pid].append(each)
-    return found
-
-
-def _is_address(host: str) -> bool:
-    return host.replace(".", "").isdecimal() or ":" in host
 
 
 def _awaited(engines: Sequence[InferenceEngine], where: Where, now_s: float) -> list[InferenceEngine]:

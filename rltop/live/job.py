@@ -16,7 +16,7 @@ from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
 from rltop.live.probe import Fact, LogTold, Silence
 from rltop.live.slurm import job_of_log
-from rltop.live.traces import events_beside, events_of
+from rltop.live.traces import Traces
 from rltop.structs import NamedTuple
 
 END_BYTES = 16 * 1024 * 1024
@@ -82,6 +82,7 @@ class JobProbe:
         self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
         self._find = find
         self._log = self._traced = ""
+        self._traces = Traces()
         self._begin()
         self._told: Sequence[Fact] = ()
         self._looked_s = self._grown_s = -math.inf
@@ -169,7 +170,9 @@ class JobProbe:
             return []
         self._next_traces_s = now_s + TRACES_EVERY_S
         path = Path(self._traced)
-        told = events_beside(path) if path.is_dir() else [events_of(path), *events_beside(path.parent)]
+        told = (
+            self._traces.beside(path) if path.is_dir() else [self._traces.of(path), *self._traces.beside(path.parent)]
+        )
         events = in_order(*told)
         new, self._seen_traces = events[self._seen_traces :], len(events)
         return new

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -312,6 +313,7 @@ def key_of(name: str, table: tuple[tuple[re.Pattern[str], str], ...] = NAMES) ->
     return next((key for pattern, key in table if pattern.search(name)), "")
 
 
+@lru_cache(maxsize=1024)
 def key_of_method(name: str) -> str:
     """The key of a phase by the method that a worker is in; veRL's begin with the roles of the worker."""
     return key_of(_ROLES.sub("", name))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rltop.live.endpoint import ANSWER_S, Endpoint
-from rltop.live.engines import NAMES, PREFIXES, MetricsReader
+from rltop.live.engines import LINES, NAMES, MetricsReader
 from rltop.live.exposition import Sample, plain_name, samples
 from rltop.live.probe import Fact, ProbeError
 from rltop.regex import regex
@@ -36,7 +36,7 @@ class MetricsProbe:
             EndpointError: there is no answer.
         """
         data = self._endpoint.get()
-        self._reader.take(samples(data, PREFIXES, NAMES), now_s)
+        self._reader.take(samples(data, LINES, NAMES), now_s)
         facts = self._reader.facts(now_s)
         if not facts:
             raise ProbeError("tells of no engine, device, trainer or Ray task")

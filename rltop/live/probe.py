@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -216,6 +217,7 @@ class Probes:
         self._all = [_Asked(probe) for probe in probes]
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
+        self._told: tuple[int, Sequence[Fact]] | None = None
 
     def turn(self) -> None:
         now, now_s = self._clock.monotonic(), self._clock.wall()
@@ -257,9 +259,13 @@ class Probes:
             self.turn()
 
     @property
-    def facts(self) -> list[Fact]:
-        """What every source said last, in the order of the sources."""
-        return [fact for each in self._all for fact in each.facts]
+    def facts(self) -> Sequence[Fact]:
+        """What every source said last, in the order of the sources; last the processes, each once."""
+        if self._told is None or self._told[0] != self.version:
+            facts = [fact for each in self._all for fact in each.facts]
+            others = [fact for fact in facts if not isinstance(fact, Process)]
+            self._told = self.version, (*others, *once([fact for fact in facts if isinstance(fact, Process)]))
+        return self._told[1]
 
     @property
     def silences(self) -> list[Silence]:
@@ -274,3 +280,29 @@ class Probes:
         """Let go of every source; nobody waits for one that hangs."""
         for each in self._all:
             each.probe.close()
+
+
+def once(processes: Sequence[Process]) -> list[Process]:
+    """The processes without those that another source tells of too, and knows better."""
+    found: list[Process] = []
+    named: dict[tuple[str, str], list[Process]] = defaultdict(list)
+    placed: dict[tuple[str, int | None], list[Process]] = defaultdict(list)
+    for each in sorted(processes, key=lambda each: (each.pid is None, each.is_seen)):
+        if each.pid is None and each.rank is None:
+            same = named[each.phase, each.name.partition(" × ")[0]]
+        else:
+            # Ray calls a host by its address, a title by its name.
+            same = [
+                other
+                for other in placed[each.phase, each.pid]
+                if other.host == each.host or _is_address(other.host) != _is_address(each.host)
+            ]
+        if all(other.source == each.source for other in same):
+            found.append(each)
+            named[each.phase, each.name].append(each)
+            placed[each.phase, each.pid].append(each)
+    return found
+
+
+def _is_address(host: str) -> bool:
+    return host.replace(".", "").isdecimal() or ":" in host

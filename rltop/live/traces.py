@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rltop.live.lines import Act, key_of
 from rltop.live.phases import PhaseEvent
 from rltop.model import Label
 from rltop.regex import regex
+from rltop.structs import NamedTuple
 
 TRACE_NAME = "trace_events.jsonl"
 """What RLinf and tinker call their traces."""
@@ -26,35 +28,72 @@ OWN_NAMES = regex(r"phases.*\.jsonl")
 """What ranks beside the first call the files of their phases."""
 OWN_KEY = "rltop_phase"
 _SIGNS = (b'"ph"', b'"t0"', b'"rltop_phase"')
+_LONGEST_SIGN = max(map(len, _SIGNS))
 END_BYTES = 8 * 1024 * 1024
 _EPOCH_US = 1e14
 """Smaller times of a trace are not since the epoch: those of tinker are of a clock of the process."""
 _HOURS = 4
 
 
-def events_beside(folder: Path) -> list[list[PhaseEvent]]:
-    """What traces in a folder tell, each for itself."""
-    names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
-    found = [events_of(folder / name) for name in names]
-    for name in PHASE_FOLDERS:
-        place = folder / name
-        hours = sorted(each for each in names_in(place) if each.endswith(".jsonl"))[-_HOURS:]
-        found.append([event for hour in hours for event in events_of(place / hour)])
-    return [each for each in found if each]
+class _TracesRead(NamedTuple):
+    """What a file told when it was read.
+
+    Attributes:
+        stamp: device, inode, size and time of the last change.
+        has_signs: something in it looks like a phase.
+    """
+
+    stamp: tuple[int, int, int, int]
+    has_signs: bool
+    events: list[PhaseEvent]
 
 
-def events_of(path: Path | str) -> list[PhaseEvent]:
-    """What a file of lines of JSON tells of phases; rows of metrics tell nothing. What cannot be read tells nothing."""
-    try:
-        with open_regular(path) as file:
-            size = file.seek(0, 2)
-            written_s = Path(path).stat().st_mtime
-            file.seek(max(0, size - END_BYTES))
-            data = file.read(END_BYTES) or b""
-    except (OSError, ValueError):
-        return []
-    if not any(sign in data for sign in _SIGNS):
-        return []  # most files are rows of metrics, and are looked at again and again
+class Traces:
+    """Reads files that may tell phases; one that has not changed since is not read again, nor the old part of rows."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, _TracesRead] = {}
+
+    def beside(self, folder: Path) -> list[list[PhaseEvent]]:
+        """What traces in a folder tell, each for itself."""
+        names = [name for name in sorted(names_in(folder)) if name == TRACE_NAME or OWN_NAMES.fullmatch(name)]
+        found = [self.of(folder / name) for name in names]
+        for name in PHASE_FOLDERS:
+            place = folder / name
+            hours = sorted(each for each in names_in(place) if each.endswith(".jsonl"))[-_HOURS:]
+            found.append([event for hour in hours for event in self.of(place / hour)])
+        return [each for each in found if each]
+
+    def of(self, path: Path | str) -> list[PhaseEvent]:
+        """What a file of lines of JSON tells; rows of metrics tell nothing, nor does what cannot be read."""
+        before = self._read.get(str(path))
+        try:
+            with open_regular(path) as file:
+                status = os.fstat(file.fileno())
+                stamp = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+                if before is not None and stamp == before.stamp:
+                    return before.events
+                end = max(0, status.st_size - END_BYTES)
+                if before is not None and not before.has_signs and stamp[:2] == before.stamp[:2]:
+                    file.seek(max(end, before.stamp[2] - _LONGEST_SIGN))
+                    if status.st_size >= before.stamp[2] and not _has_signs(file.read(END_BYTES) or b""):
+                        self._read[str(path)] = before._replace(stamp=stamp)
+                        return []
+                file.seek(end)
+                data = file.read(END_BYTES) or b""
+        except (OSError, ValueError):
+            return []
+        has_signs = _has_signs(data)
+        found = _told(data, status.st_mtime) if has_signs else []
+        self._read[str(path)] = _TracesRead(stamp, has_signs, found)
+        return found
+
+
+def _has_signs(data: bytes) -> bool:
+    return any(sign in data for sign in _SIGNS)
+
+
+def _told(data: bytes, written_s: float) -> list[PhaseEvent]:
     spans = [span for line in data.split(b"\n") if (span := _parsed(line))]
     newest_us = max((_number(span.get("ts")) for span in spans if span.get("ph") in ("B", "E")), default=0.0)
     begin_us = 0.0 if newest_us >= _EPOCH_US else newest_us - 1e6 * written_s
@@ -91,7 +130,7 @@ def _process(span: dict[str, Any]) -> str:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    if not any(sign in line for sign in _SIGNS):
+    if not _has_signs(line):
         return None
     try:
         found = json.loads(line.strip().rstrip(b",").lstrip(b"["))

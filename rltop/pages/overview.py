@@ -781,19 +781,22 @@ class OverviewPage(Page):
         return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
+        """The overview of the run and the step that are shown; where only time has gone by, only its clocks are new."""
         # The words of a verdict on silence change with every second.
         run, glyphs = moment.run, moment.glyphs
         other = baseline_of(moment)
         beside = None if other is None else other.version
         at = (id(run), moment.at_step, moment.is_paused, width, height, beside)
-        now = (moment.version, *at, run.loading, run.muted, super().face(moment), _open(moment.snapshot))
+        opened = _open(moment.snapshot)
+        # How long the step has been open moves alone, where nothing is said of it.
+        shape = opened if opened is None or opened.level > Level.OK else opened._replace(elapsed_s=0.0)
+        now = (moment.version, *at, run.loading, run.muted, super().face(moment), shape)
         if (
             self._last is not None
             and self._last[0] == now
             and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
         ):
-            return self._with_new_header(moment, width, height)
+            return self._with_new_clocks(moment, opened, width, height)
         view = self._beside(build_overview(moment.snapshot, width=width, height=height), moment)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
@@ -815,12 +818,16 @@ class OverviewPage(Page):
             divergence=f"vs {other.name.display}: {self._divergence.text(moment.run, other)}",
         )
 
-    def _with_new_header(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+    def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int, height: int) -> Sequence[Row]:
         assert self._last is not None
-        _, view, rows = self._last
+        now, view, rows = self._last
         if moment.is_paused:
             return rows
-        header = build_header(moment.snapshot, view.timing, view.open)
-        if rows[:1] == [paint_header(view.header, width, moment.glyphs)] and not view.is_empty:
+        header = build_header(moment.snapshot, view.timing, opened)
+        is_head = not view.is_empty and rows[:1] == [paint_header(view.header, width, moment.glyphs)]
+        if opened == view.open and is_head:
             return [paint_header(header, width, moment.glyphs), *rows[1:]]
-        return paint_overview(view._replace(header=header), width, height, moment.glyphs)
+        view = view._replace(header=header, open=opened)
+        rows = paint_overview(view, width, height, moment.glyphs)
+        self._last = (now, view, rows)
+        return rows

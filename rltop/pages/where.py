@@ -31,7 +31,7 @@ _RECENT_S = 48 * 3_600.0
 _UNUSUAL = 3.0
 _COARSE = ((120.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
-_MOST_LISTED = 200
+_MOST_LISTED = 64
 _WAITS = "waiting for the first metric file; then its job is looked for"
 _UNTOLD = "nothing tells yet where the job is"
 _HINT = (
@@ -410,12 +410,11 @@ class WherePage(Page):
     )
 
     def face(self, moment: Moment) -> Hashable:
-        return super().face(moment), _rows_of(moment, 120, 200)
+        """What is told, and the time as coarsely as the youngest age shows it."""
+        whereabouts = moment.snapshot.run.whereabouts
+        told = None if whereabouts is None else (whereabouts.version, whereabouts.now_s // _COARSE[0][1])
+        return super().face(moment), told
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """What is told now; the step on the screen does not matter."""
-        return _rows_of(moment, width, height)
-
-
-def _rows_of(moment: Moment, width: int, height: int) -> tuple[Row, ...]:
-    return tuple(paint_where(build_where(moment.snapshot), width, height, moment.glyphs))
+        return paint_where(build_where(moment.snapshot), width, height, moment.glyphs)

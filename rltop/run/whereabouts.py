@@ -11,7 +11,7 @@ from rltop.live.job import Asked, JobProbe, where_now, where_of
 from rltop.live.judge import Where
 from rltop.live.phases import Phases
 from rltop.live.probe import Fact, LogTold, Probe, Probes, Silence
-from rltop.live.traces import events_beside, events_of, rows
+from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
 from rltop.run.console_end import own_logs, silent_run
@@ -29,9 +29,10 @@ def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
     stream = run.stream
     logs = own_logs(silent_run(run))
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
-    told = events_beside(home)
+    traces = Traces()
+    told = traces.beside(home)
     if Path(path).suffix in _TRACED:
-        told.append(events_of(path))
+        told.append(traces.of(path))
     told.append(rows(_times(run), stream.total_steps))
     return _knowing(run, where_of(logs[0] if logs else "", told, path, now_s, asked))
 

@@ -24,7 +24,7 @@ from rltop.live.gathered import gathered
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.metrics import BACK_S, PrometheusProbe
-from rltop.live.probe import Device, Fact, InferenceEngine, Job, ProbeError, Process, Silence
+from rltop.live.probe import Device, Fact, InferenceEngine, Job, ProbeError, Process, Silence, once
 from rltop.live.sources import SourceOptions, probes_of
 
 SCHEMA = json.loads((Path(rltop.report.__file__).parent / "where_schema.json").read_text())
@@ -264,9 +264,9 @@ def test_the_limit_is_that_of_the_job_of_the_log() -> None:
 def test_a_process_that_two_sources_tell_of_is_one() -> None:
     ray = Process("Ray h", NOW_S, "W", "update", since_s=NOW_S - 90, pid=7, host="10.0.0.1")
     title = Process("processes of this node", NOW_S, "W", "update", since_s=NOW_S, is_seen=True, pid=7, host="vm")
-    assert judged(title, ray).ranks == [ray]
+    assert once([title, ray]) == [ray]
     other = title._replace(host="vm2", source="ssh vm2")
-    assert len(judged(title, other).ranks) == 2
+    assert len(once([title, other])) == 2
 
 
 def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:

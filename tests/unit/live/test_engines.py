@@ -11,7 +11,7 @@ import pytest
 from lying_servers import page, serving
 
 from rltop.live.endpoint import Endpoint, EndpointError, address_of
-from rltop.live.engines import HUNG_S, NAMES, PREFIXES, MetricsReader, compared
+from rltop.live.engines import HUNG_S, LINES, NAMES, MetricsReader, compared
 from rltop.live.exposition import plain_name, samples
 from rltop.live.groups import engine_in_words
 from rltop.live.metrics import MetricsProbe
@@ -40,7 +40,7 @@ def vllm(
 def play(*answers: tuple[float, bytes], place: str = "node-3:8000") -> list[Fact]:
     reader = MetricsReader(f"http://{place}/metrics", place)
     for at_s, text in answers:
-        reader.take(samples(text, PREFIXES, NAMES), START_S + at_s)
+        reader.take(samples(text, LINES, NAMES), START_S + at_s)
     return reader.facts(START_S + answers[-1][0])
 
 
@@ -264,7 +264,7 @@ def test_names_are_spelled_once() -> None:
     assert plain_name("ray_vllm:num_requests_running") == plain_name("vllm:num_requests_running")
     assert plain_name("ray_tasks") == "ray_tasks"
     assert all(plain_name(name) == name for name in NAMES)
-    assert all(any(name.encode().startswith(prefix.rstrip(b"{")) for prefix in PREFIXES) for name in NAMES)
+    assert all(LINES.findall(b"\n" + name.encode() + b"{} 1") for name in NAMES)
 
 
 @pytest.mark.alone
@@ -273,9 +273,9 @@ def test_two_megabytes_cost_a_fraction_of_parsing_them_whole() -> None:
 
     other = "".join(f'ray_component_cpu_percentage{{Component="worker",pid="{n}"}} {n}\n' for n in range(6_000))
     text = other.encode() + vllm() + (HERE / "sglang_0.5.23.prom").read_bytes()
-    list(samples(text, PREFIXES, NAMES))
+    list(samples(text, LINES, NAMES))
     began = time.perf_counter()
-    found = list(samples(text, PREFIXES, NAMES))
+    found = list(samples(text, LINES, NAMES))
     chosen_s = time.perf_counter() - began
     began = time.perf_counter()
     list(text_string_to_metric_families(text.decode()))
