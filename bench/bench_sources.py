@@ -1,7 +1,8 @@
 """What does following a job cost with all sources on: processor time, bytes to the terminal, and a key on page W?
 
 300 keys × 2,000 steps, a console log that stands in a phase, a metrics endpoint of 2 MB, Prometheus, Ray's State API
-with 512 calls, `squeue` and the titles of processes, all on loopback; a pseudo-terminal of 120×40.
+with 512 calls, `squeue`, 64 nodes by a command that stays, and the titles of processes, all on loopback; a
+pseudo-terminal of 120×40.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ RANKS = 512
 EXPOSED_BYTES = 2_000_000
 SETTLE_S, IDLE_S = 15.0, 40.0
 KEYS = 30
+NODE = """#!/bin/sh
+n=${1#node-}; echo C
+for i in 0 1 2 3 4 5 6 7; do echo "P $((8 * n + i)) ray::WorkerDict.actor_rollout_update_actor"; done
+while read -r q; do echo "E $1 1"; done
+"""
+"""Answers as what runs on a node does, where eight workers stay in a call."""
 SQUEUE = "#!/bin/sh\necho '4711|RUNNING|{begun}|{ends}|64|node[1-64]|gres/gpu:8|None'\n"
 
 
@@ -108,7 +115,9 @@ def run_in(folder: Path) -> list[str]:
     programs.mkdir()
     now = int(time.time())
     (programs / "squeue").write_text(SQUEUE.format(begun=now - 3_600, ends=now + 7_200))
-    (programs / "squeue").chmod(0o755)
+    (programs / "node").write_text(NODE)
+    for program in programs.iterdir():
+        program.chmod(0o755)
     os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return [str(folder / "metrics.jsonl"), "--log", str(folder / "slurm-4711.out")]
 
@@ -126,6 +135,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, served() as place:
         words = run_in(Path(folder))
         sources = ("--metrics", place, "--prometheus", f"http://{place}", "--ray", place)
+        sources += ("--nodes", f"node-[0-{RANKS // 8 - 1}]", "--via", "node {node}")
         for name, flags in (("no source", ()), ("all sources", sources)):
             with Screened((*RLTOP, *words, *flags)) as program:
                 for page, key in (("overview", b""), ("page W", b"W")):

@@ -10,6 +10,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from rltop.clock import Clock
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 """How often it is looked whether a source has failed to answer in time, while somebody waits."""
-
+TOLD_S = 5.0
+"""So old may be times of answers that say the same: a thousand processes are not put together again each second."""
 
 GONE = "no longer in the queue"
 """Said of a job that its scheduler had and has no more."""
@@ -182,23 +184,39 @@ class Silence(NamedTuple):
 
 
 class _Asked:
-    """A probe, and what came of asking it; only `answer` is set by another thread."""
+    """A probe, and what came of asking it in its thread, which stays; only `answer` is set there.
 
-    def __init__(self, probe: Probe) -> None:
-        self.probe = probe
+    Args:
+        done: called in that thread with every answer.
+    """
+
+    def __init__(self, probe: Probe, done: Callable[[], None]) -> None:
+        self.probe, self._done = probe, done
         self.facts: Sequence[Fact] = ()
         self.silence: Silence | None = None
         self.answer: tuple[Sequence[Fact], str] | None = None
         self.is_open = self.has_answered = False
         self.asked_s = -math.inf  # by the steady clock
+        self._questions: SimpleQueue[float | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    def ask(self, now_s: float, done: Callable[[], None]) -> None:
-        """Put the question; in a thread."""
-        try:
-            self.answer = tuple(self.probe.ask(now_s)), ""
-        except Exception as error:  # a fault of one source must not end the program, nor hide the others
-            self.answer = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
-        done()
+    def ask(self, now_s: float) -> None:
+        self._questions.put(now_s)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="probe", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        self._questions.put(None)
+        self.probe.close()
+
+    def _work(self) -> None:
+        while (now_s := self._questions.get()) is not None:
+            try:
+                self.answer = tuple(self.probe.ask(now_s)), ""
+            except Exception as error:  # a fault of one source must not end the program, nor hide the others
+                self.answer = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
+            self._done()
 
 
 class Probes:
@@ -209,15 +227,16 @@ class Probes:
         notify: called from a thread when there is something new.
 
     Attributes:
-        version: moves with every answer that is not the one before, and when a source has not answered in time.
+        version: moves with every answer that tells something else than the one before, and when a source has not
+            answered in time.
     """
 
     def __init__(self, probes: Sequence[Probe], clock: Clock, notify: Callable[[], None] = lambda: None) -> None:
         self.version = 0
-        self._all = [_Asked(probe) for probe in probes]
+        self._all = [_Asked(probe, self._answered) for probe in probes]
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
-        self._told: tuple[int, Sequence[Fact]] | None = None
+        self._told: tuple[tuple[int, float], Sequence[Fact]] | None = None
 
     def turn(self) -> None:
         now, now_s = self._clock.monotonic(), self._clock.wall()
@@ -231,7 +250,7 @@ class Probes:
                     self.version += 1
             elif now - each.asked_s >= each.probe.every_s:
                 each.is_open, each.asked_s = True, now
-                threading.Thread(target=each.ask, args=(now_s, self._answered), name="probe", daemon=True).start()
+                each.ask(now_s)
 
     def _answered(self) -> None:
         self._news.set()
@@ -241,13 +260,14 @@ class Probes:
         assert each.answer is not None
         facts, reason = each.answer
         each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
-        before = each.has_answered, each.facts, None if each.silence is None else each.silence.reason
+        before = each.has_answered, None if each.silence is None else each.silence.reason
+        is_other = before != (True, reason or None) or not (reason or _are_alike(facts, each.facts))
         if reason:
             each.silence = Silence(each.probe.source, each.silence.since_s if each.silence else now_s, reason)
         else:
             each.facts, each.silence = facts, None
         each.has_answered = True
-        self.version += not before[0] or before[1] is not each.facts or before[2] != (reason or None)
+        self.version += is_other
 
     def gather(self, timeout_s: float) -> None:
         """Ask every source once, and wait until all have answered, or for as long as that or as its patience."""
@@ -261,10 +281,11 @@ class Probes:
     @property
     def facts(self) -> Sequence[Fact]:
         """What every source said last, in the order of the sources; last the processes, each once."""
-        if self._told is None or self._told[0] != self.version:
+        at = self.version, self._clock.monotonic() // TOLD_S
+        if self._told is None or self._told[0] != at:
             facts = [fact for each in self._all for fact in each.facts]
             others = [fact for fact in facts if not isinstance(fact, Process)]
-            self._told = self.version, (*others, *once([fact for fact in facts if isinstance(fact, Process)]))
+            self._told = at, (*others, *once([fact for fact in facts if isinstance(fact, Process)]))
         return self._told[1]
 
     @property
@@ -279,7 +300,15 @@ class Probes:
     def close(self) -> None:
         """Let go of every source; nobody waits for one that hangs."""
         for each in self._all:
-            each.probe.close()
+            each.close()
+
+
+def _are_alike(facts: Sequence[Fact], others: Sequence[Fact]) -> bool:
+    """Do two answers say the same, but for their times?"""
+    return len(facts) == len(others) and all(
+        one is other or (one.source, one[2:]) == (other.source, other[2:])
+        for one, other in zip(facts, others, strict=True)
+    )
 
 
 def once(processes: Sequence[Process]) -> list[Process]:

@@ -29,7 +29,7 @@ _SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED, RunS
 _RECENT_S = 48 * 3_600.0
 """A log that has not gone on for longer is that of a job that has been gone for long, whatever its last line says."""
 _UNUSUAL = 3.0
-_COARSE = ((120.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
+_COARSE = ((60.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
 _MOST_LISTED = 64
 _WAITS = "waiting for the first metric file; then its job is looked for"
