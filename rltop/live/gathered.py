@@ -33,6 +33,7 @@ def gathered(
     where = where._replace(
         devices=[fact for fact in facts if isinstance(fact, Device)],
         silences=tuple(silences),
+        checkpoint=checkpoint,
         engines=sorted(_awaited(compared(where.engines), where, now_s), key=lambda each: not each.trouble),
     )
     open_s = 0.0 if where.since is None else now_s - where.since
@@ -78,7 +79,8 @@ def _with_engines(where: Where) -> Where:
 def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int | None) -> Where:
     job = next((each for each in jobs if each.id == where.job), None)
     if job is not None:
-        return where._replace(limit=job.trouble or limit_words(where, job.ends_s, now_s, checkpoint))
+        limit = job.trouble or limit_words(where, job.ends_s, now_s, checkpoint)
+        return where._replace(limit=limit, ends_s=job.ends_s, gpus=job.gpus)
     gone = next((each for each in where.silences if GONE in each.reason), None)
     if gone is not None and where.state in ("stuck", "unknown"):
         return where._replace(state="dead", cause=where.cause or gone.reason)

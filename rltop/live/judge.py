@@ -38,6 +38,9 @@ class Where(NamedTuple):
         usual_s: what the phase, or a step where no phase is seen, usually takes in this run.
         cause: what the job died of, or what is bad by definition, such as an engine that hangs.
         limit: what the time limit of the job means for it, or why it waits, in words.
+        ends_s: when that limit is, or None.
+        gpus: what the job has been given, or None.
+        checkpoint: step of the last one that lies beside the run, or None.
         log: the file that tells the phases, whatever tells the one that is open.
         stepped_s: when the newest step ended, or None.
     """
@@ -62,6 +65,9 @@ class Where(NamedTuple):
     step_s: float | None = None
     devices: Sequence[Device] = ()
     limit: str = ""
+    ends_s: float | None = None
+    gpus: int | None = None
+    checkpoint: int | None = None
     silences: Sequence[Silence] = ()
     log: str = ""
     stepped_s: float | None = None

@@ -66,8 +66,10 @@ class HeaderView(NamedTuple):
         eta_s: time from now to the last step at that pace.
         arrival_s: when the last step comes at that pace, in seconds since the epoch.
         elapsed_s: from the first row to the newest, where rows carry times.
-        until_s: when the run has to stop, in seconds since the epoch, where somebody has said so.
+        gpu_hours: of that time, where the number of devices is known.
+        until_s: when the run has to stop, in seconds since the epoch: as somebody has said, else by its job's limit.
         stops_at: the step that it has reached by then at that pace.
+        checkpoint: step of the last one that lies beside the run, or None.
         loading: fraction of the history that was read, None when complete.
         open: the step that has not ended, where it takes unusually long.
     """
@@ -89,8 +91,10 @@ class HeaderView(NamedTuple):
     open: OpenStep | None = None
     arrival_s: float | None = None
     elapsed_s: float | None = None
+    gpu_hours: float | None = None
     until_s: float | None = None
     stops_at: int | None = None
+    checkpoint: int | None = None
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep | None = None) -> HeaderView:
@@ -102,8 +106,12 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
     stream, identity = snapshot.stream, snapshot.identity
     step_s = pace_of(snapshot, timing)
     total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
-    until_s = snapshot.run.goal.until_s
-    is_limited = until_s is not None and newest_s is not None and snapshot.source.state in UNDER_WAY
+    elapsed_s = _elapsed_s(snapshot, step_s)
+    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
+    gpus = identity.gpus if identity is not None and identity.gpus else None if job is None else job.gpus
+    until_s = snapshot.run.goal.until_s or (None if job is None else job.ends_s)
+    if newest_s is None or snapshot.source.state not in UNDER_WAY:
+        until_s = None
     return HeaderView(
         name=snapshot.name,
         dialect=identity.dialect.name if identity is not None else "",
@@ -121,9 +129,11 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         generation=generation_text(snapshot),
         open=opened if opened is not None and opened.level > Level.OK else None,
         arrival_s=None if eta_s is None or newest_s is None else newest_s + eta_s,
-        elapsed_s=_elapsed_s(snapshot, step_s),
-        until_s=until_s if is_limited else None,
-        stops_at=_reached_by(snapshot, step_s) if is_limited else None,
+        elapsed_s=elapsed_s,
+        gpu_hours=None if elapsed_s is None or gpus is None else gpus * elapsed_s / 3600.0,
+        until_s=until_s,
+        stops_at=_reached_by(snapshot, step_s, until_s),
+        checkpoint=None if job is None else job.checkpoint,
     )
 
 
@@ -141,8 +151,8 @@ def total_of(snapshot: Snapshot) -> int | None:
     return snapshot.run.goal.target or snapshot.stream.total_steps or None
 
 
-def _reached_by(snapshot: Snapshot, step_s: float | None) -> int | None:
-    last, newest_s, until_s = snapshot.stream.last_step, snapshot.part.newest_s, snapshot.run.goal.until_s
+def _reached_by(snapshot: Snapshot, step_s: float | None, until_s: float | None) -> int | None:
+    last, newest_s = snapshot.stream.last_step, snapshot.part.newest_s
     if not step_s or last is None or newest_s is None or until_s is None:
         return None
     return last + max(0, int((until_s - newest_s) / step_s))
@@ -259,7 +269,7 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
     """One line; what matters least is left out where there is no room."""
-    for level in range(_LEVELS):
+    for level in range(-1, _LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
         left_width = sum(cell_width(piece.text) for piece in left)
         right_width = sum(cell_width(piece.text) for piece in right)
@@ -313,7 +323,10 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if view.step_s is not None and level < 5 and view.open is None:
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
     if view.elapsed_s is not None and level < 1:
-        pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value"), Piece(gap)]
+        pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value")]
+        if view.gpu_hours is not None and level < 0:
+            pieces += [Piece(", ", "unit"), Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]
+        pieces.append(Piece(gap))
     pieces += _ahead(view, level, gap, glyphs) if view.open is None else []
     pieces.append(_state_word(view, glyphs))
     if view.behind_bytes:
@@ -345,7 +358,7 @@ def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece
         text = units.duration(view.eta_s)
         if view.arrival_s is not None:
             at = clock_text(view.arrival_s, view.arrival_s - view.eta_s)
-            text = f"{text}, at {at}" if level == 0 else at
+            text = f"{text}, at {at}" if level <= 0 else at
         pieces += [Piece("ETA ", "unit"), Piece(text, "value"), Piece(gap)]
     if view.until_s is None or level > (6 if is_short else 4):
         return pieces
@@ -353,6 +366,8 @@ def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece
     limit = f"limit {clock_text(view.until_s, now_s)}"
     if stops is not None and (is_short or total is None) and level < 2:
         limit += f": stops near {units.step(stops)}"
+        if view.checkpoint is not None and level < 0:
+            limit += f"; last checkpoint {units.step(view.checkpoint)}"
     return [
         *pieces,
         Piece(f"{glyphs.rise} {limit}" if is_short else limit, "warn" if is_short else "value"),

@@ -375,7 +375,9 @@ def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Ro
     now_s = view.now_s
     parts = [job.state, f"on {job.nodes}" if job.nodes else "", f"{job.gpus} GPUs" if job.gpus else ""]
     if job.begun_s is not None:
-        parts.append(f"for {units.duration(_coarse(max(0.0, now_s - job.begun_s)))}")
+        lasts_s = _coarse(max(0.0, now_s - job.begun_s))
+        parts.append(f"for {units.duration(lasts_s)}")
+        parts += [f"{units.number(job.gpus * lasts_s / 3600.0)} GPU-hours"] if job.gpus else []
     if job.ends_s is not None:
         parts.append(f"limit in {units.duration(_coarse(max(0.0, job.ends_s - now_s)))}")
     head = RowBuilder(width, glyphs).add(" JOB", "title").add(f"  {Label.of(job.id).display}", "key")

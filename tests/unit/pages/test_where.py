@@ -19,12 +19,14 @@ from rltop.live.groups import grouped
 from rltop.live.judge import Where
 from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
+from rltop.pages.header import clock_text
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage, build_overview, paint_overview
 from rltop.pages.where import OpenStep, WherePage, WhereView, build_open, paint_open, paint_where
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
+from rltop.run.goals import Goal
 from rltop.run.snapshot import Snapshot
 from rltop.run.whereabouts import Whereabouts
 
@@ -93,6 +95,25 @@ def test_header_headline_and_step_tell_the_step_that_does_not_end(tmp_path: Path
     assert "│" in bar
     narrow = text_of(paint_overview(build_overview(Snapshot(run), width=80, height=24), 80, 24, UNICODE)).splitlines()
     assert "step 21 open for 14 m" in narrow[0]
+
+
+def test_the_header_tells_the_limit_of_the_job_beside_the_arrival_and_what_it_has_cost(tmp_path: Path) -> None:
+    ends_s = NOW_S + 6 * 3_600.0
+    facts = [Job("squeue", NOW_S, "123", "RUNNING", "node[1-8]", NOW_S - 7_200.0, ends_s, gpus=64)]
+    run = job(tmp_path, HANGS, 30.0, facts, total_steps=600)
+
+    def head(width: int) -> str:
+        view = build_overview(Snapshot(run), width=width, height=40)
+        return text_of(paint_overview(view, width, 40, UNICODE)).splitlines()[0]
+
+    at = clock_text(ends_s, NOW_S)
+    # 240 steps in six hours at 90 s each; 19 steps on 64 devices so far.
+    arrival = clock_text(NOW_S - 30.0 + 580 * 90.0, NOW_S)
+    assert f"ETA {arrival}   ▲ limit {at}: stops near 260" in head(150)
+    assert f"elapsed 28 m 30 s, 30.4 GPU-hours   ETA 14 h 30 m, at {arrival}" in head(200)
+    assert f"▲ limit {at}" in head(80)
+    run.goal = Goal(until_s=NOW_S + 3_600.0)
+    assert f"limit {clock_text(NOW_S + 3_600.0, NOW_S)}: stops near 60" in head(150)
 
 
 def test_a_step_that_goes_as_usual_is_a_bar_alone(tmp_path: Path) -> None:
