@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-HEAD_CHARS = 40
-"""A clock stands so near to the beginning of a line; what is further on is text."""
+HEAD_CHARS = 48
+"""A clock begins so near to the beginning of a line; what is further on is text."""
+_CLOCK_CHARS = 36
 DAY_S = 86_400.0
 EARLY_S = 120.0
 """Two clocks may differ by so much: a file may seem to be older than its last line."""
@@ -48,8 +49,8 @@ def clock_of(text: str) -> LineTime | None:
     """The clock at the head of a line without its prefixes and colours; None where there is none."""
     if ":" not in text[:HEAD_CHARS]:
         return None
-    found = _CLOCK.search(text, 0, HEAD_CHARS)
-    if found is None:
+    found = _CLOCK.search(text, 0, HEAD_CHARS + _CLOCK_CHARS)
+    if found is None or found.start() >= HEAD_CHARS:
         return None
     said = found["time"] or found["hour"] or found["alone"]
     hours, minutes, seconds = said.replace(",", ".").split(":")

@@ -465,7 +465,8 @@ def _seconds_in(text: str) -> float | None:
 # -- step 10/500 | loss: 0.2, [name] epoch=0 step=1 loss=0.2 ---------------------------------------------------------
 
 _LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
-_TIME = r"\d{4}-\d\d-\d\d[ T][\d:.,]{5,15}Z?\s*[-|:]?\s*"
+_TIME = r"(?:\d{4}-)?\d\d-\d\d[ T][\d:.,]{5,15}Z?\s*(?:[-|:]|>>)?\s*"
+_GLOG = r"[IWEF]\d{4} [\d:.]{8,15}\s{1,8}\d{1,12} [\w./-]{1,64}:\d{1,6}\]\s+"
 _COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\||\s+[A-Za-z_]\w{0,63}[=:])"
 _STEPPED = (
     r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|iter|update))(?:[ :=]{1,3}|\s{1,16})"
@@ -475,12 +476,12 @@ _STEPPED = (
 _MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
 _EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _FIELD = (
-    rf"(?:{_LOGGED}\s*[-|:]?\s*|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
+    rf"(?:{_LOGGED}\s*[-|:]?\s*|{_TIME}|{_GLOG}|\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?"
     r"|[A-Za-z_][\w.:<>-]{0,80}\s{0,8}[|-]\s+|\d{1,3}(?:\.\d{1,2})?%\s+)"
 )
-"""What loggers put in front of a line: a level, something in brackets, a name and a bar, a percentage."""
+"""What loggers put in front of a line: a level, a time, something in brackets, a name and a bar, a percentage."""
 _LOOP_LINE = regex(
-    rf"(?P<front>\s*(?:{_TIME})?{_FIELD}{{0,5}})"
+    rf"(?P<front>\s*{_FIELD}{{0,6}})"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
     r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
@@ -490,7 +491,7 @@ _LOOP_LINE = regex(
 _OF_EVALUATION = regex(r"(?:\A|[\s\[|])(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?=\]|:?\s)")
 _REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
 """How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""
-_LOG_FRONT = regex(rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?){{0,4}}")
+_LOG_FRONT = regex(rf"\s*(?:{_TIME}|{_GLOG}|{_LOGGED}\s*[-|:]?\s*|\[[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?){{0,6}}")
 _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
 _MORE_LINE = regex(

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from opened import told
 from programs import in_path, titled
 from ray_cluster import KEY, cluster
 
@@ -122,6 +123,15 @@ def test_no_answer_of_ray_is_passed_on(run: Path) -> None:
     assert KEY not in text
     assert "runtime_env" not in text
     assert "train.py --key" not in text
+
+
+def test_nothing_is_sent_or_run_and_no_dump_of_nccl_is_opened(run: Path) -> None:
+    with told() as seen:
+        text = bundle(run)
+    assert "nccl_trace_rank_0" in text
+    assert any(event == "open" and path.endswith("train.log") for event, path in seen)
+    assert not [path for event, path in seen if event == "open" and "nccl_trace" in path]
+    assert not [each for each in seen if each[0] != "open"]
 
 
 def test_a_stack_only_where_it_is_asked_for(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -436,6 +436,10 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
         ("2025-01-02 03:04:05,678 - sft - INFO - Step 17 loss: 7.5 acc: 0.5", 17, None, {"loss": 7.5, "acc": 0.5}),
         ("[2025-01-02 03:04:05,678][__main__][INFO] - step 3: loss=0.5 kl=3.1", 3, None, {"loss": 0.5, "kl": 3.1}),
         ("[2025-01-02 03:04:05,678][sft.loop][INFO] - Step 17 | loss: 7.5", 17, None, {"loss": 7.5}),
+        ("I0102 03:04:05.123456 123 loop.cc:1] step 3: loss=0.5 kl=3.1", 3, None, {"loss": 0.5, "kl": 3.1}),
+        ("[INFO|loop.py:123] 2025-01-02 03:04:05,678 >> Step 17 | loss: 7.5", 17, None, {"loss": 7.5}),
+        ("INFO 01-02 03:04:05 [loop.py:1] step: 3, loss: 0.5", 3, None, {"loss": 0.5}),
+        ("INFO:2025-01-02 03:04:05,678:step=3 loss=0.5", 3, None, {"loss": 0.5}),
         ("Epoch:[2/3](7/100), Reward: -1.5, Adv Std: 0.9", 107, 300, {"Reward": -1.5, "Adv Std": 0.9}),
         ("Epoch:[1/1](20/100) loss:8.5 lr:0.5 epoch_Time:6.0min:", 20, 100, {"loss": 8.5, "lr": 0.5, "epoch_Time": 6}),
         (

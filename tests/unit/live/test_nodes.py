@@ -143,6 +143,18 @@ def test_no_argument_of_a_process_leaves_its_node() -> None:
     assert "s3cret" not in said
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts a process of another user")
+def test_on_a_node_no_process_of_another_user_is_told() -> None:
+    words = ["ray::WorkerDict.of_somebody_else", "-c", "read line"]
+    with subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=65_534) as other:
+        until(lambda: not gone("of_somebody_else"))
+        with titled("ray::WorkerDict.of_ones_own"):
+            said = subprocess.run(["sh", "-c", SCRIPT], input="p\n", capture_output=True, text=True, check=True).stdout
+        other.communicate(b"\n")
+    assert "of_ones_own" in said
+    assert "of_somebody_else" not in said
+
+
 def test_a_child_is_gone_with_its_probe() -> None:
     marker = f"marker-of-{os.getpid()}"
     child = probe(["sh", "-c", f"{SCRIPT} # {marker}"])

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from opened import told
 from programs import titled
 
 from rltop.live.probe import ProbeError, Process
@@ -51,6 +52,22 @@ def test_the_own_processes_of_this_node(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_argument_is_kept() -> None:
     with titled("ray::WorkerDict.step", "--token=s3cret-value"):
         assert "s3cret" not in repr(own_titles())
+
+
+def test_of_a_process_nothing_but_its_title_is_opened() -> None:
+    with titled("ray::WorkerDict.step") as pid, told() as seen:
+        assert pid in dict(own_titles())
+    paths = [path for event, path in seen if event == "open"]
+    assert f"/proc/{pid}/cmdline" in paths
+    assert {Path(path).name for path in paths} == {"cmdline"}
+
+
+def test_of_another_user_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    with titled("ray::WorkerDict.step"):
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+        with told() as seen:
+            assert own_titles() == []
+        assert not [path for event, path in seen if event == "open"]
 
 
 def test_what_is_in_the_same_has_been_so_since_it_was_seen_first() -> None:

@@ -49,6 +49,31 @@ def test_the_log_beside_the_metrics_tells_the_phase(tmp_path: Path, capsys: pyte
     assert (code, found["state"], found["phase_key"], found["source"]) == (1, "stuck", "generate", str(log))
 
 
+@pytest.mark.parametrize(
+    "front",
+    [
+        "I{month}{day} {clock}.000000 123 file.cc:1] ",
+        "[INFO|configuration_utils.py:1765] {date} {clock},000 >> ",
+        "(EngineCore_DP0 pid=7) INFO {month}-{day} {clock} [core.py:1] ",
+        "{date} {clock}.000 | INFO     | trainer.timer:run:32 - ",
+        "[{date} {clock},000] [INFO] [trainer.timer] [rank 0] ",
+        "INFO:{date} {clock},000:",
+    ],
+)
+def test_a_clock_is_read_behind_the_fronts_of_loggers(
+    front: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun_s = NOW_S - 1_000.0
+    at = time.gmtime(begun_s)
+    names = {"month": "%m", "day": "%d", "date": "%Y-%m-%d", "clock": "%H:%M:%S"}
+    head = front.format(**{name: time.strftime(form, at) for name, form in names.items()})
+    (tmp_path / "x.log").write_text(f"{head}Timer rollout start\n")
+    os.utime(tmp_path / "x.log", (begun_s + 30.0,) * 2)
+    _, found = where(capsys, str(tmp_path / "x.log"), "--now", str(NOW_S))
+    assert isinstance(found, dict)
+    assert (found["phase_key"], found["since"]) == ("generate", begun_s)
+
+
 def test_a_trace_tells_an_open_span(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace_events.jsonl"
     spans = [("B", "rollout", 0), ("E", "rollout", 60), ("B", "update_actor", 60), ("E", "update_actor", 90)]

@@ -116,6 +116,22 @@ def test_the_header_tells_the_limit_of_the_job_beside_the_arrival_and_what_it_ha
     assert f"limit {clock_text(NOW_S + 3_600.0, NOW_S)}: stops near 60" in head(150)
 
 
+def test_what_sources_call_things_is_escaped_on_the_page(tmp_path: Path) -> None:
+    evil = "a\x1b]0;x\x07\u202e"
+    facts: list[Fact] = [
+        Process(evil, NOW_S, evil, evil, "train", NOW_S - 9.0, pid=7, host=evil, cause=evil),
+        Process(evil, NOW_S, evil, state="dead", pid=8, host=evil, cause=evil),
+        InferenceEngine(evil, NOW_S, evil, 8.0, trouble=evil),
+        Device(evil, NOW_S, evil, evil, use=0.5, trouble=evil),
+        Job(evil, NOW_S, evil, evil, evil, NOW_S - 9.0, NOW_S + 9.0, trouble=evil),
+    ]
+    run = job(tmp_path, f"{HANGS}{evil}\n", 840.0, facts)
+    rows = WherePage().rows(Moment(run=run, glyphs=UNICODE), 200, 60)
+    pieces = [piece.text for row in rows for piece in row.line]
+    assert sum("\\x1b]0;x\\x07\\u202e" in text for text in pieces) >= 9
+    assert not any(char in text for text in pieces for char in "\x1b\x07\u202e")
+
+
 def test_a_step_that_goes_as_usual_is_a_bar_alone(tmp_path: Path) -> None:
     run = job(tmp_path, HANGS, 66.0)
     opened = build_open(Snapshot(run))
