@@ -33,18 +33,15 @@ class SystemClock:
         self._epoch_s = self.wall() - self.monotonic()
 
     def now(self) -> float:
-        """Seconds since the epoch, as the clock stood at the start, counted on."""
         return self._epoch_s + self.monotonic()
 
     def wall(self) -> float:
         return time.time()  # noqa: TID251
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
         return time.monotonic()  # noqa: TID251
 
     def worked(self) -> float:
-        """Seconds that this thread has had a processor."""
         return time.thread_time()
 
     def others_worked(self) -> float:
@@ -60,15 +57,12 @@ class FakeClock:
         self._worked = 0.0
 
     def now(self) -> float:
-        """Seconds since the epoch, as set."""
         return self._now
 
     def wall(self) -> float:
-        """The same instant as `now`."""
         return self._now
 
     def monotonic(self) -> float:
-        """The same instant as `now`."""
         return self._now
 
     def worked(self) -> float:

@@ -98,9 +98,6 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
     the default. `config_path` wins over `RLTOP_CONFIG`, which wins over
     `$XDG_CONFIG_HOME/rltop/config.toml`; only the last one may be missing.
 
-    Args:
-        argv_options: setting → what its flag said (see `settings.add_flags`), None where it was not given.
-
     Raises:
         ConfigError: names the place, the key and the remedy.
     """
@@ -159,13 +156,6 @@ def in_force(
     """Every setting with where it comes from; a theme chosen on the screen comes before that of the config file.
 
     A terminal of few colours has none that was chosen elsewhere.
-
-    Args:
-        argv_options: setting → what its flag said, None where it was not given.
-        config_path: the file named on the command line, or None.
-
-    Raises:
-        ConfigError: names the place, the key and the remedy.
     """
     found = gather(argv_options, environ, _file(environ, config_path))
     chosen = None if _is_of_session(found) or has_few_colours(environ) else kept(THEME, environ)

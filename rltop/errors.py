@@ -78,11 +78,7 @@ def reason_of(error: Exception) -> str:
 
 
 def cannot_write(path: str, error: OSError) -> RltopError:
-    """The error for a file that cannot be written: names the path, the reason and what to do.
-
-    Args:
-        error: what the write ended with; a full disk has a hint of its own.
-    """
+    """The error for a file that cannot be written: names the path, the reason and what to do."""
     hint = "check that the folder exists and that you may write there"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free some space there, or write to another disk"
@@ -94,11 +90,7 @@ def _shown(path: str) -> str:
 
 
 def cannot_read(path: str, error: Exception) -> SourceError:
-    """The error for an unreadable path: names the path, the reason and what to do.
-
-    Args:
-        error: what reading ended with; of rltop's own errors the hint is kept.
-    """
+    """The error for an unreadable path: names the path, the reason and what to do."""
     shown = _shown(path)
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:

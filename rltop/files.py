@@ -26,9 +26,6 @@ def kind_word(mode: int) -> str:
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file; nothing else is opened, so that no pipe or device notices.
 
-    Returns:
-        The file, open for reading; the caller closes it.
-
     Raises:
         OSError: from the file system, or because it is a named pipe, a directory, a device.
     """

@@ -68,8 +68,6 @@ class Setting(NamedTuple):
     """One thing that can be set.
 
     Attributes:
-        name: key in the config file; `RLTOP_<NAME>` in the environment.
-        kind: what the value must be.
         default: None means that rltop detects it.
         flag: on the command line, `--no-…` is added for a switch.
         low, high: bounds of a number, inclusive.

@@ -191,13 +191,6 @@ def quantity(value: float, unit: Unit) -> tuple[str, str]:
     """A value in its unit as (number, unit), so that numbers can be aligned.
 
     Fractions are written as per cent. Durations that need two units carry them in the number and leave the unit empty.
-
-    Args:
-        value: in `unit`; a fraction of 1, not per cent.
-        unit: that it is logged in.
-
-    Returns:
-        The number as shown and the unit behind it; no unit for what is not finite.
     """
     if not math.isfinite(value):
         return number(value), ""
@@ -215,12 +208,7 @@ def quantity(value: float, unit: Unit) -> tuple[str, str]:
 
 
 def measure(value: float, unit: Unit) -> str:
-    """A value with its unit in one text: 1,820 tok · 0.7 % · 38.2 s.
-
-    Args:
-        value: in `unit`; a fraction of 1, not per cent.
-        unit: that it is logged in.
-    """
+    """A value with its unit in one text: 1,820 tok · 0.7 % · 38.2 s."""
     text, suffix = quantity(value, unit)
     return f"{text} {suffix}" if suffix else text
 
@@ -234,18 +222,11 @@ def measure_like(value: float, unit: Unit, like: float) -> str:
 
 
 def unit_suffix(unit: Unit) -> str:
-    """How a unit is written behind a number; empty for plain numbers."""
     return _UNIT_SUFFIX[unit]
 
 
 def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
-    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp.
-
-    Args:
-        value: in `unit`.
-        base: what it is compared with, in the same unit.
-        unit: of both; fractions differ by percentage points, seconds by a duration, all else by a bare number.
-    """
+    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp."""
     delta = value - base
     if not math.isfinite(delta):
         return UNKNOWN
@@ -262,11 +243,6 @@ def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: 
 
     A factor where they are more than half apart, per cent where they are close; the plain difference where a ratio says
     nothing (a base of zero or below, another sign) or where the caller asks for it.
-
-    Args:
-        value: in `unit`.
-        base: what it is compared with, in the same unit.
-        unit: of both; it matters where the plain difference is shown.
     """
     if not (math.isfinite(value) and math.isfinite(base)):
         return UNKNOWN

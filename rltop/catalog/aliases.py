@@ -99,9 +99,6 @@ class Spelling:
 
         A key gives at most one signal per metric, by its first fitting alias, but it may stand for several metrics. A
         pattern takes only keys of which nothing has been said before it.
-
-        Returns:
-            Canonical name → its signals, primary first.
         """
         result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
         aliases = self._dialect.aliases
@@ -200,11 +197,7 @@ class SharedSpelling:
                 self._wild.setdefault(section, []).append(alias)
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
-        """Signals by metric, in the order of the keys; see `Spelling.signals`.
-
-        Returns:
-            Canonical name → its signals, primary first.
-        """
+        """Signals by metric, in the order of the keys; see `Spelling.signals`."""
         result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
         for place, key in enumerate(keys):
             if key in self._misleading:

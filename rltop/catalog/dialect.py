@@ -196,7 +196,6 @@ class Identity(NamedTuple):
     gpus: int | None = None
 
     def primary(self, name: str) -> Signal | None:
-        """The signal that stands for the metric `name`, or None."""
         found = self.signals.get(name)
         return found[0] if found else None
 
@@ -205,13 +204,6 @@ class Identity(NamedTuple):
 
         The first of all with an empty key where it logs none of them. Of several keys
         the one of `instance`, else the primary one.
-
-        Args:
-            names: canonical names, most wanted first.
-            instance: of a metric that is logged several times; empty: the primary one.
-
-        Returns:
-            Canonical name and the trainer's key; the key is empty where none is logged.
         """
         for name in names:
             found = self.signals.get(name)
@@ -265,18 +257,15 @@ class Pattern:
         return re.compile(f"{re.escape(self.prefix)}({between}){re.escape(self.suffix)}", re.DOTALL)
 
     def matches(self, key: str) -> bool:
-        """Whether `key` is one of the keys that the pattern stands for."""
         return self.covered(key) is not None
 
     def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
-        """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
         if self.is_exact:
             return self.text in keys
         return any(map(self.matches, filter(methodcaller("startswith", self.prefix), keys)))
 
 
 def is_exact(text: str) -> bool:
-    """Whether a pattern is a key: it has no wildcard."""
     return "*" not in text and "%" not in text
 
 
@@ -309,7 +298,6 @@ class PatternSet:
         return bool(self._exact or self._wild)
 
     def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
-        """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
         if any(map(keys.__contains__, self._exact)):
             return True
         prefixes = self._prefixes
@@ -317,9 +305,5 @@ class PatternSet:
 
 
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
-    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly.
-
-    Returns:
-        True if at least one key matches.
-    """
+    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly."""
     return compiled(text).is_in(keys)

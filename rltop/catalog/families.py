@@ -105,12 +105,10 @@ class Family(NamedTuple):
 
     @property
     def low(self) -> Member | None:
-        """The lower edge of the band, if it is logged."""
         return self._first(_LOW)
 
     @property
     def high(self) -> Member | None:
-        """The upper edge of the band, if it is logged."""
         return self._first(_HIGH)
 
     @property

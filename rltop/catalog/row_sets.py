@@ -177,11 +177,6 @@ class Arrangement(NamedTuple):
         return self._replace(pinned=pinned, hidden=(*self.hidden, key)[:MOST_ROWS])
 
     def with_name(self, key: str, name: str) -> Arrangement:
-        """The same with a key of another name.
-
-        Args:
-            name: what it is called; empty for its title.
-        """
         names = tuple(one for one in self.names if one[0] != key)
         name = " ".join(name.split())[:LONGEST_NAME]
         return self._replace(names=(*names, (key, name))[-MOST_ROWS:] if name else names)

@@ -94,7 +94,6 @@ def _many(
 def _one(
     arguments: Namespace, config: Config, spec: Any, found: Found, reports: list[RunReport] | None, *, is_only: bool
 ) -> tuple[int, str]:
-    """Exit code and text of one run."""
     session = read_whole(found, config, SystemClock())
     run = session.runs[0]
     try:

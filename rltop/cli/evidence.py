@@ -83,7 +83,6 @@ class Redactor:
         self.counts: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
-        """A text without secrets; what stands around them stays."""
         for kind, pattern in _SHAPES:
             text = pattern.sub(self._blank(kind), text)
         return _ASSIGNED.sub(self._assigned, text)

@@ -71,12 +71,7 @@ class ProgressLine:
         return cls(columns or DEFAULT_WIDTH, is_ascii=not _is_utf8(sys.stderr))
 
     def show(self, what: str, share: float, rest: str) -> None:
-        """Draw it anew.
-
-        Args:
-            share: of it that is done, from 0 to 1.
-            rest: said behind the bar, after the share in per cent.
-        """
+        """Draw it anew."""
         from rltop.model import Label
         from rltop.rows.cells import clip
         from rltop.units import share as share_text
@@ -89,7 +84,6 @@ class ProgressLine:
         self._is_drawn = True
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
         if self._is_drawn:
             self._write("\r\x1b[K")
             self._is_drawn = False

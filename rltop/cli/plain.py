@@ -60,7 +60,6 @@ def nearest_of(word: str, known: Iterable[str]) -> str:
 
 
 def show(arguments: Namespace) -> int:
-    """Watch what was named, or what the current directory has."""
     refuse_mistyped(arguments.paths)
     with importing():
         from rltop.cli import show as screen_or_text

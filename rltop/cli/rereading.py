@@ -16,12 +16,7 @@ LOOK_S = 2.0
 
 
 class ConfigWatch:
-    """Reads the settings again when one of their files has changed.
-
-    Args:
-        config: as it was read at the start.
-        environ: names the files.
-    """
+    """Reads the settings again when one of their files has changed."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], clock: Clock) -> None:
         self._config, self._clock = config, clock

@@ -69,11 +69,7 @@ def names_sources(arguments: Namespace) -> bool:
 
 
 def sources_of(arguments: Namespace, live: Mapping[str, Any] = MappingProxyType({})) -> SourceOptions:
-    """What a person named to be asked beside the files: a flag comes before the same name in the config file.
-
-    Args:
-        live: the sources of the config file.
-    """
+    """What a person named to be asked beside the files: a flag comes before the same name in the config file."""
     from rltop.live.sources import SourceOptions
 
     said = {

@@ -38,11 +38,7 @@ def watch(
     first: Look | None = None,
     seen: Seen | None = None,
 ) -> int:
-    """Follow files until the user quits.
-
-    Args:
-        first: the scan that found them, if it is not done yet.
-    """
+    """Follow files until the user quits."""
     clock = SystemClock()
 
     def newest(width: int, height: int) -> Sequence[Row]:
@@ -75,7 +71,6 @@ def watch(
 
 
 def watch_pipe(pipe: int, config: Config) -> int:
-    """Follow a pipe until the user quits."""
     from rltop.cli.pipe import piped_found
     from rltop.sources.pipe import PipeFeed
 

@@ -41,7 +41,6 @@ DEMO_SPEED = 180.0
 
 
 def show(arguments: Namespace) -> int:
-    """Watch the given paths, or the current directory."""
     config = load_config(arguments)
     if arguments.paths == [STANDARD_INPUT]:
         return _show_pipe(config, arguments)
@@ -137,12 +136,10 @@ def _show_pipe(config: Config, arguments: Namespace) -> int:
 
 
 def replay(arguments: Namespace) -> int:
-    """Play back a recorded run as if it were live."""
     return _play(arguments.path, name_of(arguments.path), arguments)
 
 
 def demo(arguments: Namespace) -> int:
-    """Play back the bundled run in which things go wrong."""
     arguments.speed = arguments.speed or DEMO_SPEED
     arguments.rollouts = arguments.rollouts or str(folder("fixtures") / DEMO_ROLLOUTS)
     return _play(str(folder("fixtures") / DEMO), Label.of(f"demo {DEMO.parent.name}"), arguments)

@@ -160,7 +160,6 @@ class Hooks:
         return not self._running and not self._waiting
 
     def tend(self) -> None:
-        """Collect ended commands, kill those that take too long, start queued ones."""
         now = self._clock.monotonic()
         for each in list(self._running):
             if has_ended(each.process):
@@ -281,11 +280,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a command that has not been reaped and to all its processes.
-
-    Args:
-        process: the command, the first of its group.
-    """
+    """Send a signal to a command that has not been reaped and to all its processes."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -593,7 +588,6 @@ class Vigil:
 
     @property
     def exit_code(self) -> int:
-        """1 if a CRIT fired in any run, else the worst of how they ended."""
         codes = set(self._ended.values())
         return next((code for code in (EXIT_FIRING, EXIT_DIED, EXIT_NO_METRICS) if code in codes), EXIT_OK)
 
@@ -660,14 +654,7 @@ def watch(arguments: Namespace) -> int:
 
 
 def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
-    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones.
-
-    Args:
-        news: what the rescan has found; None where it has not looked.
-
-    Returns:
-        None where there is nothing to take in.
-    """
+    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones."""
     if news is None:
         return None
     if all(run.main.is_awaited for run in session.runs):

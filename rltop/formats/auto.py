@@ -42,7 +42,6 @@ class AutoDecoder(Decoder):
 
     @property
     def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
-        """Everything read and not understood."""
         if self._inner is None or not self._earlier.lines:
             return self._earlier if self._inner is None else self._inner.counts
         total = Counts()
@@ -69,7 +68,6 @@ class AutoDecoder(Decoder):
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, where the file holds the settings of the run."""
         return None if self._inner is None else self._inner.group_size
 
     @property
@@ -82,11 +80,7 @@ class AutoDecoder(Decoder):
         return "" if self._inner is None else self._inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode what has come, or hold it until its kind is known.
-
-        Returns:
-            The rows that are whole now; none while the kind is not known, or where it was refused.
-        """
+        """Decode what has come, or hold it until its kind is known."""
         if self._inner is not None:
             return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if self._refusal:
@@ -120,7 +114,6 @@ class AutoDecoder(Decoder):
 
     @property
     def is_rewritten(self) -> bool:
-        """As its kind is; nobody knows before that."""
         return self._inner is not None and self._inner.is_rewritten
 
     def reset(self, *, is_restart: bool = True) -> None:

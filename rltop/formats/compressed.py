@@ -154,14 +154,7 @@ class CompressedDecoder(Decoder):
         return self.inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decompress and decode the first piece of what has come.
-
-        Args:
-            offset: where they stand in the file; places are counted in what is unpacked, so it is not needed.
-
-        Returns:
-            The rows of that piece; `go_on` has the rest.
-        """
+        """Decompress and decode the first piece of what has come."""
         self._generation = generation
         if not self._is_broken:
             self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
@@ -169,11 +162,9 @@ class CompressedDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        """Is there anything left to unpack, unpacked and not decoded, or left to the inner decoder?"""
         return bool(self._packed or self._unpacked or self._may_give) or self.inner.has_more
 
     def go_on(self) -> list[Record]:
-        """Decode a slice; unpack one where none waits."""
         if self.inner.has_more:
             return self.inner.go_on()
         if not self._unpacked and not self._is_broken:
@@ -187,7 +178,6 @@ class CompressedDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """Does the stream end early, or does the inner decoder keep something back?"""
         is_torn = self._inflater is not None and not self._is_broken
         return is_torn or self.inner.holds_back
 
@@ -198,7 +188,6 @@ class CompressedDecoder(Decoder):
         return twin
 
     def finish(self) -> list[Record]:
-        """Decode all that is left and the end of it; say so if the stream ends early."""
         records: list[Record] = []
         while self.has_more:
             records += self.go_on()

@@ -70,7 +70,6 @@ class CsvDecoder(Decoder):
         self._generation = 0
 
     def take_head(self, data: bytes) -> None:
-        """Learn the names of the columns; what follows stands later in the file."""
         self.feed(data, 0, 0)
         self._framer.reset()
         self._open.clear()
@@ -80,7 +79,6 @@ class CsvDecoder(Decoder):
         self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
@@ -94,7 +92,6 @@ class CsvDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        """Are rows of a long table being given out?"""
         return self._long is not None and self._long.has_more
 
     def go_on(self) -> list[Record]:
@@ -241,7 +238,6 @@ class CsvDecoder(Decoder):
         return (self._step_key,) if self._step_key else STEP_KEYS
 
     def _cells(self, text: str) -> list[str] | None:
-        """The cells of a record; None if they are none."""
         try:
             return next(csv.reader([text], delimiter=self._delimiter), [])
         except csv.Error:

@@ -84,11 +84,7 @@ class Decoder:
         """
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode what has come; `offset` is where `data` stands in the file.
-
-        Returns:
-            The rows that are whole now.
-        """
+        """Decode what has come; `offset` is where `data` stands in the file."""
         raise NotImplementedError
 
     @property
@@ -160,7 +156,6 @@ class FramedDecoder(Decoder, Generic[F]):
 
     @property
     def stopped(self) -> str:
-        """Why the rest of the file cannot be read; empty while all is well."""
         return self._framer.stopped
 
     @property
@@ -169,10 +164,8 @@ class FramedDecoder(Decoder, Generic[F]):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a record, or of a region of zeros, whose rest has not come."""
         return self._framer.held_bytes
 
     @property
     def resume_offset(self) -> int:
-        """From here on bytes may be given again, where they were zeros or torn before."""
         return self._framer.resume_offset

@@ -94,18 +94,10 @@ class DocumentDecoder(Decoder):
 
     @property
     def is_waiting(self) -> bool:
-        """Has something come, but no whole document?"""
         return bool(self._bytes) and not self._is_done
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Collect; begin to decode once what has come may be a whole document.
-
-        Args:
-            offset: where `data` stands in the file; the first counts, as the place of every row.
-
-        Returns:
-            The first rows of the document where it is whole; `go_on` has the rest.
-        """
+        """Collect; begin to decode once what has come may be a whole document."""
         if self._is_done:
             self._look_behind(data)
         if self._is_done or self._is_too_large:
@@ -132,7 +124,6 @@ class DocumentDecoder(Decoder):
         return self._parsing is not None or self._rows is not None
 
     def go_on(self) -> list[Record]:
-        """Parse the next values of the document, or make its next rows."""
         if self._parsing is not None:
             self._parse_on(self._parsing)
             return []
@@ -229,7 +220,6 @@ class DocumentDecoder(Decoder):
         self._rows = self._records(rows, total)
 
     def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
-        """What is new in each row; None where nothing is."""
         exported = self._exported(rows)
         if exported is not None:
             yield from self._of_export(exported, rows, total)
@@ -262,7 +252,6 @@ class DocumentDecoder(Decoder):
         return None
 
     def _exported(self, rows: Sequence[object]) -> ExportedRows | None:
-        """For rows of a tracker; None where they are none."""
         is_export = not self._step_key and bool(rows) and isinstance(rows[0], dict) and WRITER_STEP in rows[0]
         if not is_export:
             return None

@@ -247,7 +247,6 @@ class JsonlDecoder(Decoder):
         self._generation = 0
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
@@ -267,12 +266,10 @@ class JsonlDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        """Is there a torn line, or a row that waits for a step?"""
         is_waiting = bool(self._stepless) or (self._exported is not None and self._exported.is_holding)
         return is_waiting or self._framer.pending != self._given
 
     def finish(self) -> list[Record]:
-        """Decode the last line, whole or torn, and rows that waited for a step."""
         records: list[Record] = []
         last = self._framer.finish()
         if last is not None and not self._is_given(*last):

@@ -68,9 +68,6 @@ class LongTable:
     """Holds the rows of a long table until no more come for a while, then gives them out step by step.
 
     Rows of several runs stay apart: those of the run that comes first are given out first.
-
-    Args:
-        builder: makes the records, and takes the steps out of the rows.
     """
 
     def __init__(self, builder: RecordBuilder) -> None:
@@ -81,12 +78,10 @@ class LongTable:
 
     @property
     def is_full(self) -> bool:
-        """Are so many values held that they must be given out?"""
         return self._held >= _MOST_HELD
 
     @property
     def has_more(self) -> bool:
-        """Are rows being given out?"""
         return self._ready is not None
 
     def take(self, row: Row, position: FilePosition) -> bool:

@@ -145,11 +145,7 @@ ThriftStruct = dict[int, Any]
 
 
 class ThriftReader:
-    """Reads one value after the other.
-
-    Args:
-        at: offset in them of the first value.
-    """
+    """Reads one value after the other."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data

@@ -22,7 +22,6 @@ class PendingBytes:
         self._wanted = 0
 
     def clear(self) -> None:
-        """Forget everything; the next bytes may stand anywhere."""
         self.data, self.start, self.end = b"", 0, 0
         self._parts, self._wanted = [], 0
 
@@ -47,11 +46,7 @@ class PendingBytes:
         return True
 
     def drop(self, count: int, wanted: int = 0) -> None:
-        """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then.
-
-        Args:
-            wanted: how many must be held before `take` looks again.
-        """
+        """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then."""
         self.data = self.data[count:]
         self.start += count
         self._wanted = self.start + wanted

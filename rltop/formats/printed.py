@@ -29,7 +29,6 @@ Printed = dict[str, "Scalar | Printed"]
 
 
 def is_printed_dict(text: str) -> bool:
-    """Does a text look like a dictionary with a key in it?"""
     return text.startswith(("{'", '{"')) and text.rstrip().endswith("}") and len(text) <= MAX_CHARS
 
 

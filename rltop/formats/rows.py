@@ -63,11 +63,7 @@ def clipped_key(key: str) -> str:
 
 
 def alert_line(level: str, title: str, text: str) -> str:
-    """An alert of a training script in one line, cut where it is long.
-
-    Args:
-        text: the rest; may be empty.
-    """
+    """An alert of a training script in one line, cut where it is long."""
     words = " ".join(f"{level.lower()}: {title}: {text}".split()[:_ALERT_WORDS]).removesuffix(":")
     return words if len(words) <= MAX_KEY_CHARS else words[:MAX_KEY_CHARS] + "…"
 
@@ -100,9 +96,6 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
 
     Args:
         depth: how deep `row` is nested itself; past `MAX_DEPTH` an object is left as an empty tuple.
-
-    Returns:
-        Key and value of each leaf.
     """
     for key, value in row.items():
         name = f"{prefix}{key}"

@@ -46,9 +46,6 @@ def read_settings(name: str, data: bytes) -> dict[str, Value]:
     Args:
         data: what is in it, or its beginning where it is a log of W&B or TensorBoard.
 
-    Returns:
-        Dotted name → value, in the order of the file.
-
     Raises:
         DecodeError: it is not what its name says.
     """

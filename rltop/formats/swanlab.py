@@ -61,11 +61,7 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
         return self._error if self._error and self._state in _FAILURES else _FAILURES.get(self._state, "")
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes; rows whose step is over are given out.
-
-        Returns:
-            The rows that are over now; `flush` has the one that is gathered.
-        """
+        """Decode every record that `data` completes; rows whose step is over are given out."""
         self._generation = generation
         records: list[Record] = []
         payloads = self._framer.feed(data, offset)
@@ -79,7 +75,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
         return records
 
     def flush(self) -> list[Record]:
-        """The row gathered so far, although its step may go on."""
         row = self._rows.give_out()
         return [row] if row is not None else []
 
@@ -88,7 +83,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
         return self.flush()
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the torn block, and how the run ended."""
         del is_restart
         self._framer.reset()
         self._begin_anew()

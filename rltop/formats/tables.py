@@ -86,7 +86,6 @@ class TableDecoder(Decoder):
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, as the settings of the run say."""
         return self._run.group_size
 
     @property
@@ -99,11 +98,6 @@ class TableDecoder(Decoder):
         return _FAILURES.get(self._status, "")
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every row that `data` completes.
-
-        Args:
-            offset: where `data` stands in the stream of lines that the tables are read as.
-        """
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
@@ -124,7 +118,6 @@ class TableDecoder(Decoder):
         return self._steps.is_holding or bool(self._alerts)
 
     def finish(self) -> list[Record]:
-        """The last line, and rows that still waited for a step."""
         records: list[Record] = []
         last = self._framer.finish()
         if last is not None:

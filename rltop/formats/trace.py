@@ -232,7 +232,6 @@ class ChromeTraceDecoder(Decoder):
         self._spans: list[TimedSpan] = []
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Take in every event that `data` completes; records of the steps that end with them."""
         self._generation = generation
         return self._records(self._reader.feed(data, offset))
 
@@ -259,7 +258,6 @@ class ChromeTraceDecoder(Decoder):
             self._begin_anew()
 
     def take_spans(self) -> list[TimedSpan]:
-        """True spans of the steps that have ended since the last call."""
         spans, self._spans = self._spans, []
         return spans
 

@@ -128,7 +128,6 @@ class JsonlWriter:
             _warn("{} could not be written to {}: {}; later rows will still be tried", what, self.path, error)
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:

@@ -133,9 +133,7 @@ class RolloutSource(Protocol):
         """The rows of a step, without their texts; empty where it has none."""
         ...
 
-    def text(self, completion: Completion) -> RolloutText | None:
-        """The texts of a completion; None where it did not come from here or its rows are gone."""
-        ...
+    def text(self, completion: Completion) -> RolloutText | None: ...
 
 
 def gist(prompt: str) -> str:

@@ -157,7 +157,6 @@ _RUNTIME = frozenset({"train_runtime", "train/train_runtime"})
 
 
 def is_training_key(key: str) -> bool:
-    """Whether a key may be one of training: neither of an evaluation, nor one that only counts."""
     return not is_evaluation_key(key) and (_MEAN_OF_RUN.match(key) is not None or not is_bookkeeping_key(key))
 
 

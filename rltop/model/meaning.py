@@ -66,9 +66,6 @@ class Metric(NamedTuple):
     """What a quantity is, whoever logs it and under whatever key.
 
     Attributes:
-        name: canonical name, stable; used in rules, config and JSON.
-        title: as shown in a table, at most 18 characters.
-        unit: how it is written.
         low, high: bounds that hold by definition, or None.
     """
 

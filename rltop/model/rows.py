@@ -182,11 +182,7 @@ class Counts(Struct, frozen=False):
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
-        """Count a line that cannot be read, or not to its end.
-
-        Args:
-            line: its number in the file, from 1.
-        """
+        """Count a line that cannot be read, or not to its end."""
         self.bad_lines += 1
         if is_lost:
             self.recent_bad.append(line)
@@ -197,11 +193,7 @@ class Counts(Struct, frozen=False):
             self.first_bad_line, self.first_bad_reason = line, reason
 
     def miss_step(self, row: Mapping[str, object], line: int = 0) -> None:
-        """Count a row that names no step, and keep what the first one has.
-
-        Args:
-            line: its number in the file, from 1; 0 where it is not known.
-        """
+        """Count a row that names no step, and keep what the first one has."""
         self.no_step_lines += 1
         if not self.first_stepless:
             told = [f"{key[:_NAME_CHARS]}{_told(value)}" for key, value in islice(row.items(), _NAMES_KEPT)]
@@ -209,16 +201,11 @@ class Counts(Struct, frozen=False):
             self.first_stepless = f"{where}{', '.join(told)}{', …' if len(row) > _NAMES_KEPT else ''}"
 
     def miss_form(self, text: str, line: int) -> None:
-        """Count a line that has a step and a number in a form that is not read, and keep the first one.
-
-        Args:
-            line: its number in the file, from 1.
-        """
+        """Count a line that has a step and a number in a form that is not read, and keep the first one."""
         self.unread_lines += 1
         self.first_unread = self.first_unread or f"line {line:,}: {text[:_LINE_CHARS]}"
 
     def add(self, other: Counts) -> None:
-        """Add every number of `other` to this one."""
         for name in self.names():
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if self.first_bad_line is None:

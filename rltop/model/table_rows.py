@@ -51,11 +51,7 @@ class TableLine(NamedTuple):
 
 
 def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
-    """A row as a line, its end included.
-
-    Args:
-        values: column and value; numbers, text or bytes, None for null.
-    """
+    """A row as a line, its end included."""
     parts = [table.encode("utf-8", "surrogateescape")]
     for column, value in values:
         if value is None:
@@ -90,11 +86,7 @@ def _meant(match: re.Match[bytes]) -> bytes:
 
 
 def member_path(path: str, member: str) -> str:
-    """The path of one run of a database.
-
-    Args:
-        member: what the run is called in it; slashes are written as `%2F`.
-    """
+    """The path of one run of a database."""
     return f"{path}{MEMBER}{member.replace('%', '%25').replace('/', '%2F')}"
 
 

@@ -130,10 +130,6 @@ class Verdict(NamedTuple):
     """What a rule has to say about a run now.
 
     Attributes:
-        rule: id as in docs/rules.md, for example O1.
-        title: the name of the symptom in two or three words, for a badge.
-        metric: canonical name that it speaks of, or "".
-        key: the trainer's key of that metric, or "".
         threshold: the line that was crossed, in the metric's unit, if there is one.
         baseline: what it is compared with, in the metric's unit, if anything.
         recovered_step: where it ended, or None.

@@ -109,11 +109,7 @@ def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
 
 
 def explains(event: Event, since: int | None) -> bool:
-    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?
-
-    Args:
-        since: the first step that matters; None is the run's.
-    """
+    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?"""
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False
     return since is None or event.step >= since

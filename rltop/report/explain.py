@@ -84,11 +84,7 @@ def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] =
 
 
 def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[str]:
-    """The active profiles: those of the run, else the configured ones.
-
-    Args:
-        snapshot: the run; None without one.
-    """
+    """The active profiles: those of the run, else the configured ones."""
     return (options.profiles or ()) if snapshot is None else snapshot.part.judging.now.profiles
 
 
@@ -218,11 +214,7 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
 
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
-    """All rules, below each its parts: id, name, family, metrics, configured thresholds, what they apply to.
-
-    Args:
-        snapshot: the run whose profiles hold; None without one.
-    """
+    """All rules, below each its parts: id, name, family, metrics, configured thresholds, what they apply to."""
     specs, profiles = registry.DOCUMENTED, profiles_of(options, snapshot)
     ids = max(len(_listed(spec)) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
@@ -273,11 +265,7 @@ def explain_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """A rule explained, and with a run what it found there; lines of text without a last newline.
-
-    Args:
-        snapshot: the run at a step; None: the rule alone.
-    """
+    """A rule explained, and with a run what it found there; lines of text without a last newline."""
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
     if snapshot is not None:
@@ -293,17 +281,12 @@ def rules_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """The table of all rules, and with a run which were evaluated; text without a last newline.
-
-    Args:
-        snapshot: the run at its end; None: the rules alone.
-    """
+    """The table of all rules, and with a run which were evaluated; text without a last newline."""
     rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:
-    """A rule as JSON; thresholds under `profiles`."""
     words = words_of(spec.id)
     return {
         "rule": spec.id,

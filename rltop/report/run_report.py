@@ -71,11 +71,7 @@ _FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED})
 
 
 class Made(NamedTuple):
-    """How a report was made.
-
-    Attributes:
-        when: the time, in UTC.
-    """
+    """How a report was made."""
 
     command: str
     version: str
@@ -98,15 +94,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric with its chart.
-
-    Attributes:
-        value: the newest value with its unit, as on the screen.
-        change: against the baseline; empty where there is none.
-        metric: name in the catalogue; empty where it has none.
-        stream: the stream of the run that it is in; "" is the main one.
-        places: where its steps are there; None where the run does not log it.
-    """
+    """A metric with its chart."""
 
     title: str
     key: Label
@@ -206,15 +194,7 @@ def build_report(
     baseline: Snapshot | None = None,
     beside: Snapshot | None = None,
 ) -> RunReport:
-    """Read everything that a report says of a run.
-
-    Args:
-        has_charts: read the charts too, which are most of the work.
-        window: the steps, both inside, of the curves of the key metrics; None is all.
-        axis: what this run and others are aligned by in one chart.
-        baseline: the run with which this one is compared, metric by metric.
-        beside: without one, the run from which this one is said to diverge.
-    """
+    """Read everything that a report says of a run."""
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     divergence = ""
     other = beside if baseline is None else baseline
@@ -289,7 +269,6 @@ def _stripped(line: Line) -> Line:
 
 
 def text_of(line: Line) -> str:
-    """The text of a cell, blanks that only align it left out."""
     return " ".join("".join(piece.text for piece in line).split())
 
 
@@ -519,12 +498,7 @@ def _key_figures(
 def figure_of(
     part: Snapshot, key: str, title: str = "", spark: str = "", window: tuple[int, int] | None = None
 ) -> Figure:
-    """A metric with its chart.
-
-    Args:
-        title: what it is called; by default as the catalogue calls it.
-        window: the steps of the chart, both inside; None is all.
-    """
+    """A metric with its chart."""
     view = build_metric(part, key, columns=COLUMNS, zoom=None if window is None else Zoom(*window))
     reading, plot = view.reading, view.plot
     change = change_text(reading)

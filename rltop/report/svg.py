@@ -44,7 +44,6 @@ _STRIP_HEIGHT = 70
 
 
 def escaped(text: str) -> str:
-    """Text for HTML and SVG, in elements and attributes: nothing of it is markup, or moves what stands around it."""
     shown = Label.of(text).display.translate(_NONCHARACTERS)
     if len(shown) > _LONGEST:
         shown = f"{shown[: _LONGEST // 2]}…{shown[-_LONGEST // 2 :]}"
@@ -100,11 +99,7 @@ def legend(figure: Figure) -> list[list[Line]]:
 
 
 def overlay_svg(figures: Sequence[Figure | None]) -> str:
-    """The same metric of several runs in one chart, smoothed, aligned by what their figures say.
-
-    Args:
-        figures: one for each run, in the order of their colours; None for a run that does not log it.
-    """
+    """The same metric of several runs in one chart, smoothed, aligned by what their figures say."""
     shown = [(number, one) for number, one in enumerate(figures[:SERIES]) if one is not None and one.places is not None]
     axis = shown[0][1].axis if shown else Axis.STEP
     curves = [(number, _placed(one)) for number, one in shown]
@@ -235,7 +230,6 @@ class _Frame:
         return self._bottom
 
     def axes(self, unit: Unit) -> Iterator[str]:
-        """Lines and labels of both axes."""
         left, right = _LEFT, WIDTH - _RIGHT
         for tick, label in zip(self._axes.y_ticks, value_labels(self._axes.y_ticks, unit), strict=True):
             at = self.y(tick)

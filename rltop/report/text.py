@@ -27,11 +27,7 @@ _RESET = "\x1b[0m"
 def once_text(
     snapshot: Snapshot, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
 ) -> str:
-    """The overview of a run as lines of text, each ended by a newline.
-
-    Args:
-        height: number of lines; None: as many as needed.
-    """
+    """The overview of a run as lines of text, each ended by a newline."""
     from rltop.pages.alerts import own_words  # noqa: PLC0415 - `check` writes rows without them
     from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415
 
@@ -53,7 +49,6 @@ def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = Fals
 
 
 def rows_text(rows: Sequence[Row], *, use_color: bool = False) -> str:
-    """Rows as lines, each ended by a newline, without blanks at their ends."""
     palette = load_palette(PALETTE) if use_color else None
     lines = [_coloured(row, palette) if palette is not None else _plain(row) for row in rows]
     return "".join(f"{line}\n" for line in lines)

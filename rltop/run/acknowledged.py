@@ -78,11 +78,7 @@ def of_path(path: str, told: Mapping[str, Acknowledgements]) -> Acknowledgements
 
 
 def with_run(told: Mapping[str, T], path: str, said: T | None) -> Mapping[str, T]:
-    """What is kept by run, with what is said of one in place of what it had; the runs said longest ago go.
-
-    Args:
-        said: of it; nothing is kept of what is empty.
-    """
+    """What is kept by run, with what is said of one in place of what it had; the runs said longest ago go."""
     own = str(Path(path).absolute())
     rest = [(name, each) for name, each in told.items() if name != own]
     return dict(rest[1 - _MOST_RUNS :] + ([(own, said)] if said else []))

@@ -56,10 +56,8 @@ _DIGITS = regex(r"\d+")
 class Ending(NamedTuple):
     """What the console log beside a run says of its end.
 
-    Attributes:
-        rows: how many rows the run had when the log was looked at; when more have come, it went on.
-        still_s: how long the log had not been written to then.
-        dies_after_s: how long that must be at least until the run is dead.
+    still_s: how long the log had not been written to then.
+    dies_after_s: how long that must be at least until the run is dead.
     """
 
     path: str
@@ -70,14 +68,7 @@ class Ending(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A run that has fallen silent.
-
-    Attributes:
-        path: its file, or the folder that is followed as one.
-        log: the console log that a person named; empty looks beside the run.
-        last_step: the newest one, or None.
-        newest_s: when the newest row came, seconds since the epoch, or None.
-    """
+    """A run that has fallen silent."""
 
     path: str
     log: str
@@ -151,12 +142,7 @@ def _pattern(name: str) -> str:
 
 
 def last_error(data: bytes, last_step: int | None) -> tuple[str, float]:
-    """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise.
-
-    Args:
-        data: the end of the log, from the beginning of a line on.
-        last_step: the newest step of the run, or None.
-    """
+    """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise."""
     from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where there is a log
     from rltop.formats.console.failures import OF_TRACKERS, tells_alone  # noqa: PLC0415
     from rltop.formats.console.steps import read_bar  # noqa: PLC0415
@@ -181,11 +167,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 class EndReader:
-    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
-
-    Args:
-        log: the console log that a person named; empty looks beside each run.
-    """
+    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for."""
 
     def __init__(self, log: str, notify: Callable[[], None], clock: Clock | None = None) -> None:
         self.count = 0

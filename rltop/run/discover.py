@@ -93,7 +93,6 @@ class Discovery(Struct, frozen=False):
     opened: int = 0
 
     def numbers_of(self, run: Found) -> Numbers:
-        """The first and last rows of a run, from an earlier look where it has not grown since."""
         from rltop.run.grouping import read_numbers  # noqa: PLC0415 - most folders have files of one kind
 
         known = self.seen.get(run.path, SniffResult(run.size, run.kind, ""))
@@ -104,11 +103,7 @@ class Discovery(Struct, frozen=False):
         return known.numbers
 
     def total_of(self, run: Found, *, is_one_of_few: bool) -> int | None:
-        """How many steps a run is to make, as the newest other record of it says that names it.
-
-        Args:
-            is_one_of_few: the newest checkpoint beside it is looked for as well.
-        """
+        """How many steps a run is to make, as the newest other record of it says that names it."""
         state = state_beside(run.path) if is_one_of_few and split_member(run.path) is None else None
         if state is not None and str(state) != run.path:
             from rltop.run.grouping import max_steps_of  # noqa: PLC0415 - as above
@@ -120,7 +115,6 @@ class Discovery(Struct, frozen=False):
         return next((total for one in newest if (total := self.numbers_of(one).total_steps) is not None), None)
 
     def leave_out(self, path: str, reason: str) -> None:
-        """Note what cannot be read, and why."""
         self.passed_over.append((path, reason))
         self.left_out.append((path, reason))
 
@@ -208,11 +202,7 @@ def _declared(found: Found, result: Discovery) -> Ranges:
 
 
 def _expand(path: str, result: Discovery) -> list[str]:
-    """The paths that one path means: itself, unless it is a pattern.
-
-    Raises:
-        SourceError: it is a pattern, and the folder that it begins in cannot be listed.
-    """
+    """The paths that one path means: itself, unless it is a pattern."""
     if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
         return [path]
     found = []
@@ -239,12 +229,7 @@ def _list_start(pattern: str) -> None:
 
 
 def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
-    """Look at one path that is no pattern.
-
-    Raises:
-        SourceError: it is known to hold no metrics.
-        OSError, DecodeError: it cannot be read.
-    """
+    """Look at one path that is no pattern."""
     member = split_member(path)
     if member is not None and not Path(path).exists():
         if not _size_of(member[0]):
@@ -353,12 +338,7 @@ def _member(path: str, member: str) -> Found:
 
 
 def _refuse(path: str, reason: str) -> None:
-    """Say what a file that was named is, where it is certain that it holds no metrics.
-
-    Raises:
-        SourceError: it is of a kind that is known and not read, or it holds samples.
-        OSError: it cannot be read.
-    """
+    """Say what a file that was named is, where it is certain that it holds no metrics."""
     if reason in SAMPLES:
         hint = f"pass the metrics file instead; to read this one anyway: rltop - < {path}"
         raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
@@ -448,11 +428,7 @@ def _judged(path: str, size: int, seen: Seen) -> SniffResult:
 
 
 def named(path: str, kind: Kind | None) -> Label:
-    """What the run of a file is called: what it calls itself where it does, else by its path.
-
-    Args:
-        kind: of the file, None where it is not known; files of W&B and SwanLab may hold a name.
-    """
+    """What the run of a file is called: what it calls itself where it does, else by its path."""
     return titled(_title(path, kind), path)
 
 
@@ -483,11 +459,7 @@ def _title(path: str, kind: Kind | None) -> str:
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
-    """Every file below a directory that may hold metrics.
-
-    Raises:
-        OSError: the directory itself cannot be listed; one below it is left out.
-    """
+    """Every file below a directory that may hold metrics."""
     seen, queue, scanned = 0, [(folder, 0)], [Path(folder).resolve()]
     while queue:
         here, depth = queue.pop(0)
@@ -519,11 +491,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
 
 
 def _leads_away(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
-    """Is an entry a link to a folder elsewhere? One into what is scanned already, or back up, would show runs twice.
-
-    Args:
-        scanned: the folders that are, without links; takes the new one in.
-    """
+    """Is an entry a link to a folder elsewhere? One into what is scanned already, or back up, would show runs twice."""
     if not (entry.is_symlink() and entry.is_dir()):
         return False
     to = Path(entry.path).resolve()
@@ -580,32 +548,19 @@ def is_awaited(discovery: Discovery) -> bool:
 
 
 def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
-    """The run that `paths` will have, as far as one can tell before it has begun.
-
-    Args:
-        paths: as typed; empty for the current directory.
-    """
+    """The run that `paths` will have, as far as one can tell before it has begun."""
     path = next(iter(paths), ".")
     return Found(path, Label.of(whole_path(path).name or path), awaits=_words(paths or ["."], discovery))
 
 
 def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
-    """What stands for the runs of `paths` while the first look at them has not come to its end.
-
-    Args:
-        silent_s: for how long the file system has owed it an answer.
-    """
+    """What stands for the runs of `paths` while the first look at them has not come to its end."""
     path = next(iter(paths), ".")
     return Found(path, Label.of(whole_path(path).name or path), awaits=progress_words(paths, so_far, silent_s))
 
 
 def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:
-    """How far a look has come.
-
-    Args:
-        paths: as typed; empty for the current directory.
-        silent_s: for how long the file system has owed it an answer.
-    """
+    """How far a look has come."""
     where = " and ".join(paths) or "."
     if silent_s >= SILENT_S:
         return f"no answer from the file system for {silent_s:.0f} s while scanning {where}; still waiting"
@@ -641,9 +596,7 @@ _ENVIRONMENTS = regex(r"(\s*)environments\s*:\s*(?:#.*)?$")
 def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
     """What is declared beside a run; nothing, where nothing is.
 
-    Args:
-        path: the run's file, or the folder that is followed as one.
-        note: told the path and the reason of a file that cannot be used.
+    note: told the path and the reason of a file that cannot be used.
     """
     where = Path(path)
     home = where if where.is_dir() else where.parent

@@ -119,11 +119,7 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
 
 
 def max_steps_of(path: str) -> int | None:
-    """How many steps a document says that its run is to make, at its beginning or its end.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """How many steps a document says that its run is to make, at its beginning or its end."""
     with open_regular(path) as file:
         told = _MAX_STEPS.search(file.read(_END_BYTES) or b"")
         if told is None:
@@ -219,12 +215,6 @@ def without_copies(
 
     A tracker's run without a row yet is passed over where another kind of file has been written since: of those that
     a training has begun, one stands for it until there are numbers to tell them apart by.
-
-    Args:
-        runs: as grouped, newest first.
-        numbers_of: reads the first and last rows.
-        pass_over: told the path of another record, and why it is passed over.
-        named: paths that were typed, which are shown in any case.
     """
     if len(runs) < 2 or len({_store(run) for run in runs}) < 2:
         return list(runs)
@@ -287,12 +277,7 @@ class Grouped:
 
 
 def group(files: Iterable[Found], titles: Mapping[str, str] | None = None, died: Sequence[Found] = ()) -> Grouped:
-    """Make runs of the metric files below one directory.
-
-    Args:
-        titles: path → what the run calls itself in the file, where it does.
-        died: console logs without a row, each a run where its folder has no metrics.
-    """
+    """Make runs of the metric files below one directory."""
     grouped = Grouped()
     by_home: dict[Path, list[tuple[Found, Placement]]] = {}
     titles = dict(titles or {})
@@ -432,7 +417,6 @@ def _precedence(found: Found) -> tuple[int, str]:
 
 
 def _natural(role: str) -> list[tuple[int, str]]:
-    """Rank 10 comes after rank 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", role)]
 
 
@@ -511,11 +495,7 @@ class Placement(NamedTuple):
 
 
 def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, Placement]]:
-    """Every file with its place; a part is believed only where another part of the same run stands beside it.
-
-    Args:
-        titles: path → what the run calls itself in the file, where it does.
-    """
+    """Every file with its place; a part is believed only where another part of the same run stands beside it."""
     files = list(files)
     event_folders = {Path(each.path).parent: each for each in files if each.kind is TENSORBOARD}
     spots = [

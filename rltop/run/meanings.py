@@ -44,11 +44,7 @@ def project_of(path: str) -> str:
 
 
 def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
-    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest.
-
-    Returns:
-        Key → canonical name, `NO_METRIC` for a key that is none.
-    """
+    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest."""
     if not meanings:
         return {}
     above = {str(folder) for folder in Path(path).absolute().parents}
@@ -60,9 +56,6 @@ def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
 
 def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> Meanings:
     """What the config file says and what was said on the screen, which comes before it.
-
-    Returns:
-        Both; of a state file that cannot be read nothing, of one that names no metric what does.
 
     Raises:
         ConfigError: the config file names something that is no metric.
@@ -106,14 +99,7 @@ def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dic
 
 
 def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> Meanings:
-    """The same with one key more.
-
-    Args:
-        metric: canonical name, `NO_METRIC`, or None to forget what was said.
-
-    Returns:
-        New tables; a project of which nothing is said any more is left out.
-    """
+    """The same with one key more."""
     own = {name: each for name, each in meanings.get(project, {}).items() if name != key}
     if metric is not None:
         own[key] = metric

@@ -46,16 +46,6 @@ class Memo:
             self._lines, self._timings, self._starts = {}, {}, {}
 
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
-        """`stream.buckets(key, stride, start, stop)`, the past from memory.
-
-        Columns before the one with the newest step are read once.
-
-        Args:
-            start: first step of the first bucket.
-
-        Returns:
-            Bucket i covers the steps from `start + i * stride` on; values as logged.
-        """
         stream = self.stream
         last = stream.last_step
         if last is None or stop <= start or not stream.has(key):
@@ -70,14 +60,6 @@ class Memo:
         return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
 
     def timings(self, plan: TimingPlan, steps: Sequence[int]) -> Iterator[StepTiming | None]:
-        """The timing trees of steps, without what no stage claims.
-
-        Args:
-            steps: those wanted, ascending; all of them still held raw.
-
-        Returns:
-            The tree of each step, the last step first; None where a step logs no timing.
-        """
         self._check()
         stream, timings, plan_id = self.stream, self._timings, id(plan)
         last = stream.last_step
@@ -105,11 +87,7 @@ class Memo:
         return cast("_Read", self._starts[what])
 
     def of_rows(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
-        """Something that follows from all rows; worked out anew when one has come.
-
-        Args:
-            what: names it; the same name is the same thing. There are to be few.
-        """
+        """Something that follows from all rows; worked out anew when one has come."""
         if self._of_rows[0] != self.stream.version:
             self._of_rows = (self.stream.version, {})
         known = self._of_rows[1]
@@ -132,11 +110,7 @@ class Memo:
         return self._numbered[1]
 
     def signal(self, identity: Identity, key: str) -> Signal | None:
-        """The signal of the catalogue that a key belongs to.
-
-        Returns:
-            None where it belongs to none.
-        """
+        """The signal of the catalogue that a key belongs to."""
         if self._signals[0] is not identity:
             by_key: dict[str, Signal] = {}
             for signals in identity.signals.values():

@@ -32,7 +32,6 @@ class RuleScope(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """As a person reads it."""
         return self.value if self is RuleScope.EVERYWHERE else f"this {self.value}"
 
     def place(self, path: str) -> str:
@@ -88,7 +87,6 @@ def of_path(path: str, told: OwnRules) -> dict[str, dict[str, tuple[Said, RuleSc
 
 
 def thresholds_of(path: str, told: OwnRules) -> dict[str, dict[str, Said]]:
-    """The thresholds alone, as rules take them."""
     found = {
         rule: {name: value for name, (value, _) in own.items() if name != MUTE}
         for rule, own in of_path(path, told).items()
@@ -97,7 +95,6 @@ def thresholds_of(path: str, told: OwnRules) -> dict[str, dict[str, Said]]:
 
 
 def muted_of(path: str, told: OwnRules) -> frozenset[str]:
-    """The rules that are muted."""
     return frozenset(rule for rule, own in of_path(path, told).items() if own.get(MUTE, (False,))[0] is True)
 
 

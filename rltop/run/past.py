@@ -115,11 +115,7 @@ def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, ide
 
 
 def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
-    """Verdicts of another stream of the run, saying whose they are.
-
-    Returns:
-        The same, with the stream in a field of its own and before the headline.
-    """
+    """Verdicts of another stream of the run, saying whose they are."""
     return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
 
 
@@ -241,22 +237,18 @@ class History(Struct):
 
     @property
     def muted(self) -> int:
-        """How many count for nothing because their rule is muted."""
         return sum(one.is_muted for one in self.alerts)
 
     @property
     def worst(self) -> Alert | None:
-        """The worst alert of this attempt; else that of an earlier attempt; None if there never was one."""
         return min((one for one in self.alerts if not one.is_muted), key=lambda one: one.rank, default=None)
 
     @property
     def level(self) -> Level:
-        """The worst level of this attempt; OK if it never had a WARN or a CRIT."""
         return max((one.level for one in self.alerts if not one.is_earlier and not one.is_muted), default=Level.OK)
 
 
 def history_of(events: Sequence[Event], muted: Collection[str] = ()) -> History:
-    """Fold the event log into alerts."""
     found: list[Alert] = []
     standing: dict[tuple[str, str], int] = {}
     for event in events:

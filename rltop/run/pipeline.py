@@ -47,9 +47,7 @@ SLICE_S = 0.002
 class Budget(Protocol):
     """How long a slice may still go on."""
 
-    def is_spent(self) -> bool:
-        """Has the slice used up its time?"""
-        ...
+    def is_spent(self) -> bool: ...
 
 
 class Sink(Protocol):
@@ -113,9 +111,6 @@ class Pipeline:
         """Decode what a feed gives until the budget is spent or nothing waits; True if anything was decoded.
 
         A decoder that keeps some of what it was given is asked to go on before it is given anything else.
-
-        Args:
-            budget: when to stop; at least one slice is decoded.
         """
         has_moved = False
         while True:
@@ -162,7 +157,6 @@ class Pipeline:
 
     @property
     def has_waiting(self) -> bool:
-        """Is there something taken from the feed and not yet decoded?"""
         return bool(self._waiting) or self.has_more
 
     # -- bytes → rows ---------------------------------------------------------------------------------------------
@@ -178,11 +172,7 @@ class Pipeline:
             self.stream.expect_restart()
 
     def take_bytes(self, data: bytes, offset: int, generation: int) -> None:
-        """Decode and store a piece of the file.
-
-        Args:
-            generation: which life of the file they belong to; it moves when the file begins anew.
-        """
+        """Decode and store a piece of the file."""
         for record in self.decoder.feed(data, offset, generation):
             self._add(record)
         self.offset = offset + len(data)
@@ -190,11 +180,9 @@ class Pipeline:
 
     @property
     def has_more(self) -> bool:
-        """Is some of the bytes taken not decoded yet?"""
         return self.decoder.has_more
 
     def go_on(self) -> None:
-        """Decode and store the next piece of the bytes taken."""
         for record in self.decoder.go_on():
             self._add(record)
         self._take_spans()
@@ -286,7 +274,6 @@ class Pipeline:
 
     @property
     def kind_note(self) -> str:
-        """What the kind of the file says on how fresh its rows are."""
         return self.decoder.kind_note if isinstance(self.decoder, AutoDecoder) else ""
 
     @property

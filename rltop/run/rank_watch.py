@@ -34,11 +34,7 @@ _Waiting = tuple[int, int, float | None, Mapping[str, float]]
 
 
 class RankTap:
-    """Takes the closed rows of one rank.
-
-    Attributes:
-        has_caught_up: whether all that its file holds has been read.
-    """
+    """Takes the closed rows of one rank."""
 
     sees_open_row = False
 

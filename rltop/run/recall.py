@@ -22,11 +22,7 @@ Row = Mapping[str, float]
 
 
 class Recaller:
-    """Reads single rows of one file; at most one request at a time, the newest wish wins.
-
-    Args:
-        on_done: called in the thread that reads, after every row that was looked for.
-    """
+    """Reads single rows of one file; at most one request at a time, the newest wish wins."""
 
     def __init__(self, path: str, options: DecoderOptions, on_done: Callable[[], None]) -> None:
         self._path = path
@@ -54,7 +50,6 @@ class Recaller:
         Worker("recall").start(self._work)
 
     def take(self) -> list[tuple[int, Row]]:
-        """Rows that have been read since the last call, by step."""
         with self._lock:
             done, self._done = self._done, []
             self._missing.update(step for step, row in done if row is None)
@@ -62,11 +57,9 @@ class Recaller:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is being read, and nothing waits to be taken."""
         return not self._is_busy and not self._done
 
     def is_missing(self, step: int) -> bool:
-        """The file was asked, and no longer has the row."""
         return step in self._missing
 
     def _work(self) -> None:
@@ -86,12 +79,6 @@ def read_row(path: str, step: int, position: FilePosition, options: DecoderOptio
     """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
 
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
-
-    Args:
-        position: where to read from; 32 MiB are read at most.
-
-    Returns:
-        Key → value; None too where the file cannot be read.
     """
     decoder = JsonlDecoder(DecoderOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}

@@ -35,7 +35,6 @@ class Look:
         self._worker.start(self._work)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the look; False if it has not come in time."""
         return self._worker.join(timeout_s)
 
     @property
@@ -117,7 +116,6 @@ class Rescanner:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Begin to look, in a thread that ends with the program."""
         Worker("rescan").start(self._work)
 
     def take(self) -> list[Found] | None:
@@ -129,7 +127,6 @@ class Rescanner:
         return news
 
     def close(self) -> None:
-        """Look no more; does not wait for a look that is under way."""
         self._has_ended.set()
 
     def look(self) -> None:

@@ -84,11 +84,7 @@ def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
 
 
 def dumps_beside(path: str) -> list[RolloutSource]:
-    """The dumps that belong to a run by where they lie: the first place that has any.
-
-    Args:
-        path: the run's file, or the folder that is followed as one.
-    """
+    """The dumps that belong to a run by where they lie: the first place that has any."""
     if path == "-":
         return []
     member = split_member(path)
@@ -264,7 +260,6 @@ class RolloutShelf:
         return steps[max(0, bisect_right(steps, step) - 1)]
 
     def at(self, step: int) -> ShelvedStep | None:
-        """A step; None while it is being read."""
         with self._bell:
             if self._wanted_step != step:
                 self._wanted_step = step
@@ -277,7 +272,6 @@ class RolloutShelf:
         return None if found is None else found[1]
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """The texts of a completion; None while they are being read."""
         found = self._texts.get(completion)
         if found is None:
             with self._bell:
@@ -540,12 +534,7 @@ class RolloutWatch:
         self._ahead = self
 
     def take(self, summaries: Sequence[StepSummary], newest: StepSummary | None) -> None:
-        """Judge every step behind the last one that was judged.
-
-        Args:
-            summaries: of steps that are written to their end, in ascending order.
-            newest: of the step after these, which may change: what comes of it is provisional.
-        """
+        """Judge every step behind the last one that was judged."""
         if not self._options.is_enabled(_RULE):
             return
         records = self.records

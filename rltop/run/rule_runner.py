@@ -76,7 +76,6 @@ class RuleRunner:
         self._last_time_s: float | None = None
 
     def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
-        """Judge every closed row, in the order of the file."""
         if self._engine is None or self._observer is None:
             self._engine = self._new_engine(identity)
             self._observer = Observer(stream, identity)
@@ -133,20 +132,14 @@ class RuleRunner:
 
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
-        """Whose thresholds hold, and why."""
         return () if self._engine is None else self._engine.rules.profiles
 
     @property
     def events(self) -> Sequence[Event]:
-        """Every transition so far, in the order of the file."""
         return () if self._engine is None else self._engine.events
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Take a rule's verdicts out of what is shown, or put them back.
-
-        Args:
-            rule: its id, which stands for all of its parts, or that of a part.
-            is_muted: True takes them out, False puts them back.
 
         Raises:
             KeyError: there is no such rule.
@@ -189,13 +182,7 @@ class RuleRunner:
     def input_verdict(
         self, counts: Counts, steps: Sequence[int], waited_s: float | None, overwritten: int = 0
     ) -> Verdict | None:
-        """The verdict on lines that cannot be read, or on a file that has no record yet.
-
-        Args:
-            steps: the steps that are held, oldest first.
-            waited_s: seconds that the first record has been waited for; None where there is one.
-            overwritten: rows that gave a step other values than it had.
-        """
+        """The verdict on lines that cannot be read, or on a file that has no record yet."""
         found = None
         if waited_s is not None:
             found = first_record_late(waited_s, self.limits(FIRST_RECORD))

@@ -152,7 +152,6 @@ class Run:
 
     @property
     def is_exhausted(self) -> bool:
-        """Will no stream ever give anything again?"""
         return all(each.is_exhausted for each in self.streams)
 
     @property
@@ -161,7 +160,6 @@ class Run:
         return all(each.has_caught_up or each.is_finished for each in self.streams)
 
     def close(self) -> None:
-        """Let go of the files of all streams."""
         for each in self.streams:
             each.close()
         for close in [each.close for each in (self.rollouts, self.console, self.whereabouts) if each is not None]:
@@ -171,19 +169,16 @@ class Run:
 
     @property
     def stream(self) -> Stream:
-        """The rows to show: the newest ones until history has caught up."""
         return self.main.stream
 
     @property
     def identity(self) -> Identity | None:
-        """Dialect, algorithm and signals, as far as known."""
         return self.main.identity
 
     # -- all streams ---------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> Hashable:
-        """Moves whenever something that a view shows has moved, time aside."""
         beside = (0 if each is None else each.version for each in (self.rollouts, self.console, self.whereabouts))
         kept = self.arrangement, frozenset(self.acknowledged.items()), self.goal
         return (*beside, id(self.settings), self.ending, *kept, *(each.version for each in self.streams))
@@ -195,12 +190,10 @@ class Run:
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest of the history will take; None where that is not worth a word."""
         return max((part for each in self.streams if (part := each.left_s) is not None), default=None)
 
     @property
     def counts(self) -> Counts:
-        """Everything read, and everything not understood, of all streams."""
         total = self.main.counts
         for each in self.beside:
             total.add(each.counts)
@@ -353,9 +346,6 @@ class Run:
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.
-
-        Args:
-            is_muted: False puts them back.
 
         Raises:
             KeyError: there is no such rule.

@@ -39,11 +39,7 @@ __all__ = ["RunSettings", "SettingsFile", "SettingsReader", "settings_beside"]
 
 
 class SettingsFile(NamedTuple):
-    """A file that was read.
-
-    Attributes:
-        trouble: why it could not be read; empty otherwise.
-    """
+    """A file that was read."""
 
     path: str
     taken: int = 0
@@ -76,11 +72,7 @@ def _is_meant(name: str, typed: str) -> bool:
 
 
 def settings_beside(path: str) -> RunSettings:
-    """The settings of the run whose metrics are read from a path; none where none are kept there.
-
-    Args:
-        path: a metric file, a folder that is followed as one, or a member of a database.
-    """
+    """The settings of the run whose metrics are read from a path; none where none are kept there."""
     from rltop.formats.settings import MAX_BYTES, MAX_SETTINGS, read_settings  # noqa: PLC0415 - not with every page
 
     values: dict[str, Value] = {}
@@ -141,11 +133,7 @@ class SettingsReader:
         self._again_s = 0.0
 
     def ask(self, runs: Iterable[Run]) -> None:
-        """Have the settings read of all runs that they are not known of, or were written of since.
-
-        Args:
-            runs: those that are shown; what is only awaited has none.
-        """
+        """Have the settings read of all runs that they are not known of, or were written of since."""
         if self.worker.is_busy:
             return
         there = [run for run in runs if not run.main.is_awaited]

@@ -106,10 +106,8 @@ class RunStream:
         is_rank: it is one of many ranks, which are compared with each other only.
         modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
 
-    Attributes:
         whole, previews: as given; previews go when history shows all that they do.
         known: the whole file as far as it is known: while it rests, as if nothing more came.
-        moved_s: when bytes, rows or not, were last seen to arrive.
         has_caught_up: all has been read that was there when the file was opened.
         failure_log: empty: a stream speaks for itself, the log beside it is the run's.
     """
@@ -174,12 +172,10 @@ class RunStream:
 
     @property
     def is_over(self) -> bool:
-        """Has all been read of a source that has come to its end?"""
         return self.whole.feed.is_over and not self._pipeline.has_waiting
 
     @property
     def is_at_rest(self) -> bool:
-        """Is it shown as if nothing more came?"""
         return self.known is not self.whole
 
     @property
@@ -282,16 +278,13 @@ class RunStream:
 
     @property
     def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
         return isinstance(self.whole.feed, AwaitedFeed)
 
     @property
     def is_exhausted(self) -> bool:
-        """Will the feed never give anything again?"""
         return self.whole.feed.is_exhausted and not self._pipeline.has_waiting
 
     def close(self) -> None:
-        """Let go of the files."""
         for path in (self.whole, *self.previews):
             path.feed.close()
 
@@ -343,7 +336,6 @@ class RunStream:
 
     @property
     def is_opening(self) -> bool:
-        """Is what would be shown still on its way to the newest row, which a moment will bring?"""
         preview = self.previews[0] if self.previews else None
         is_coming = preview is not None and preview.feed.status.state in (TailState.READING, TailState.AT_END)
         return is_coming and not self._has_shown_newest
@@ -355,12 +347,10 @@ class RunStream:
 
     @property
     def stream(self) -> Stream:
-        """The rows to show: the preview's until history has caught up."""
         return self.shown.pipeline.stream
 
     @property
     def memo(self) -> Memo:
-        """What has been worked out of the rows to show."""
         stream = self.stream
         if self._memo.stream is not stream:
             self._memo = Memo(stream)
@@ -368,27 +358,22 @@ class RunStream:
 
     @property
     def identity(self) -> Identity | None:
-        """Dialect, algorithm and signals, as far as known."""
         return self.shown.pipeline.current_identity()
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, if known."""
         return None if self.identity is None else self.identity.group_size
 
     @property
     def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
         return self.known.pipeline.kind_note
 
     @property
     def kind_title(self) -> str:
-        """As what the file is read; empty while that is not known."""
         return self.known.pipeline.kind_title
 
     @property
     def spans(self) -> SpanBook | None:
-        """True spans of the newest steps; None where the file holds none."""
         return self.known.pipeline.spans
 
     @property
@@ -405,7 +390,6 @@ class RunStream:
 
     @property
     def version(self) -> Hashable:
-        """Moves whenever something that a view shows has moved, time aside."""
         stream = self.stream
         said = self.failure.raw, 0 if stream.rows else self.counts.lines
         read = self.rests, self.is_finished, self.has_caught_up
@@ -413,7 +397,6 @@ class RunStream:
 
     @property
     def loading(self) -> float | None:
-        """Fraction of the file that has been read; None when all of it has."""
         if self.has_caught_up or self.is_finished:
             return None
         status = self.whole.feed.status
@@ -423,7 +406,6 @@ class RunStream:
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest of the history will take at the pace so far; None where that is not worth a word."""
         if self._began is None:
             return None
         began_s, share = self._began
@@ -431,7 +413,6 @@ class RunStream:
 
     @property
     def counts(self) -> Counts:
-        """Everything read, and everything not understood."""
         total = Counts()
         total.add(self.known.pipeline.decoder.counts)
         total.add(self.known.pipeline.stream.counts)
@@ -592,7 +573,6 @@ class RunStream:
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """What fires now and what has just recovered, worst first, silence included."""
         return self.judging.standing(is_loading=self.loading is not None)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
@@ -672,12 +652,7 @@ class Judging:
         return self.judged(is_loading=self._stream.loading is not None)
 
     def judged(self, *, is_loading: bool) -> Judgement:
-        """What the rules say; looks at the open row when something has moved.
-
-        Args:
-            is_loading: history, of this or of another stream of the run, is still being read: only values that
-                are no numbers may be spoken of, and only provisionally.
-        """
+        """What the rules say; looks at the open row when something has moved."""
         known = self._known(is_loading)
         if self._judged[0] != known:
             self._judged = (known, self._judge(is_loading))
@@ -712,19 +687,12 @@ class Judging:
         return Judgement(verdicts, settled, times, muted, profiles, warm_up)
 
     def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
-        """What fires now and what has just recovered, worst first, silence included.
-
-        Args:
-            is_loading: history, of this or of another stream of the run, is still being read.
-        """
+        """What fires now and what has just recovered, worst first, silence included."""
         found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
         return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out, or put them back; its events go on being logged.
-
-        Args:
-            is_muted: True leaves them out, False puts them back.
 
         Raises:
             KeyError: there is no such rule.
@@ -740,7 +708,6 @@ class Judging:
 
     @property
     def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
         rules = self.rules
         return frozenset() if rules is None else rules.options.silenced(self.now.profiles)
 

@@ -143,7 +143,6 @@ class RunBuilder:
         return repr((told, meant, options.total_steps, options.gpus, options.decoder))
 
     def rules_of(self, path: str) -> EngineOptions:
-        """The options of the rules, with the thresholds that were set for the run at `path`."""
         own = own_rules.thresholds_of(path, self.options.own_rules)
         return replace(self.options.rules, own=own) if own else self.options.rules
 
@@ -245,7 +244,6 @@ def _nothing_new() -> None:
 
 
 def _nothing_left_out() -> Sequence[tuple[str, str]]:
-    """What could not be read where only files were named."""
     return ()
 
 
@@ -321,7 +319,6 @@ class Session:
                 each.whole.pipeline.stream.options = self._builder.share
 
     def knows(self, found: Found) -> bool:
-        """Is it, by any of its files, one of the runs that are followed?"""
         return any(_is_same(known, found) for known in self._found)
 
     def update(self, found: Sequence[Found]) -> None:
@@ -361,9 +358,6 @@ class Session:
     def mean(self, run: Run, key: str, metric: str | None) -> None:
         """Keep what a person says that a key means, and read the runs of its project anew.
 
-        Args:
-            metric: canonical name; "" is no metric, None forgets what was said.
-
         Raises:
             OSError: it cannot be kept; nothing has changed then.
         """
@@ -375,13 +369,6 @@ class Session:
         self, run: Run, scope: own_rules.RuleScope, rule: str, name: str, value: own_rules.Said | None
     ) -> None:
         """Keep a threshold or a mute of one's own, and judge the runs for which it holds by it.
-
-        Args:
-            run: on the screen.
-            scope: for which runs.
-            rule: its id, or that of a part.
-            name: of the threshold, or `own_rules.MUTE`; empty for all that was set there of the rule.
-            value: None takes back what was set.
 
         Raises:
             OSError: it cannot be kept; nothing has changed then.
@@ -496,7 +483,6 @@ class Session:
 
     @property
     def is_crowd(self) -> bool:
-        """Are there so many runs that what takes milliseconds for each of them is not done for all at once?"""
         return len(self.runs) > CROWD
 
     def read_newest(self, budget_ms: float) -> None:
@@ -506,11 +492,7 @@ class Session:
             run.main.read_newest(budget)
 
     def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
-        """Read everything there is now; runs whose feed is exhausted are finished.
-
-        Args:
-            on_slice: told now and then of the run that is being read, to say how far that has come.
-        """
+        """Read everything there is now; runs whose feed is exhausted are finished."""
         for run in self.runs:
             while run.advance(_NoBudget() if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
                 if on_slice is not None:
@@ -558,7 +540,6 @@ class Session:
             self._endings.worker.join(ENDINGS_S)
 
     def look_for_settings(self) -> None:
-        """Begin to look for what every run was started with, in a thread; `run.settings` tells."""
         if self._settings is None:
             from rltop.run.run_settings import SettingsReader  # noqa: PLC0415 - not before the first frame
 
@@ -603,7 +584,6 @@ class Session:
         return tuple(run.version for run in self.runs), gaps
 
     def close(self) -> None:
-        """Let go of everything; never waits for a read."""
         for run in self.runs:
             run.close()
 

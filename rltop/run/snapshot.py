@@ -55,12 +55,10 @@ class Snapshot:
         self._standing: tuple[Verdict, ...] | None = None
 
     def within(self, role: str) -> Snapshot:
-        """The stream of that role at the same time; the same for "" and for a role that the run has not."""
         part = next((part for part in self._others if part.role == role), None) if role else None
         return self if part is None else Snapshot(self.run, source=part, main=self)
 
     def at(self, step: int | None) -> Snapshot:
-        """The same stream at another of its own steps; None follows the newest one."""
         return Snapshot(self.run, step, None if self.source is self.run else self.part)
 
     @property
@@ -101,7 +99,6 @@ class Snapshot:
 
     @property
     def rollouts(self) -> RolloutShelf | None:
-        """Its completions one by one; None before anybody has looked for them."""
         return self.run.rollouts if self.source is self.run else None
 
     @property
@@ -192,11 +189,6 @@ class Timing:
 
         Only steps whose rows are still held raw, and only those that log a timing. Where
         the run has true spans, these are what is shown.
-
-        Args:
-            count: how many steps at most.
-            unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
-                all. The others have none.
         """
         until, spans = self._snapshot.at_step, self._snapshot.part.spans
         if spans is not None and spans.steps:
@@ -225,11 +217,7 @@ class Timing:
         return found[::-1]
 
     def exact(self, row: Mapping[str, float] | None, unclaimed: int | None = None) -> StepTiming | None:
-        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set.
-
-        Args:
-            row: the row, where memory has downsampled it and the caller has read it again.
-        """
+        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set."""
         plan, at = self.plan, self._snapshot.at_step
         if plan is None or at is None:
             return None

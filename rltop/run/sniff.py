@@ -153,9 +153,6 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
 def damage_at_start(path: str, kind: Kind | None) -> str:
     """Why nothing can be read of a file of binary records; empty where something can, or may be later.
 
-    Args:
-        kind: what its first bytes say it is; only TensorBoard, W&B and SwanLab files are looked into.
-
     Raises:
         OSError: it cannot be opened or read.
     """

@@ -103,7 +103,6 @@ class Whereabouts:
 
     @property
     def version(self) -> int:
-        """Moves with everything that sources have told."""
         return self._probes.version
 
     @property
@@ -112,12 +111,10 @@ class Whereabouts:
 
     @property
     def silences(self) -> Sequence[Silence]:
-        """The sources that tell nothing now."""
         return self._probes.silences
 
     @property
     def now_s(self) -> float:
-        """The time by which `where` is judged."""
         return self._clock.wall()
 
     def told(self) -> Where:

@@ -15,7 +15,6 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """Is some work under way?"""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], object]) -> None:

@@ -96,13 +96,11 @@ class Cursor:
         self._is_searching = False
 
     def take_events(self) -> list[Chunk | Reset]:
-        """What the poll has brought; forgotten here."""
         events, self._events = self._events, []
         return events
 
     @property
     def nul_bytes(self) -> int:
-        """NUL bytes seen and not given out, of all generations."""
         return self._nul_passed + self._pending_nuls
 
     @property
@@ -142,11 +140,7 @@ class Cursor:
         return is_known
 
     def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
-        """Begin at offset 0 of another file; silent if nothing had been passed.
-
-        Args:
-            is_restart: the writer started anew; else the stream goes on in another file.
-        """
+        """Begin at offset 0 of another file; silent if nothing had been passed."""
         self._nul_passed += self._pending_nuls
         self._hole = None
         self._fingerprint.clear()
@@ -345,9 +339,6 @@ def gone(size: int) -> Sight:
 
 def not_yet(path: str, fs: FileSystem) -> Sight:
     """No file at the path so far; the nearest existing folder tells a late file from a typo.
-
-    Args:
-        fs: asked for the folders above, as far up as it takes.
 
     Raises:
         OSError: a folder above does not say whether it is there.

@@ -79,7 +79,6 @@ class DirectFeed:
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look at the file now and read at most `max_bytes`; nothing comes only where nothing more is to be had."""
         if self._head:
             return [self._head.pop()]
         if self._is_once and self._is_exhausted:
@@ -99,7 +98,6 @@ class DirectFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """The last look found the end, or nothing that can be read."""
         return self._is_exhausted
 
     @property
@@ -109,12 +107,10 @@ class DirectFeed:
 
     @property
     def is_over(self) -> bool:
-        """Never: a file can always grow."""
         return False
 
     @property
     def is_at_rest(self) -> bool:
-        """Never: nobody else looks."""
         return False
 
     def close(self) -> None:
@@ -148,7 +144,6 @@ class EventQueue:
             self._held += sum(len(event.data) for event in events if isinstance(event, Chunk))
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Remove from the front; a chunk that is too long is divided."""
         taken: list[Chunk | Reset] = []
         left = max_bytes
         with self._lock:
@@ -207,11 +202,7 @@ class SequenceFeed:
     """
 
     def __init__(self, paths: Sequence[str], open_feed: Callable[[str], Feed]) -> None:
-        """Opens the first file.
-
-        Args:
-            paths: at least one, oldest first.
-        """
+        """Opens the first file."""
         self._paths = list(paths)
         self._open_feed = open_feed
         self._turn = 0
@@ -264,17 +255,14 @@ class SequenceFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing is left to take as of the last look at the last file."""
         return self._is_last and self._feed.is_exhausted
 
     @property
     def is_over(self) -> bool:
-        """Never: the last file can always grow."""
         return False
 
     @property
     def is_network(self) -> bool:
-        """The file whose turn it is lies on a network file system."""
         return self._feed.is_network
 
     @property

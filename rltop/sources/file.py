@@ -55,7 +55,6 @@ class FileStat(NamedTuple):
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is a file with bytes at offsets, not a directory or a pipe."""
         return stat.S_ISREG(self.mode)
 
     @property
@@ -106,20 +105,16 @@ class LocalFileSystem:
     """The kernel's own file system calls."""
 
     def stat(self, target: str | int) -> FileStat:
-        """Describe a path (symlinks followed) or an open handle."""
         seen = os.stat(target)  # noqa: PTH116 - a handle is as good as a path here
         return FileStat(seen.st_size, seen.st_ino, seen.st_dev, seen.st_nlink, seen.st_mtime_ns, seen.st_mode)
 
     def open(self, path: str) -> int:
-        """Open for reading; a pipe without a writer does not block."""
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end."""
         return os.pread(handle, size, offset)
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
         try:
             # It moves the handle's own position, which `read_at` does not use.
             return os.lseek(handle, offset, os.SEEK_DATA)
@@ -131,7 +126,6 @@ class LocalFileSystem:
         os.close(handle)
 
     def may_keep(self, handle: int) -> bool:
-        """Whether there are enough handles left to keep this one."""
         return not is_scarce(handle)
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
@@ -139,7 +133,6 @@ class LocalFileSystem:
             return [DirectoryEntry(entry.name, entry.inode()) for entry in entries]
 
     def realpath(self, path: str) -> str:
-        """The path with every symlink resolved, as far as it exists."""
         return os.path.realpath(path)
 
 
@@ -148,9 +141,6 @@ def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
 
     Returns:
         Fewer bytes only where the file ends.
-
-    Raises:
-        OSError: whatever the file system says.
     """
     data = fs.read_at(handle, size, offset)
     while len(data) < size:
@@ -194,11 +184,7 @@ class MountRules(NamedTuple):
     network: tuple[str, ...] = ()
 
     def judge(self, path: str, point: str, kind: str) -> Mount:
-        """Decide for `path`, which lies on the mount `point` of the given kind.
-
-        Args:
-            kind: of the file system, as the mount table names it.
-        """
+        """Decide for `path`, which lies on the mount `point` of the given kind."""
         is_local = kind in self.event_kinds
         if any(_is_below(path, folder) for folder in self.network):
             is_local = False
@@ -223,10 +209,6 @@ def mount_of(path: str, mountinfo: str | None = None, rules: MountRules = DEFAUL
 
     Touches nothing but the mount table, so it answers even where the file system
     behind the path does not. Symlinks are the caller's to resolve.
-
-    Args:
-        path: absolute path without symlinks.
-        mountinfo: text of `/proc/self/mountinfo`, read if None.
 
     Returns:
         The mount; of several on one point the last, which covers the others.
@@ -285,7 +267,6 @@ class FileFingerprint:
         self.anchor = b""
 
     def clear(self) -> None:
-        """Forget everything: another file begins."""
         self.head = self.anchor = b""
 
     def extend(self, data: bytes) -> None:
@@ -304,9 +285,6 @@ class FileFingerprint:
 
         Returns:
             False if the file does not reach that far.
-
-        Raises:
-            OSError: whatever the file system says.
         """
         head = read_fully(fs, handle, min(HEAD_BYTES, offset), 0)
         length = min(ANCHOR_BYTES, offset)
@@ -322,9 +300,6 @@ class FileFingerprint:
         Returns:
             True: nothing contradicts; False: another content; None: what can be
             read agrees, but it is less than what was read before.
-
-        Raises:
-            OSError: whatever the file system says.
         """
         is_short = False
         for known, start in ((self.head, 0), (self.anchor, offset - len(self.anchor))):

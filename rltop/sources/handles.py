@@ -328,7 +328,6 @@ class HeldFile:
         self.drop()
 
     def close(self) -> None:
-        """Let go of everything."""
         self.drop()
         while self._successors:
             _close(self._fs, self._successors.popleft().handle)

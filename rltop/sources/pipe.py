@@ -22,11 +22,7 @@ class PipeFeed:
     """Everything that comes through a file descriptor, until its other end is closed."""
 
     def __init__(self, descriptor: int, on_data: Callable[[], None] | None = None) -> None:
-        """Begins to read.
-
-        Args:
-            descriptor: open for reading; it belongs to the feed from now on.
-        """
+        """Begins to read."""
         self._descriptor = descriptor
         self._on_data = on_data
         self._queue = EventQueue(QUEUE_BYTES)
@@ -58,7 +54,6 @@ class PipeFeed:
                 return
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """What has come, in order, at most `max_bytes` of it."""
         events = self._queue.take(max_bytes)
         if self._queue.room >= READ_BYTES:
             self._has_room.set()
@@ -81,12 +76,10 @@ class PipeFeed:
 
     @property
     def is_over(self) -> bool:
-        """The other end was closed and everything has been taken."""
         return self._is_at_end and self._queue.is_empty
 
     @property
     def is_network(self) -> bool:
-        """What a pipe brings is never cached."""
         return False
 
     @property

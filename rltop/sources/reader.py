@@ -89,7 +89,6 @@ class Follow:
 
     @property
     def has_room(self) -> bool:
-        """Whether a look may bring as much as it usually does."""
         return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
 
     def silent_s(self, now: float, moved_at: float) -> float:
@@ -103,7 +102,6 @@ class Follow:
         return now - (max(self.asked_at, moved_at) if self.is_queued else self.asked_at)
 
     def wake(self) -> None:
-        """Wake the thread, if the file has one yet."""
         if self.thread is not None:
             self.thread.wake()
 
@@ -167,12 +165,10 @@ class MountThread:
         self._thread.start()
 
     def add(self, follow: Follow) -> None:
-        """Read this file too; from any thread."""
         self._arrivals.append(follow)
         self._wake.set()
 
     def wake(self) -> None:
-        """Stop waiting; from any thread."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -356,7 +352,6 @@ class ThreadedFeed:
 
     @property
     def path(self) -> str:
-        """The file, absolute, as it was named."""
         return self._follow.path
 
     @property
@@ -366,16 +361,13 @@ class ThreadedFeed:
 
     @property
     def mount(self) -> Mount | None:
-        """Where the file lies, once its links have been resolved."""
         return self._follow.mount
 
     @property
     def is_watched(self) -> bool:
-        """Whether the kernel reports changes; False means polling alone."""
         return self._follow.is_watched
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """What has come, in order, at most `max_bytes` of it; wakes the thread if that makes room."""
         follow = self._follow
         was_full = not follow.has_room
         events = follow.queue.take(max_bytes)
@@ -404,12 +396,10 @@ class ThreadedFeed:
 
     @property
     def is_network(self) -> bool:
-        """The file lies on a network file system, as far as is known."""
         return self.mount is not None and self.mount.is_network
 
     @property
     def is_over(self) -> bool:
-        """Never: a file can always grow."""
         return False
 
     @property

@@ -162,7 +162,6 @@ class ReplayFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """The whole recording has been given out; it does not grow."""
         return self._is_exhausted
 
     @property
@@ -171,12 +170,10 @@ class ReplayFeed:
 
     @property
     def is_over(self) -> bool:
-        """The whole recording has been given out."""
         return self._is_exhausted
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds until the next line's turn; None at the end."""
         if self._is_exhausted:
             return None
         if self._due_at is None:
@@ -188,7 +185,6 @@ class ReplayFeed:
         return False
 
     def close(self) -> None:
-        """Let go of the file; nothing comes any more."""
         self._tail.close()
         self._next = None
         self._is_exhausted = True

@@ -121,11 +121,7 @@ class DatabaseTail:
         self.status = TailStatus(TailState.WAITING, "not looked at yet")
 
     def poll(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look once, at the next rows of each table; never raises for what a file system does.
-
-        Args:
-            max_bytes: no further row is begun when so many have been read.
-        """
+        """Look once, at the next rows of each table; never raises for what a file system does."""
         if self._is_closed:
             return []
         try:
@@ -315,7 +311,6 @@ class MetricFolderTail:
         """Nothing is held open between two looks: every mount is followed alike."""
 
     def close(self) -> None:
-        """Later polls bring nothing."""
         self._is_closed = True
 
     def _scan(self) -> bool:
@@ -422,7 +417,6 @@ def _metric_line(key: str, line: bytes) -> Line:
 
 
 def is_metric_folder(path: str, fs: FileSystem) -> bool:
-    """Is it the folder of a run in MLflow's file store?"""
     try:
         return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
             fs.stat(posixpath.join(path, DESCRIPTION)).mode

@@ -178,11 +178,6 @@ class Tail:
         options: TailOptions = DEFAULT_OPTIONS,
         start: int = 0,
     ) -> None:
-        """Touches nothing yet.
-
-        Args:
-            start: offset to begin at, the beginning of a line; it holds for the first generation only.
-        """
         self._path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         self._fs = fs or LocalFileSystem()
         self._clock = clock or SystemClock()
@@ -200,7 +195,6 @@ class Tail:
 
     @property
     def status(self) -> TailStatus:
-        """How it stood after the last poll; an immutable snapshot."""
         return self._status
 
     def poll(self, max_bytes: int = READ_BYTES) -> list[Chunk | Reset]:
@@ -208,9 +202,6 @@ class Tail:
 
         Never raises for what a file system does: that is in `status`. After an
         error it waits, longer each time, before the file system is asked again.
-
-        Returns:
-            What is new, in order; empty if nothing is.
         """
         if self._is_closed or self._clock.monotonic() < self._retry_at:
             return []
@@ -263,7 +254,6 @@ class Tail:
             self._file.go_on(*reading)
 
     def close(self) -> None:
-        """Let go of the file; later polls bring nothing."""
         self._is_closed = True
         self._file.close()
 
@@ -345,7 +335,6 @@ class FolderTail:
         """Nothing is held open between two files: every mount is followed alike."""
 
     def close(self) -> None:
-        """Let go of the file that is being read."""
         self._is_closed = True
         self._drop()
 
@@ -412,14 +401,7 @@ def _stamp(seen: FileStat) -> tuple[int, int, int]:
 def archives_in(
     folder: str, fs: FileSystem, leave_out: Callable[[str, OSError], None] = lambda _path, _error: None
 ) -> list[str]:
-    """The archives one folder below `folder`.
-
-    Args:
-        leave_out: told of a folder below it that cannot be looked into, and why.
-
-    Raises:
-        OSError: the folder cannot be listed.
-    """
+    """The archives one folder below `folder`."""
     found: list[str] = []
     for entry in fs.scandir(folder)[:MAX_ENTRIES]:
         below = posixpath.join(folder, entry.name)

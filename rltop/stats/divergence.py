@@ -50,9 +50,6 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
     Args:
         steps: those that both runs have, rising.
         ours: values of the one run at these steps, in one unit with `theirs`; NaN where it has none.
-
-    Returns:
-        None where they do not diverge, or where there are too few records to tell.
     """
     known = [(s, a, b) for s, a, b in zip(steps, ours, theirs, strict=True) if math.isfinite(a) and math.isfinite(b)]
     if len(known) < LEAST_RECORDS:

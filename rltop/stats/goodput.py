@@ -80,11 +80,7 @@ def hundredth(share: float) -> str:
 
 
 def measure(recent: Recent, group_size: int | None, records: int) -> Goodput | None:
-    """What became of the completions of the last records; None where nothing that tells is logged.
-
-    Args:
-        records: how many the shares are of, where nothing is counted.
-    """
+    """What became of the completions of the last records; None where nothing that tells is logged."""
     drops, counted = _drops(recent, group_size)
     shares: dict[str, float] = {}
     rest = 1.0

@@ -19,11 +19,7 @@ class NOfMCounter(Cloned):
     __slots__ = ("_mask", "bits", "m", "n")
 
     def __init__(self, n: int, m: int) -> None:
-        """Begin with nothing pushed.
-
-        Args:
-            n: so many must be true.
-        """
+        """Begin with nothing pushed."""
         self.n = n
         self.m = m
         self.bits = 0
@@ -39,7 +35,6 @@ class NOfMCounter(Cloned):
 
     @property
     def is_met(self) -> bool:
-        """Whether `n` of the last `m` pushes were true."""
         return self.bits.bit_count() >= self.n
 
     @property
@@ -58,20 +53,12 @@ class DatedNOfMCounter(NOfMCounter):
     __slots__ = ("places",)
 
     def __init__(self, n: int, m: int) -> None:
-        """Begin with nothing pushed.
-
-        Args:
-            n: so many must be true.
-        """
+        """Begin with nothing pushed."""
         super().__init__(n, m)
         self.places: deque[tuple[int, int]] = deque(maxlen=m)
 
     def push_at(self, is_true: bool, record: int, step: int) -> bool:
-        """`push`, made at a record.
-
-        Returns:
-            Whether `n` of the last `m` are true now.
-        """
+        """`push`, made at a record."""
         self.places.append((record, step))
         return self.push(is_true)
 
@@ -112,7 +99,6 @@ class BlockTrend(Cloned):
 
     @property
     def is_full(self) -> bool:
-        """Whether `count` blocks are held."""
         return len(self.medians) == self.count
 
     @property

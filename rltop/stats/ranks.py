@@ -146,7 +146,6 @@ class RankHistory:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps that are held, oldest first."""
         return tuple(step for step, _ in self._steps)
 
     def summary(self, at: int | None = None) -> list[StageSummary]:

@@ -33,7 +33,6 @@ MAD_TO_SIGMA = 1.4826
 
 
 def median_of(values: Sequence[float]) -> float:
-    """The median of unsorted `values`; raises `IndexError` when there are none."""
     ordered = sorted(values)
     half = len(ordered) >> 1
     return ordered[half] if len(ordered) & 1 else 0.5 * (ordered[half - 1] + ordered[half])
@@ -57,10 +56,6 @@ class Window(Cloned):
     """The last `size` values of a series, with their exact median.
 
     The order is kept as values come and go: one is put in its place and one is taken out, none are sorted.
-
-    Attributes:
-        size: how many values are held at most.
-        median: of the values held; 0.0 while there are none.
     """
 
     __slots__ = ("_order", "_values", "median", "size")
@@ -85,12 +80,10 @@ class Window(Cloned):
 
     @property
     def count(self) -> int:
-        """Values held, at most `size`."""
         return len(self._values)
 
     @property
     def values(self) -> list[float]:
-        """The values held, oldest first."""
         return list(self._values)
 
     @property
@@ -128,11 +121,7 @@ class Frozen(Cloned):
     __slots__ = ("_held", "_left", "_log_spread", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
-        """Begin with nothing seen.
-
-        Args:
-            minimum: values behind the first provisional one.
-        """
+        """Begin with nothing seen."""
         self.size = size
         self.minimum = minimum
         self.value: float | None = None

@@ -75,7 +75,6 @@ class SpanBook:
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps that are held, oldest first."""
         return sorted(self._steps)
 
     def timing(self, step: int) -> StepTiming | None:

@@ -93,9 +93,6 @@ def stage_keys(plan: TimingPlan, keys: Iterable[str]) -> list[tuple[str, str, fl
 
     Stages that lie inside the step or outside by version (checkpoints, validation) are among them; what always happens
     between steps is not. A stage whose enclosing stage is not logged counts as top-level.
-
-    Returns:
-        (name, key, seconds per logged unit) of each stage at the top.
     """
     layout = _layout(plan, tuple(keys))
     items = (layout.items[i] for i in layout.children.get(-1, ()))

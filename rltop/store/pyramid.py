@@ -88,7 +88,6 @@ class _Column:
         del self.nonfinite[buckets:]
 
     def mean(self, i: int) -> float:
-        """The mean of an entry; NaN where it has no value."""
         if i >= len(self.counts) or not self.counts[i]:
             return math.nan
         return self.sums[i] / self.counts[i]
@@ -157,7 +156,6 @@ class Pyramid:
 
     @property
     def first_step(self) -> int | None:
-        """The oldest step in it."""
         for level in reversed(self._levels):
             if len(level):
                 return level.first_steps[0]

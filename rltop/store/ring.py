@@ -153,11 +153,7 @@ class Block:
     def insert(
         self, row: int, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells before row `row`.
-
-        Args:
-            row: number of the row in the block that it stands before.
-        """
+        """Add a row of exactly `width` cells before row `row`."""
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
         self.offsets.insert(row, position.offset)
@@ -166,12 +162,7 @@ class Block:
         self.data[row * self.width : row * self.width] = cells
 
     def overwrite(self, row: int, columns: Sequence[int], values: Sequence[float], marked: Container[int]) -> None:
-        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`.
-
-        Args:
-            columns: of the cells; -1 for one that is not kept.
-            marked: columns that hold something that is not finite.
-        """
+        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`."""
         step, start = self.steps[row], row * self.width
         for column, value in zip(columns, values, strict=True):
             if column < 0 or (value != value and column not in marked):
@@ -197,7 +188,6 @@ class Block:
         return len(self.data) * 8 + len(self) * 32
 
     def cut(self, rows: int) -> None:
-        """Keep the first `rows` rows only."""
         for step in self.steps[rows:]:
             self.marks.pop(step, None)
         for column in (self.steps, self.times, self.offsets, self.generations, self.training):
@@ -223,11 +213,6 @@ class Block:
         return row if row < len(self.steps) and self.steps[row] == step else None
 
     def cell(self, row: int, column: int) -> float:
-        """One value; a gap where the column came later than the block.
-
-        Args:
-            row: its number in the block, from 0.
-        """
         return self.data[row * self.width + column] if column < self.width else GAP
 
     def cells(self, row: int) -> array[float]:

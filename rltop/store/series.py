@@ -131,11 +131,7 @@ class MarkRegister:
         return True
 
     def remember(self, column: int, mark: Mark) -> None:
-        """Keep the place.
-
-        Args:
-            mark: the step, and what stood there instead of a number.
-        """
+        """Keep the place."""
         known = self._by_column.get(column)
         if known is None:
             known = self._by_column[column] = _KeyMarks()

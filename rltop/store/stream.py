@@ -234,7 +234,6 @@ class Stream:
             self._must_restart = True
 
     def finish(self) -> None:
-        """Close the open step: nothing more will come of it."""
         if self._is_open and self._open_step is not None:
             self.closed.append(ClosedRow(self.segments[-1].number, self._open_step, said=self._open_said))
             self._is_open = False
@@ -394,7 +393,6 @@ class Stream:
     # -- for the rules and the reader of the file --------------------------------------------------------------
 
     def column(self, key: str) -> int | None:
-        """The column of a key; columns never move."""
         return self._columns.get(key)
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
@@ -506,11 +504,7 @@ class Stream:
         return self._join(_no_values, last).steps
 
     def series(self, key: str, last: int | None = None) -> Series:
-        """Raw points still held, oldest first; NaN where the step did not log the key.
-
-        Args:
-            last: at most so many points, the newest ones; None: all.
-        """
+        """Raw points still held, oldest first; NaN where the step did not log the key."""
         column = self._columns.get(key)
         return self._join(_no_values if column is None else methodcaller("column", column), last)
 

@@ -77,10 +77,6 @@ def with_keys(
     A dialect and algorithm that were recognised stay; where they were not, the new keys may settle them, as may late
     evidence between kinds of run that look alike. What was inferred from values stays as it is.
 
-    Args:
-        keys: all keys, or only the new ones, in order of first appearance.
-        samples: the first values of new keys, as for `identify`; may lack any.
-
     Returns:
         The identity with the signals and traits of the new keys; `identity` itself where none is new.
     """
@@ -119,12 +115,7 @@ def _steady(found: Identity, before: Identity) -> Identity:
 def _with_values_first(
     signals: Mapping[str, Sequence[Signal]], others: Iterable[str], samples: Mapping[str, Sequence[float]]
 ) -> dict[str, Sequence[Signal]]:
-    """The signals, where rewards that were logged once stand behind those that were logged on most rows.
-
-    Args:
-        signals: of each metric, most trusted first.
-        others: keys that may be a reward; one with values takes the place of a reward that was logged once.
-    """
+    """The signals, where rewards that were logged once stand behind those that were logged on most rows."""
     rewards = signals.get(_REWARD, ())
     counts = {key: len(_finite(samples.get(key, ()))) for key in (*others, *(signal.key for signal in rewards))}
     if max(counts.values(), default=0) < _MANY_ROWS or all(counts[signal.key] > 1 for signal in rewards):

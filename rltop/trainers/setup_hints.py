@@ -43,7 +43,6 @@ class SetupHint(Struct):
 
     @property
     def is_followed(self) -> bool:
-        """Whether rltop follows this kind of file as it grows."""
         return self.kind is not StreamKind.NONE
 
     @property

@@ -129,7 +129,6 @@ class ConsoleDecoder(Decoder):
         return self.counts.rows + self.counts.no_step_lines + self._remarks + len(self._waiting)
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every line that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         for hit in self._scanner.feed(data, offset):
@@ -157,7 +156,6 @@ class ConsoleDecoder(Decoder):
         )
 
     def finish(self) -> list[Record]:
-        """Decode the last line, whole or torn, and rows that waited for a step."""
         records: list[Record] = []
         for hit in (*self._scanner.finish(), None):
             self._await_rest(hit, records)
@@ -460,7 +458,6 @@ class ConsoleDecoder(Decoder):
             self._next_steps = StepCounter()
 
     def _begin_anew(self, records: list[Record]) -> None:
-        """The log holds another training run: its rows are counted from 1 again."""
         self._release(self._steps.flush(), records)
         self._steps, self._last_step = self._next_steps, 0
         self._is_summed_up = False

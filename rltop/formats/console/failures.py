@@ -63,7 +63,6 @@ OF_TRACKERS = ("wandb:", "mlflow", "swanlab:", "* Trackio")
 
 
 def is_interruption(text: str) -> bool:
-    """Does the line say that somebody ended the run, by Ctrl-C or by cancelling its job?"""
     return _INTERRUPTION.search(text) is not None
 
 
@@ -114,14 +113,7 @@ class ConsoleError(NamedTuple):
 
 
 def error_of(text: str, line: int, offset: int, rows_before: int) -> ConsoleError | None:
-    """The failure that a line tells of, or None.
-
-    Args:
-        text: the line without escape codes.
-        line: its number.
-        offset: byte where it begins.
-        rows_before: how many metric rows came before it.
-    """
+    """The failure that a line tells of, or None."""
     read = read_error(text)
     if read is None:
         return None
@@ -158,12 +150,7 @@ class Samples:
         self._begun: dict[str, int] = {}
 
     def take(self, text: str, number: int) -> bool:
-        """Does the line belong to a sample?
-
-        Args:
-            text: with the prefixes of launchers, without escape codes.
-            number: of the line.
-        """
+        """Does the line belong to a sample?"""
         if not self._begun and "[" not in text:
             return False
         end = _match_end(text)

@@ -112,13 +112,11 @@ def without_prefix(text: str) -> str:
 
 
 def front_of(text: str) -> str:
-    """What launchers put in front of a line, as it stands there; empty where there is nothing."""
     front = _IN_FRONT.match(strip_escapes(text))
     return "" if front is None else front[0].strip()
 
 
 def names_rank(front: str) -> bool:
-    """Does what stands in front of a line name a rank, `[rank0]:` or `0:`?"""
     return re.match(r"\d|\[[^\[\]]{0,24}[Rr]ank", front) is not None
 
 
@@ -137,7 +135,6 @@ def mark_of(writer: str) -> re.Pattern[bytes]:
 
 
 def strip_escapes(text: str) -> str:
-    """The text without terminal escape sequences."""
     return _ANSI.sub("", text) if "\x1b" in text else text
 
 
@@ -145,7 +142,6 @@ def read_line(text: str, *, is_ended: bool = True) -> list[LineMetrics]:
     """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
 
     Args:
-        text: one line; escape sequences, prefixes of launchers and text of other processes may stand in it.
         is_ended: False where the line has no end yet: its last value may be half of one.
     """
     if len(text) > MAX_METRIC_CHARS:

@@ -159,7 +159,6 @@ class LineScanner:
 
     @property
     def pending(self) -> bytes:
-        """The unfinished last line, as far as it has come; it is kept."""
         return b"".join(self._parts)
 
     @property
@@ -187,7 +186,6 @@ class LineScanner:
             yield from self._scan_open()
 
     def reset(self) -> None:
-        """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
         self._is_cut, self._open, self._tree_lines, self._more_lines, self._widest = False, b"", 0, 0, 0
 
@@ -214,7 +212,6 @@ class LineScanner:
             self._parts.append(part)
 
     def _scan(self, raw: bytes, start: int) -> Iterator[Hit]:
-        """The hits of whole lines. The last of `raw` may be unfinished."""
         body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
         found: dict[int, int] = {}
         wanted = ~HitKind.METRIC if self._is_cut else ~0

@@ -73,7 +73,6 @@ class StepCounter:
         self._is_in_blocks = False
 
     def see(self, bar: Bar) -> list[int]:
-        """A bar was drawn; the steps of rows that waited for it."""
         is_over = self.total is not None and self._bar is not None and self._bar >= self.total
         if self.total is None or (is_over and not bar.done and not self._rows):
             self.total = bar.total
@@ -84,7 +83,6 @@ class StepCounter:
         return self._settle() if self._waiting else []
 
     def add(self, epoch: float | None) -> list[int]:
-        """A training row came; the steps of rows that are known now, in order."""
         self._rows += 1
         self._waiting += 1
         if not self._has_bar_between and not self._is_in_blocks:

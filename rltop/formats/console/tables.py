@@ -56,7 +56,6 @@ class PanelReader:
         self.offset = 0
 
     def take(self, text: str, offset: int) -> LineMetrics | None:
-        """The row of the panel that this line ends, or None."""
         line = _PANEL_LINE.match(text)
         if line is None:
             found = self._row() if _PANEL_END.match(text) is not None else None
@@ -99,7 +98,6 @@ class TableReader:
         self._begin(-1, -1, is_open=False)
 
     def take(self, text: str, number: int, offset: int) -> LineMetrics | None:
-        """The row of a table that this line ends, or None."""
         found = self._panel.take(text, offset)
         if found is not None:
             self.offset = self._panel.offset
@@ -127,7 +125,6 @@ class TableReader:
         return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
-        """The row of the table so far, if it is one of metrics; it is forgotten."""
         row, step, start = self._row, self._step, self._start
         self._begin(-1, -1, is_open=False)
         for key in (*STEP_KEYS, *_COUNTS) if step is None else ():
@@ -206,7 +203,6 @@ class TreeReader:
         return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
-        """The row of the tree so far, if it is one of metrics; it is forgotten."""
         step, row = self._step, self._row
         self._step, self._row, self._above = None, {}, []
         if step is None or len(row) < _FEWEST or not any("/" in key for key in row):

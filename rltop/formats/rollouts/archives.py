@@ -47,7 +47,6 @@ class Archives:
 
     @property
     def steps(self) -> Sequence[int]:
-        """Steps of which samples are in the archives, ascending."""
         return self._steps
 
     @property
@@ -117,7 +116,6 @@ class Archives:
         return found
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """The prompt and the generations of a sample, in order."""
         places = completion.places
         if not places or not Path(places[0].path).is_relative_to(self.path):
             return None

@@ -48,7 +48,6 @@ class StepFiles:
 
     @property
     def steps(self) -> Sequence[int]:
-        """Steps that have a file, ascending."""
         return self._steps
 
     @property
@@ -63,7 +62,6 @@ class StepFiles:
         return None
 
     def refresh(self) -> bool:
-        """List the folder again."""
         try:
             self._names = numbered(self.path).get((self._kind, self.prefix), {})
             self._error = ""
@@ -130,9 +128,6 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
 
     The number of a file may be that of a rank or a shard as well. A table of
     completions without a column for the step is taken by its name.
-
-    Args:
-        names: step → name of its file, as the number in it says.
     """
     some = sorted(names)
     picked = {some[0], some[len(some) // 2], some[-1]} if len(some) > _SOME else set(some)
@@ -252,7 +247,6 @@ class EpisodeFiles(StepFiles):
         super().__init__(folder, "jsonl", "")
 
     def refresh(self) -> bool:
-        """List the folder again."""
         names: dict[int, str] = {}
         try:
             with os.scandir(self.path) as entries:
@@ -281,7 +275,6 @@ class EpisodeFiles(StepFiles):
             ]
 
     def text(self, completion: Completion) -> RolloutText | None:
-        """Read a trace whole."""
         if not completion.places or not completion.places[0].path.startswith(f"{self.path}{os.sep}"):
             return None
         path, start, size = completion.places[0]

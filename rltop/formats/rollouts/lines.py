@@ -153,7 +153,6 @@ class LinesDump:
 
     @property
     def steps(self) -> Sequence[int]:
-        """Steps that have been found so far, ascending."""
         return self._steps
 
     @property
@@ -171,13 +170,11 @@ class LinesDump:
 
     @property
     def progress(self) -> float | None:
-        """Which part of the file has been looked through; None where all of it has."""
         left = sum(max(0, (self._size if each.stop is None else each.stop) - each.at) for each in self._passes)
         waits = len(self._passes) > 1 or left > PIECE_BYTES
         return 1.0 - left / self._size if waits and self._size else None
 
     def refresh(self) -> bool:
-        """Index another piece; True while there is more."""
         try:
             with open_regular(self.path) as file:
                 return self._look(file)
@@ -241,7 +238,6 @@ class LinesDump:
         return self._file, tuple(self._stretches.get(step, ())[-2:]), len(self._stretches.get(step, ()))
 
     def read(self, step: int) -> list[Completion]:
-        """The rows of a step, in the order of the file."""
         found: list[Completion] = []
         try:
             with open_regular(self.path) as file:
@@ -260,12 +256,7 @@ class LinesDump:
 
 
 def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step: int | None) -> Iterator[Completion]:
-    """The rows of a stretch of a file; where `step` is given, only those that name it.
-
-    Args:
-        stop: the byte behind it; None: the end of the file.
-        step: only rows that name this step; None: all.
-    """
+    """The rows of a stretch of a file; where `step` is given, only those that name it."""
     way = _Pass(start, stop, is_aligned=True)
     before = -1
     while way.at != before:

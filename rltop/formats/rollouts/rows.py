@@ -146,7 +146,6 @@ def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> 
 
 
 def placed(row: Row, place: TextPlace) -> DumpRow:
-    """Read one row, whichever trainer wrote it."""
     eid = row.get("eid")
     if isinstance(eid, Mapping):
         return _trinity(row, eid, place)

@@ -63,23 +63,19 @@ class ExperienceBuffer:
 
     @property
     def steps(self) -> Sequence[int]:
-        """Steps that have been found so far, ascending."""
         return self._steps
 
     @property
     def notes(self) -> Sequence[str]:
-        """Why it cannot be read, where it cannot."""
         unread = [f"step {step}: {reason}" for step, (_, reason) in sorted(self._failed.items()) if reason]
         return [f"{self.path}: {reason}" for reason in (self._error, *unread) if reason]
 
     @property
     def progress(self) -> float | None:
-        """Which part of the table has been looked through; None where all of it has."""
         last, newest = self._last[0], self._newest
         return None if newest is None or last == newest else (last or 0) / max(1, newest)
 
     def refresh(self) -> bool:
-        """Take in some of the rows that are new; True while there are more."""
         try:
             found = self._file.look(self._new_rows)
         except (DecodeError, OSError) as error:
@@ -133,7 +129,6 @@ class ExperienceBuffer:
         return self._counts.get(step), min(self._failed.get(step, (0, ""))[0], MOST_TRIES)
 
     def read(self, step: int) -> list[Completion]:
-        """The experiences of a step, in the order in which they were written."""
         found: list[Completion] = []
         for first, last in self._stretches.get(step, ()):
             after: int | None = first - 1

@@ -103,7 +103,6 @@ class TelescopeDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        """Are the tables of an archive still being read, or are there more steps to give out?"""
         return self._reader is not None or self._giving is not None
 
     def go_on(self) -> list[Record]:
@@ -179,7 +178,6 @@ class TelescopeDecoder(Decoder):
         self._is_taken = False
 
     def take_spans(self) -> list[TimedSpan]:
-        """True spans of the steps that were given out since the last call."""
         spans, self._spans = self._spans, []
         return spans
 

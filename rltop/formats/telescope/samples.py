@@ -18,11 +18,7 @@ from rltop.model.completions import gini, length_ratio
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
-    """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value.
-
-    Returns:
-        Key → value.
-    """
+    """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value."""
     if not values:
         return {}
     mean = math.fsum(values) / len(values)
@@ -75,7 +71,6 @@ def rows_of(table: ParquetTable, *names: str) -> Iterable[Row]:
 
 
 def number(value: Value) -> float | None:
-    """A finite number, or None."""
     if isinstance(value, (int, float)) and isfinite(value):
         return float(value)
     return None

@@ -97,11 +97,7 @@ class Template:
         self._numbers, self._checksums = _picker(places["number"]), _picker(places["checksum"])
 
     def match(self, data: bytes, pos: int) -> TemplateMatch | None:
-        """Read the stretch at `pos`, all of which must be there; None if it looks different.
-
-        Args:
-            data: what the framer holds, at least `size` bytes behind `pos`.
-        """
+        """Read the stretch at `pos`, all of which must be there; None if it looks different."""
         found = self._layout.unpack_from(data, pos)
         if self._parts(found) != self._fixed:
             return None
@@ -310,17 +306,12 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         self._generation = 0
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every event that `data` completes; rows whose step is over are given out."""
         self._generation = generation
         self._framer.feed_to(self, data, offset)
         return self._given_out()
 
     def take(self, payload: bytes, at: int) -> None:
-        """An event, from the framer, that no template has read.
-
-        Args:
-            at: its offset in the file.
-        """
+        """An event, from the framer, that no template has read."""
         if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
             tag = self._tags.get(payload[STEP_AT + len(self._step_field) : -4])
             if tag is not None:
@@ -332,11 +323,7 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         self._decode(payload, at)
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits.
-
-        Args:
-            at: the same as an offset in the file.
-        """
+        """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits."""
         is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)
         if is_same_row and self._templates.run:
             return 0
@@ -360,7 +347,6 @@ class TensorBoardDecoder(FramedDecoder[TfRecordFramer]):
         return match.template.size
 
     def flush(self) -> list[Record]:
-        """The row gathered so far, although its step may go on."""
         self._give_out()
         return self._given_out()
 

@@ -127,19 +127,11 @@ class RecordReader(Protocol):
     """Takes records as they are cut off, and may read ahead."""
 
     def take(self, payload: bytes, at: int) -> None:
-        """The record at offset `at` of the file; `Counts.lines` is its number.
-
-        Args:
-            at: its offset in the file.
-        """
+        """The record at offset `at` of the file; `Counts.lines` is its number."""
         ...
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0.
-
-        Args:
-            at: the same as an offset in the file.
-        """
+        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0."""
         ...
 
 
@@ -182,12 +174,10 @@ class TfRecordFramer:
 
     @property
     def resume_offset(self) -> int:
-        """What stands before it is done with; what stands behind it may be given again."""
         return self._window.start if self._zeros_from is None else self._zeros_from
 
     @property
     def held_bytes(self) -> int:
-        """Bytes taken that belong to a record not complete yet, or to a region of zeros."""
         return 0 if self.stopped else max(0, self._window.end - self.resume_offset)
 
     def reset(self) -> None:

@@ -137,12 +137,10 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, as the settings of the run say."""
         return self.run.group_size
 
     @property
     def step_key(self) -> str:
-        """The key that the steps are read from; empty until a row has told."""
         return self._steps.key
 
     @property
@@ -159,7 +157,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         return f"the process ended with exit code {self.exit_code}"
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
         payloads = self._framer.feed(data, offset)

@@ -113,12 +113,10 @@ class BlockLogFramer:
 
     @property
     def resume_offset(self) -> int:
-        """What stands before it is done with; what stands behind it may be given again."""
         return self._window.start
 
     @property
     def held_bytes(self) -> int:
-        """Bytes taken that belong to a record whose rest has not come."""
         return 0 if self.stopped else self._window.end - self._window.start + self._parts_bytes
 
     def reset(self) -> None:
