@@ -294,6 +294,8 @@ def entry(spec: RuleSpec, found: dict[str, Rate], public: dict[str, str]) -> str
     facts.append(f"- likely causes: {'; '.join(words.causes)}")
     facts.append(f"- check next: {', '.join(f'`{name}`' for name in words.next)}")
     facts.append(f"- sources: {words.sources}")
+    if words.stays:
+        facts.append(f"- why it stays: {words.stays}")
     if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
     if logs := _public(spec, public):
@@ -324,12 +326,15 @@ def _part_row(part: RuleSpec, found: dict[str, Rate], public: Mapping[str, str])
     """A part of a rule: one row, with the anchor that its heading would have."""
     words = words_of(part.id)
     numbers = "; ".join(f"{name}: {text}" for name, text in _facts(part).items())
-    rate = f"<br>{measured(found.get(part.id), found[ANY])}" if part.detector is not None and ANY in found else ""
+    told = [words.sources, f"why it stays: {words.stays}" if words.stays else ""]
+    if part.detector is not None and ANY in found:
+        told.append(measured(found.get(part.id), found[ANY]))
+    told.append(f"public logs: {logs}" if (logs := _public(part, public)) else "")
     cells = (
         f'<a id="{_anchor(part)}"></a>**{part.id}** {part.title}',
         f"{words.condition}{f'<br>{numbers}' if numbers else ''}",
         words.why,
-        f"{words.sources}{rate}{f'<br>public logs: {logs}' if (logs := _public(part, public)) else ''}",
+        "<br>".join(filter(None, told)),
     )
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 

@@ -86,7 +86,7 @@ def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyph
     return rows
 
 
-WAITING = frozenset({"P9", "P10", "P19"})
+WAITING = frozenset({"P9", "P10"})
 """The rules on who waits."""
 LEAST = (40, 12)
 _PICTURE_FROM, _ONE_ROW_FROM = 76, 110

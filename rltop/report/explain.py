@@ -128,6 +128,7 @@ def rule_rows(
         ("causes", words.causes),
         ("check next", [_step(spec, name) for name in words.next]),
         ("sources", [words.sources]),
+        ("stays", [words.stays] if words.stays else []),
         ("public logs", [public_logs().get(spec.id, NO_ALARM)]),
         ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
         ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if (former := _former(spec)) else []),

@@ -45,7 +45,7 @@ class _Recent(State):
 
 
 class Waiting(Detector):
-    """P9, P10, P19: a side of the run that waits."""
+    """P9, P10: a side of the run that waits."""
 
     names: Sequence[str] = waiting.GENERATION
     start = _START
@@ -142,17 +142,10 @@ class TrainerWaits(Waiting):
 
 
 class GenerationWaits(Waiting):
-    """P10: for prompts or for new weights."""
+    """P10: for prompts or for new weights, or because nobody takes what it has made."""
 
     def _is_meant(self, waits: waiting.Waits) -> bool:
-        return waits.generating == "starved" and not waits.is_held
-
-
-class GenerationPaused(Waiting):
-    """P19: because nobody takes what it has made."""
-
-    def _is_meant(self, waits: waiting.Waits) -> bool:
-        return waits.is_held
+        return waits.is_held or waits.generating == "starved"
 
 
 class WaitsForFew(Detector):

@@ -56,10 +56,8 @@ class EngineOptions(Struct):
 
             for name in profiles:
                 found.update(PROFILES[name].rules.get(rule, {}))
-        found.update(self.rules.get(rule, {}))
-        for name in profiles:
-            found.update(self.by_profile.get(name, {}).get(rule, {}))
-        found.update(self.own.get(rule, {}))
+        for table in (self.rules, *(self.by_profile.get(name, {}) for name in profiles), self.own):
+            found.update(_said_of(rule, table))
         return found
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
@@ -103,6 +101,17 @@ class EngineOptions(Struct):
         )
 
 
+def _said_of(rule: str, table: RuleSettings) -> dict[str, float | bool]:
+    """What a table sets of a rule, under the ids that it has taken over too."""
+    if not table:
+        return {}
+    from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
+
+    said = [table.get(former, {}) for former in registry.TAKEN_OVER.get(rule, ())]
+    found = {name: value for one in said for name, value in one.items() if name != "enabled"}
+    return found | dict(table.get(rule, {}))
+
+
 def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
     """Refuse profiles that do not exist, and settings for them that no rule knows.
 
@@ -132,10 +141,11 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
 
     specs = registry.NAMED
     for rule, settings in rules.items():
-        if rule in registry.FORMER:
+        heir = registry.FORMER.get(rule, rule)
+        if rule in registry.FORMER and rule not in registry.TAKEN_OVER.get(heir, ()):
             # What has become part of another rule, or is gone, may stand in a file: it has no effect any more.
             continue
-        spec = specs.get(rule)
+        spec = specs.get(heir)
         if spec is None:
             raise ConfigError(f"[{table}.{rule}]: unknown rule {rule!r}", _did_you_mean(rule, list(specs)))
         for name, value in settings.items():

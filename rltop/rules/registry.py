@@ -146,6 +146,16 @@ FORMER: Mapping[str, str] = MappingProxyType(
 )
 """Id that a rule had once → the one that says it now; "" where nothing does: it never raised anything real."""
 
+TAKEN_OVER: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        heir: tuple(
+            rule for home, _, rows in _SECTIONS if home == _FORMER for rule, to, how, *_ in rows if how and to == heir
+        )
+        for heir in FORMER.values()
+    }
+)
+"""Id → former ids whose thresholds, where they are set, are its own."""
+
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(home for home, _ in _FOUND))
 """The family files, in the order in which their rules are asked and documented."""
 

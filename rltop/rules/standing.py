@@ -48,6 +48,8 @@ _CREEP = 0.025
 SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
 _FAR = math.log(16.0)
+_FARTHER = 0.1
+"""Part of the way gone by which a settled metric must go farther to be a new alarm."""
 _ABOUT = 0.05
 """Two estimates of one level that differ by no more are told as one."""
 _MOSTLY = 15
@@ -172,7 +174,9 @@ class Departure(Cloned):
     def leaves(self, level: float) -> bool:
         """Whether the newest value lies as far beyond a settled level as the alert's line lay from the one before."""
         is_outward = (self.value > level) == (level > self.before.value)
-        return is_outward and self._way(self.value, level) >= self.reach and not self._is_noise(level)
+        # By ratio alone, what has nearly gone would leave its level again and again.
+        is_far = abs(self.value - level) >= _FARTHER * abs(level - self.before.value)
+        return is_outward and is_far and self._way(self.value, level) >= self.reach and not self._is_noise(level)
 
     def _is_noise(self, level: float) -> bool:
         """The newest value is within the scatter around a settled level: by its distance, or by its ratio."""

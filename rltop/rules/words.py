@@ -24,6 +24,7 @@ class Words(NamedTuple):
         condition: what raises it, with the names of its thresholds.
         causes: likely causes, likeliest first.
         next: canonical names of related metrics, in the order to check.
+        stays: why it is a rule although no recorded run, glossary or thread has raised it; of most empty.
     """
 
     condition: str = ""
@@ -31,6 +32,7 @@ class Words(NamedTuple):
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
     sources: str = ""
+    stays: str = ""
 
 
 def words_of(rule: str) -> Words:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from observations import alarms, identity, noisy, observation, play, series, step_up
 
+from rltop.errors import ConfigError
 from rltop.model import EventState, Level, Verdict
 from rltop.report.document import event_document, verdict_document
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
-from rltop.rules.registry import BY_ID, PARTS
+from rltop.rules.registry import BY_ID, FORMER, PARTS
 
 KL, GAP = step_up(0.001, 0.05, 60), step_up(0.002, 0.02, 80)
 
@@ -104,3 +106,14 @@ def test_muting_a_part_leaves_the_rule_and_muting_the_rule_takes_all() -> None:
     engine.mute("M1")
     assert shown(engine) == []
     assert len(engine.muted_verdicts) == 1
+
+
+def test_what_was_a_rule_of_its_own_is_configured_by_its_id_still() -> None:
+    heir, former = "P10", "P19"
+    assert FORMER[former] == heir
+    options = EngineOptions(rules={former: {"info": 0.4, "enabled": False}})
+    assert options.thresholds(heir)["info"] == 0.4
+    assert options.is_enabled(heir)
+    assert EngineOptions(rules={former: {"info": 0.4}, heir: {"info": 0.3}}).thresholds(heir)["info"] == 0.3
+    with pytest.raises(ConfigError, match="unknown setting"):
+        EngineOptions(rules={former: {"inf": 0.4}})

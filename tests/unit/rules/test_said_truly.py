@@ -68,6 +68,11 @@ def test_a_length_has_one_baseline() -> None:
     assert math.isclose(numbers["threshold"], 2 * numbers["median before"])
 
 
+def test_what_is_nearly_gone_does_not_crash_again() -> None:
+    engine = play(300, reward_mean=lambda r: noisy(0.65 if r < 140 else 0.05 if r < 220 else 0.02)(r), lr=1e-6)
+    assert [one.state for one in engine.events if one.rule == "R1"] == ["firing", "settled"]
+
+
 def test_what_moved_first_is_dated_by_its_first_record() -> None:
     engine = play(
         200,
