@@ -135,13 +135,13 @@ def wandering(seed: int) -> Iterator[Observation]:
         marks = {draw.choice(here): draw.choice(list(NonFinite))} if here and draw.random() < 0.02 else {}
         kept = {name: value for name, value in values.items() if name not in marks}
         stages = {"gen": kept.get("time_gen", 1.0), "update": kept.get("time_update_actor", 1.0)}
-        times = {str(i): {"gen": draw.gauss(1.0, 0.05) * (3.0 if i == 2 else 1.0)} for i in range(ranks)}
+        times = {("", "gen"): {str(i): draw.gauss(1.0, 0.05) * (3.0 if i == 2 else 1.0) for i in range(ranks)}}
         parts = {
             name: {part: kept[name] * draw.gauss(1.0, 0.2) for part in ("first", "second")}
             for name in ("val_score", "reward_mean", "zero_std_frac")
             if name in kept and seed % 3 == 0
         }
-        yield Observation(record, record, segment, None, kept, parts, marks, stages, ranks=times)
+        yield Observation(record, record, segment, None, kept, parts, marks, stages, ranks=times if ranks else {})
         if draw.random() < 0.03:
             late = {name: draw.random() for name in ("val_score", "val_loss")}
             yield Observation(record, record, segment, None, late, {}, {}, {}, is_late=True)

@@ -129,7 +129,7 @@ class Observation(NamedTuple):
         nonfinite: canonical name or raw key → kind, for cells that held no finite number.
         stages: stage name → seconds, top-level stages of the step.
         is_late: the row belongs to an earlier step (an evaluation that took its time).
-        ranks: rank → stage → seconds, where each rank says what it did.
+        ranks: group of ranks and stage → rank → seconds, where each rank says what it did.
         loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
         other_run: what names the run of this segment, where a column says that it is another one than before.
         guessed: canonical name → value, for keys that may be that metric by their names.
@@ -145,7 +145,7 @@ class Observation(NamedTuple):
     nonfinite: Mapping[str, NonFinite]
     stages: Mapping[str, float]
     is_late: bool = False
-    ranks: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    ranks: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType({})
     loss_like: Mapping[str, float] = MappingProxyType({})
     other_run: str = ""
     guessed: Mapping[str, float] = MappingProxyType({})

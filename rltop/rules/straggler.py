@@ -13,7 +13,7 @@ from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
-from rltop.stats.ranks import Lag, compare
+from rltop.stats.ranks import compare
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
 
@@ -226,33 +226,31 @@ class RankStraggler(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
         times = context.observation.ranks
-        if not times:
+        if not any(times.values()):
             return None
         self.newest.append((context.observation.record, context.observation.step))
-        lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
-        is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}
-        for place in is_behind | self.behind.keys():
-            self.behind[place] = (self.behind.get(place, 0) << 1 | (place in is_behind)) & _MASK
+        lags = {(lag.rank, lag.stage): lag for lag in compare(times, self._line)}
+        if not lags and not self.behind:
+            return QUIET
+        for place in lags.keys() | self.behind.keys():
+            self.behind[place] = (self.behind.get(place, 0) << 1 | (place in lags)) & _MASK
         self.behind = {place: bits for place, bits in self.behind.items() if bits}
-        lasting = [
-            lags[place] for place, bits in self.behind.items() if place in is_behind and bits.bit_count() >= _BEHIND
-        ]
+        lasting = [lag for place, lag in lags.items() if self.behind[place].bit_count() >= _BEHIND]
         if not lasting:
             return QUIET
         worst = max(lasting, key=lambda lag: (lag.behind_s, lag.stage, lag.rank))
         self.since = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
         extra = (worst.seconds, float(worst.ranks), worst.step_s)
-        return Finding(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
+        line = self._line(worst.usual_s, worst.sigma_s, worst.step_s)
+        return Finding(WARN, worst.behind_s, worst.usual_s, line, extra, (worst.rank, worst.stage))
 
     def began(self) -> tuple[int, int] | None:
         return self.since
 
-    def _line(self, lag: Lag) -> float:
+    def _line(self, usual_s: float, sigma_s: float, step_s: float) -> float:
         """Seconds behind from which a rank is a straggler: each of three reasons must hold."""
         thresholds = self.thresholds
-        line = max(
-            thresholds["rise"] * lag.usual_s, thresholds["sigmas"] * lag.sigma_s, thresholds["share"] * lag.step_s
-        )
+        line = max(thresholds["rise"] * usual_s, thresholds["sigmas"] * sigma_s, thresholds["share"] * step_s)
         return line * (RELEASE if self.is_firing else 1.0)
 
     def headline(self, finding: Finding) -> str:

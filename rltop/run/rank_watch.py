@@ -17,7 +17,7 @@ from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
 from rltop.rules.registry import SPECS
-from rltop.stats.ranks import RankHistory
+from rltop.stats.ranks import RankHistory, by_stage
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import Stream
 
@@ -192,7 +192,7 @@ class RankWatch:
             self._rules = self._fresh()
         self.records += 1
         self.history.push(step, times)
-        self._now.advance(Observation(self.records, step, segment, time_s, {}, {}, {}, {}, ranks=times))
+        self._now.advance(Observation(self.records, step, segment, time_s, {}, {}, {}, {}, ranks=by_stage(times)))
         for rule in self._rules:
             event = rule.observe(self._now)
             if event is not None:

@@ -26,6 +26,7 @@ from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import NAMED
 from rltop.run.past import LIVENESS_RULE
+from rltop.stats.ranks import group_of
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream
 from rltop.structs import NamedTuple
@@ -395,8 +396,12 @@ class Observer:
                 column = self._stream.column(key)
                 if column is not None:
                     stages.append((stage, column, scale, 0.0))
-        ranks = [(one, self._stream.column(one.key)) for one in rank_keys(tuple(self._stream.keys))]
-        self._ranks = [(one.rank, one.stage, column, one.scale) for one, column in ranks if column is not None]
+        ranks: dict[tuple[str, str], list[_Source]] = {}
+        for one in rank_keys(tuple(self._stream.keys)):
+            column = self._stream.column(one.key)
+            if column is not None:
+                ranks.setdefault((group_of(one.rank), one.stage), []).append((one.rank, column, one.scale, 0.0))
+        self._ranks = {place: _Columns(sources) for place, sources in ranks.items()}
         self._primary, self._stages = _Columns(primary), _Columns(stages)
         guessed = {
             name: [one.key for one in found if not is_of_a_part(one.key)] for name, found in identity.guesses.items()
@@ -441,20 +446,12 @@ class Observer:
             self._nonfinite(raw, only),
             _LazyRow(self._stages, cells) if only is None else {},
             only is not None,
-            self._rank_times(cells) if self._ranks and only is None else {},
+            {place: _LazyRow(columns, cells) for place, columns in self._ranks.items()} if only is None else {},
             loss_like=_LazyRow(self._loss_like, cells) if only is None else {},
             other_run=self._stream.other_runs.get(row.segment, ""),
             guessed=self._guessed.read(cells) if only is None else {},
             said=row.said,
         )
-
-    def _rank_times(self, cells: array[float]) -> Mapping[str, Mapping[str, float]]:
-        """What each rank took for each stage, in seconds, where the keys of one row tell."""
-        times: dict[str, dict[str, float]] = {}
-        for rank, stage, column, scale in self._ranks:
-            if column < len(cells) and cells[column] == cells[column]:
-                times.setdefault(rank, {})[stage] = scale * cells[column]
-        return times
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:
         if not raw.marks:

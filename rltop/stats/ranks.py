@@ -7,9 +7,10 @@ median deviations. Knows neither files nor rules.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from rltop.regex import regex
@@ -19,6 +20,8 @@ from rltop.structs import NamedTuple, Struct
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
+StageTimes = Mapping[tuple[str, str], Mapping[str, float]]
+"""Group of ranks and stage → rank → seconds, of one step."""
 
 _NUMBER = regex(r"[\s:/._-]*(?:rank)?[\s:/._-]*\d+$", re.IGNORECASE)
 _HELD_STEPS = 64
@@ -56,31 +59,46 @@ class Lag(NamedTuple):
         return self.seconds - self.usual_s
 
 
-def compare(times: RankTimes) -> list[Lag]:
-    """Every rank in every stage against the ranks of its group; stages of a single rank are left out.
-
-    The baseline is the lower median, so that of two ranks the slower one is behind.
-    """
-    columns: dict[tuple[str, str], list[tuple[float, str]]] = {}
+def by_stage(times: RankTimes) -> StageTimes:
+    columns: dict[tuple[str, str], dict[str, float]] = {}
     for rank, stages in times.items():
         group = group_of(rank)
         for stage, seconds in stages.items():
-            columns.setdefault((group, stage), []).append((seconds, rank))
-    usual: dict[tuple[str, str], float] = {}
+            columns.setdefault((group, stage), {})[rank] = seconds
+    return columns
+
+
+def compare(columns: StageTimes, least: Callable[[float, float, float], float] | None = None) -> list[Lag]:
+    """Every rank in every stage against the ranks of its group; stages of a single rank are left out.
+
+    The baseline is the lower median, so that of two ranks the slower one is behind.
+
+    Args:
+        least: seconds behind from which a rank counts, by the median, the spread and the step of its group, and no
+            less with a larger spread; None: all count.
+    """
+    ordered = {place: sorted(column.values()) for place, column in columns.items() if column}
+    usual = {place: values[(len(values) - 1) // 2] for place, values in ordered.items()}
     step_s: dict[str, float] = {}
-    for (group, stage), column in columns.items():
-        column.sort()
-        usual[group, stage] = column[(len(column) - 1) // 2][0]
-        step_s[group] = step_s.get(group, 0.0) + usual[group, stage]
-    found = []
-    for (group, stage), column in columns.items():
-        if len(column) < 2:
+    for (group, _), middle in usual.items():
+        step_s[group] = step_s.get(group, 0.0) + middle
+    found: list[Lag] = []
+    for place, values in ordered.items():
+        (group, stage), middle, count = place, usual[place], len(values)
+        whole, furthest, sigma, line = step_s[group], values[-1] - middle, 0.0, -math.inf
+        low = count // 4
+        # The deviation of half of the values or more is no less: mostly no rank is far behind, and no more is needed.
+        nearest = min(middle - values[low], values[low + count // 2] - middle) if count > 2 else 0.0
+        if count < 2 or (least is not None and furthest <= least(middle, MAD_TO_SIGMA * nearest, whole)):
             continue
-        middle = usual[group, stage]
-        sigma = MAD_TO_SIGMA * median([abs(seconds - middle) for seconds, _ in column])
+        if count > 2:
+            sigma = MAD_TO_SIGMA * median(map(abs, map((-middle).__add__, values)))
+        if least is not None and furthest <= (line := least(middle, sigma, whole)):
+            continue
         found += [
-            Lag(rank, stage, seconds, middle, sigma if len(column) > 2 else 0.0, step_s[group], len(column))
-            for seconds, rank in column
+            Lag(rank, stage, seconds, middle, sigma, whole, count)
+            for rank, seconds in columns[place].items()
+            if seconds - middle > line
         ]
     return found
 
@@ -156,7 +174,7 @@ class RankHistory:
         behind: dict[tuple[str, str], list[dict[str, float]]] = {}
         for times in [times for step, times in self._steps if at is None or step <= at][-SUMMED_STEPS:]:
             row: dict[tuple[str, str], dict[str, Lag]] = {}
-            for lag in compare(times):
+            for lag in compare(by_stage(times)):
                 row.setdefault((group_of(lag.rank), lag.stage), {})[lag.rank] = lag
             for place, by_rank in row.items():
                 for rank, lag in by_rank.items():

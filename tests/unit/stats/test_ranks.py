@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import TimedSpan
-from rltop.stats.ranks import SUMMED_STEPS, RankHistory, compare, group_of, measured_ranks
+from rltop.stats.ranks import SUMMED_STEPS, RankHistory, by_stage, compare, group_of, measured_ranks
 from rltop.stats.spans import SpanBook
 
 
@@ -23,14 +23,14 @@ def test_the_group_is_the_name_without_its_number(rank, group):
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 64])
 def test_one_slow_rank_does_not_move_what_is_usual(ranks):
-    worst = max(compare(times(slow=1, ranks=ranks)), key=lambda lag: lag.behind_s)
+    worst = max(compare(by_stage(times(slow=1, ranks=ranks))), key=lambda lag: lag.behind_s)
     assert (worst.rank, worst.stage) == ("actor rank 1", "update")
     assert (worst.usual_s, worst.behind_s, worst.step_s) == (10.0, 5.0, 11.0)
 
 
 def test_groups_are_not_compared_with_each_other():
     both = {"env rank 0": {"run": 1.0}, "env rank 1": {"run": 1.0}, "actor rank 0": {"run": 9.0}}
-    assert {lag.rank for lag in compare(both)} == {"env rank 0", "env rank 1"}
+    assert {lag.rank for lag in compare(by_stage(both))} == {"env rank 0", "env rank 1"}
 
 
 def test_the_summary_speaks_of_the_newest_steps_and_of_the_past_when_asked():
