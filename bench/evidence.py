@@ -32,10 +32,10 @@ Language models are `llm`, classic RL `classic`; a hand-written loop is the form
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
 Written to `rltop/rules/evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
-is left out. The totals of `new_logs.csv`, logs that were judged before the program read
-them, go to `new_score.csv` once, where that is the table and no FOLDER is given: later
-programs may have been changed with these logs in sight. `unread` files gave no record, of
-`deaf` ones no key is known to a rule.
+is left out. The totals of `new_logs.csv` and `found_logs.csv`, logs that were judged before the
+program read them, go to `new_score.csv` and `found_score.csv` once, where that is the
+table and no FOLDER is given: later programs may have been changed with these logs in
+sight. `unread` files gave no record, of `deaf` ones no key is known to a rule.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from rltop.rules.registry import NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
-NEW, SCORE = HERE / "new_logs.csv", HERE / "new_score.csv"
+SCORES = {HERE / f"{name}_logs.csv": HERE / f"{name}_score.csv" for name in ("new", "found")}
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")
 FIELDS = {"llm": "language models", "classic": "classic RL"}
@@ -348,8 +348,9 @@ def main() -> None:
     print(f"\nTotals, by {arguments.by}:\n\n{written(tables[arguments.by])}")
     if arguments.folders and arguments.mirror and not arguments.new and arguments.table == JUDGED:
         write(EVIDENCE, COLUMNS, rows)
-    if arguments.table.resolve() == NEW and arguments.mirror and not arguments.folders and not SCORE.exists():
-        write(SCORE, ("by", *tables["log"][0]), [{"by": by} | row for by, table in tables.items() for row in table])
+    score = SCORES.get(arguments.table.resolve())
+    if score and arguments.mirror and not arguments.folders and not score.exists():
+        write(score, ("by", *tables["log"][0]), [{"by": by} | row for by, table in tables.items() for row in table])
 
 
 def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

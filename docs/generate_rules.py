@@ -20,7 +20,7 @@ TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
 """Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
 PEERS = RATES.with_name("peers.csv")
-UNSEEN = RATES.with_name("new_score.csv")
+UNSEEN = [(RATES.with_name(f"{name}_logs.csv"), RATES.with_name(f"{name}_score.csv")) for name in ("new", "found")]
 REQUIREMENTS = RATES.with_name("peer-requirements.txt")
 PACKAGES = {"rlwatch": "rlwatch", "rl-doctor": "rldoctor"}
 ANY = "*"
@@ -177,6 +177,7 @@ WRONG = ("noise", "false", "unjudged")
 
 
 UNSEEN_COLUMNS = {
+    "program asked": "`{asked}`",
     "counted by": "{by}",
     "": "{field}",
     "logs": "{logs}",
@@ -195,14 +196,17 @@ UNSEEN_COLUMNS = {
 
 def unseen_rows() -> list[dict[str, str]]:
     """What the rules said of logs that were judged before the program read them, by repository and by log."""
-    with UNSEEN.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = []
+    for logs, score in UNSEEN:
+        with logs.open(newline="") as judged, score.open(newline="") as file:
+            asked = "`, `".join(dict.fromkeys(row["judged_at"] for row in csv.DictReader(judged)))
+            rows += [row | {"asked": asked} for row in csv.DictReader(file)]
     for row in rows:
         caught, due = map(float, row["caught of missed"].split("/"))
         opened = int(row["logs"]) - int(row["unread"])
         raised = sum(int(row[word]) for word in ("right", *WRONG))
         row |= {"opened": f"{opened}", "known": f"{opened - int(row['deaf'])}", "raised": f"{raised}"}
-        row |= {"missed": f"{due - caught:g} of {due:g}"}
+        row |= {"due": f"{due:g}", "silent": f"{due - caught:g}", "missed": f"{due - caught:g} of {due:g}"}
     return rows
 
 
@@ -215,13 +219,22 @@ def unseen() -> str:
 
 def unseen_in_short() -> str:
     """The same as a sentence."""
-    llm, classic, every = unseen_rows()[:3]
+    rows = [row for row in unseen_rows() if row["by"] == "repository"]
+
+    def sum_of(column: str, field: str = "all") -> str:
+        return f"{sum(float(row[column]) for row in rows if row['field'] == field):g}"
+
+    repositories = {row["repository"] for logs, _ in UNSEEN for row in csv.DictReader(logs.read_text().splitlines())}
+    right = {
+        field: f"{sum_of('right', field)} of {sum_of('raised', field)}" for field in ("language models", "classic RL")
+    }
     return (
-        f"On {every['logs']} public logs of {every['repositories']} repositories, judged before rltop read them, "
-        f"{every['right']} of {every['raised']} alarms were right (language models {llm['right']} of {llm['raised']}, "
-        f"classic RL {classic['right']} of {classic['raised']}; a family counts once for a repository) and "
-        f"{every['missed']} faults were missed; {every['opened']} of {every['logs']} opened, {every['known']} with a "
-        "key that rules know ([table](docs/rules.md#logs-never-seen-before))."
+        f"On {sum_of('logs')} public logs of {len(repositories)} repositories, judged before rltop read them, "
+        f"{sum_of('right')} of {sum_of('raised')} alarms were right ("
+        + ", ".join(f"{field} {counts}" for field, counts in right.items())
+        + f"; a family counts once for a repository) and {sum_of('silent')} of {sum_of('due')} faults were missed; "
+        f"{sum_of('opened')} of {sum_of('logs')} opened, {sum_of('known')} with a key that rules know "
+        "([table](docs/rules.md#logs-never-seen-before))."
     )
 
 
@@ -281,7 +294,8 @@ Public logs of repositories that nothing was set on, judged from their numbers a
 should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
 noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
 read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
-what was said of each: [bench/new_logs.csv](../bench/new_logs.csv).
+what was said of each: [bench/new_logs.csv](../bench/new_logs.csv), and those that were found in the history of \
+repositories: [bench/found_logs.csv](../bench/found_logs.csv).
 """
 
 
