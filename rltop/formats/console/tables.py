@@ -2,7 +2,8 @@
 
 tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines of
 dashes, with the step in it. open-instruct prints a panel of one line per group, wrapped at 80 columns. EasyR1 prints a
-tree below `Step N`: groups, and indented below them names and numbers.
+tree below `Step N`: groups, and indented below them names and numbers. NeMo-RL prints lists of `• name: number` below
+`===== Step N/M =====`.
 Values are cut out with patterns; a table that is no row of metrics is no bad line.
 """
 
@@ -84,6 +85,88 @@ class PanelReader:
         return LineMetrics(step, row) if isinstance(step, int) and is_of_metrics else None
 
 
+_LIST_TITLE = regex(rf"{_FRONT}={{8,}} Step (?P<step>\d{{1,15}})/(?P<total>\d{{1,15}}) ={{8,}}\s*$")
+_ITEM = regex(
+    rf"{_FRONT}• (?P<name>[A-Za-z][^:•]{{0,80}}): (?P<value>\S{{1,40}}?)(?P<seconds>s)?(?: (?P<rest>.{{0,40}}))?$"
+)
+_TAGS = {
+    "Loss": "train/loss",
+    "Draft Loss": "train/draft_loss",
+    "Generation KL Error": "train/gen_kl_error",
+    "Avg Reward": "train/reward",
+    "Avg Total Reward": "train/reward",
+    "Avg Filtered Reward": "train/filtered_reward",
+    "Mean Generation Length": "train/mean_gen_tokens_per_sample",
+    "Buffer Size": "train/buffer_size",
+    "Avg Trajectory Age": "train/avg_trajectory_age",
+    "Mean Total Tokens per Sample": "performance/mean_total_tokens_per_sample",
+    "Total step time": "timing/train/total_step_time",
+    "Accuracy": "validation/accuracy",
+    "Average response length": "validation/avg_length",
+    "Validation loss": "validation/val_loss",
+    "Total validation time": "timing/validation/total_validation_time",
+}
+"""What NeMo-RL prints in words, by the names under which it logs the same numbers."""
+_NAMED = regex(r"(?P<validation>Validation )?(?P<name>[a-z_0-9]{1,60}(?:/[a-z_0-9]{1,60}){0,4})$")
+
+
+class ListReader:
+    """Puts the items of a list together: those of consecutive lines are a row of the step whose title came last.
+
+    The title counts within an epoch: one that begins anew behind the last step of an epoch goes on.
+
+    Attributes:
+        offset: where the title of the list that was read last begins.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._step: tuple[int, int] | None = None
+        self._before = 0
+        self._row: dict[str, object] = {}
+        self._number = self._title = self._start = -1
+
+    def take(self, text: str, number: int, offset: int) -> LineMetrics | None:
+        title = _LIST_TITLE.match(text)
+        if title is not None:
+            found = self.finish()
+            step = int(title["step"]), int(title["total"])
+            if self._step is not None and step[0] == 1 and self._step[0] == self._step[1] > 1:
+                self._before += self._step[1]
+            self._step, self._title = step, offset
+            return found
+        item = _ITEM.match(text) if self._step is not None and "•" in text else None
+        key = _tag_of(item) if item is not None else ""
+        if item is None or not key or not isinstance(number_of(item["value"]), float | NonFinite):
+            return None
+        found = self.finish() if number - self._number > 1 else None
+        self._start, self._number = self._title, number
+        self._row[key] = item["value"]
+        return found
+
+    @property
+    def is_inside(self) -> bool:
+        return bool(self._row)
+
+    def finish(self) -> LineMetrics | None:
+        row, self._row = self._row, {}
+        if self._step is None or not row:
+            return None
+        self.offset = self._start
+        step, total = self._step
+        return LineMetrics(self._before + step, row, total=None if self._before else total)
+
+
+def _tag_of(item: re.Match[str]) -> str:
+    """The name under which the number of an item is logged; "" of what is printed alone."""
+    name, named = item["name"], _NAMED.match(item["name"])
+    if named is None:
+        return _TAGS.get(name, "")
+    if named["validation"]:
+        return f"validation/{named['name']}"
+    return f"timing/train/{name}" if item["seconds"] else f"train/{name}"
+
+
 class TableReader:
     """Puts the lines of a table together. Lines come in order; those between tables may be left out.
 
@@ -93,7 +176,7 @@ class TableReader:
 
     def __init__(self) -> None:
         self.offset = 0
-        self._panel = PanelReader()
+        self._panel, self._list = PanelReader(), ListReader()
         self._title: tuple[int, int, int] | None = None
         self._begin(-1, -1, is_open=False)
 
@@ -101,6 +184,10 @@ class TableReader:
         found = self._panel.take(text, offset)
         if found is not None:
             self.offset = self._panel.offset
+            return found
+        found = self._list.take(text, number, offset)
+        if found is not None:
+            self.offset = self._list.offset
             return found
         title = _TITLE.match(text)
         if title is not None:
@@ -115,16 +202,22 @@ class TableReader:
         is_rule = _RULE.match(text) is not None
         if not is_rule and _FLOOR.match(text) is None:
             return None
-        found = self.finish() if self._goes_on(number) else None
+        found = self._end() if self._goes_on(number) else None
         if found is None:
             self._begin(number, offset, is_open=is_rule)
         return found
 
     @property
     def is_inside(self) -> bool:
-        return bool(self._row)
+        return bool(self._row) or self._list.is_inside
 
     def finish(self) -> LineMetrics | None:
+        found = self._end()
+        if found is None and self._list.is_inside:
+            found, self.offset = self._list.finish(), self._list.offset
+        return found
+
+    def _end(self) -> LineMetrics | None:
         row, step, start = self._row, self._step, self._start
         self._begin(-1, -1, is_open=False)
         for key in (*STEP_KEYS, *_COUNTS) if step is None else ():

@@ -198,3 +198,79 @@ def test_a_panel_of_groups_is_a_row_with_their_names_before_the_metrics(front: s
 def test_a_panel_without_a_step_or_with_something_else_in_it_is_no_row(panel: str) -> None:
     records, _ = decode(panel.format(step=4))
     assert not [record for record in records if "objective/kl_avg" in record.schema.keys or "b" in record.schema.keys]
+
+
+NEMO_RL = """\
+========================= Step {step}/{total} =========================
+▶ Preparing batch...
+▶ Generating responses for batch of size 512...
+(VllmGenerationWorker pid=7, ip=10.0.0.2) • Loss of a prompt: none
+▶ Training policy...
+
+📊 Validation Results:
+    • Accuracy: 0.4{step}00
+    • Average response length: 612.5 tokens
+    • Samples processed: 256
+
+  ⏱️  Validation Timing:
+    • Total validation time: 30.49s
+
+📊 Training Results:
+  • Loss: -0.0042
+  • Generation KL Error: 0.0006
+  • Avg Reward: 0.{step}500
+  • Mean Generation Length: 756.4512
+
+⏱️  Timing:
+  • Total step time: 43.31s
+  • generation: 32.82s (75.8%)
+  • prepare_for_generation/transfer_and_update_weights: 0.62s (1.4%)
+
+🔍 Performance Metrics:
+  • Mean Total Tokens per Sample: 759.48
+  • Throughputs (per GPU):
+    - E2E (Tokens/sec/gpu): 1032.79
+"""
+NEMO_PAIRS = """\
+========================= Step {step}/2 =========================
+📊 Training Results:
+  • preference_loss: 0.6{step}00
+  • Training FLOPS: 41.20 TFLOPS (5.15 TFLOPS per rank)
+⏱️  Timing:
+  • Total step time: 3.50s
+"""
+
+
+def merged(records: list[Record]) -> dict[int, dict[str, float]]:
+    rows: dict[int, dict[str, float]] = {}
+    for record in records:
+        rows.setdefault(record.step, {}).update(row(record))
+    return rows
+
+
+@pytest.mark.parametrize("piece", [65536, 41])
+def test_the_lists_of_nemo_rl_are_rows_under_the_names_that_it_logs(piece: int) -> None:
+    text = "".join(NEMO_RL.format(step=step, total=50) for step in (1, 2, 3))
+    rows = merged(decode(text, piece)[0])
+    assert list(rows) == [1, 2, 3]
+    assert rows[2] == {
+        "validation/accuracy": 0.42, "validation/avg_length": 612.5, "timing/validation/total_validation_time": 30.49,
+        "train/loss": -0.0042, "train/gen_kl_error": 0.0006, "train/reward": 0.25,
+        "train/mean_gen_tokens_per_sample": 756.4512, "timing/train/total_step_time": 43.31,
+        "timing/train/generation": 32.82,
+        "timing/train/prepare_for_generation/transfer_and_update_weights": 0.62,
+        "performance/mean_total_tokens_per_sample": 759.48,
+    }  # fmt: skip
+
+
+def test_the_titles_of_nemo_rl_count_on_from_one_epoch_to_the_next() -> None:
+    text = "".join(NEMO_PAIRS.format(step=step) for step in (1, 2, 1, 2))
+    rows = merged(decode(text)[0])
+    assert {step: row["train/preference_loss"] for step, row in rows.items()} == {1: 0.61, 2: 0.62, 3: 0.61, 4: 0.62}
+    assert all(set(row) == {"train/preference_loss", "timing/train/total_step_time"} for row in rows.values())
+
+
+def test_a_list_without_a_title_of_a_step_is_no_row() -> None:
+    records, decoder = decode("Findings:\n  • Loss: 0.3\n  • Avg Reward: 0.5\n  • generation: 3s\n" * 3)
+    assert not records
+    assert decoder.counts.rows == 0
