@@ -21,7 +21,7 @@ from rltop.clock import SystemClock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import names_in, open_regular, replace_file
 from rltop.formats.console.failures import read_error
-from rltop.formats.console.lines import strip_escapes
+from rltop.formats.console.lines import LAUNCHED, strip_escapes
 from rltop.live.command import Command, CommandError
 from rltop.live.judge import Where
 from rltop.live.lines import LINES
@@ -124,7 +124,7 @@ HEAD_BYTES = 256 * 1024
 MOST_STACKS = 8
 STACK_S = 15.0
 MOST_SETTINGS = 2_000
-_FRONT = regex(r"(?i)(?:\s*(?:\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}rank ?\d{1,6}\]:?|\d{1,5}:(?=\s)))+ ?")
+_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 _LEVEL = regex(r"\W{0,3}(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b")
 _PAIR = regex(r"[A-Za-z]{2}[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
 _SAMPLE = regex(

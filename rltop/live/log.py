@@ -16,7 +16,7 @@ from rltop.formats.console.failures import (
     error_of,
     tells_alone,
 )
-from rltop.formats.console.lines import strip_escapes
+from rltop.formats.console.lines import LAUNCHED, strip_escapes
 from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, LinePattern, key_of
 from rltop.live.phases import PhaseEvent
@@ -36,11 +36,8 @@ UNKNOWN_DOUBT_S = 60.0
 """How far a time may be off that was worked out backwards."""
 _STEP_TIMES = ("timing_s/step", "perf/time_per_step", "perf/step_time", "timing/step", "step_time", "time/total")
 """What rows call the time of a whole step."""
-_FRONT = regex(
-    r"(?:\s*(?:\((?P<ray>[^()]{0,80}pid=[^()]{1,80})\)|\[[^\[\]]{0,24}[Rr]ank ?(?P<rank>\d{1,6})\]:?"
-    r"|(?P<label>\d{1,5}):(?=\s)))+ ?"
-)
-_RANK = regex(r"\brank=(\d{1,6})")
+_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
+_RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s)")
 _BAR = regex(
     r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
     r"\[(?P<elapsed>[\d:]{4,12})<"
@@ -228,8 +225,8 @@ class LogReader:
         front = _FRONT.match(text)
         if front is not None and front.end():
             process, text = text[: front.end()].strip(), text[front.end() :]
-            said = front["rank"] or front["label"] or next(iter(_RANK.findall(front["ray"] or "")), None)
-            rank = None if said is None else int(said)
+            said = _RANK.search(front[0])
+            rank = None if said is None else int(said[said.lastindex or 0])
         return _Read(text, process, rank, clock_of(text), records.pop(offset, None), self._number, offset)
 
     def _read(self, line: _Read, *, has_clock: bool) -> list[PhaseEvent]:

@@ -5,6 +5,7 @@ The exception at the end of a traceback, memory that ran out, a collective that 
 
 from __future__ import annotations
 
+from rltop.formats.console.lines import LAUNCHED
 from rltop.formats.decoder import CAUGHT_S, FATAL_S
 from rltop.model import Label
 from rltop.regex import regex
@@ -19,7 +20,7 @@ MAY_FAIL = (
 )  # fmt: skip
 """One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
 _PREFIX = regex(
-    r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?"
+    rf"^(?:\s*(?:{LAUNCHED}"
     r"|[EF]\d{4} [\d:.]{8,15} +\d{1,12} [\w/.-]{1,120}:\d{1,6}\]|traceback *: (?=Signal \d)))*\s?"
 )
 _EXCEPTION = regex(
@@ -35,6 +36,7 @@ _OTHER = regex(
     r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|: line \d+: +\d+ Killed\b"
     r"|^(?:Syntax|Indentation|Tab)Error: |\bMain process received SIG(?:INT|TERM|HUP)\b"
     r"|srun: error:|slurmstepd: error:"
+    r"|\*\*\* SIG(?:ABRT|SEGV|BUS|FPE|ILL) received at time="
     r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
     r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal|\bJob 'raysubmit\w*' failed"
 )

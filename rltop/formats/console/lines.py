@@ -102,7 +102,9 @@ class LineMetrics:
     rollout: int | None = None
 
 
-_IN_FRONT = regex(r"(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))+ ?")
+LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
+"""What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
+_IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 
 
 def without_prefix(text: str) -> str:

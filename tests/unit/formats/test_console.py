@@ -440,6 +440,7 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
         ("[INFO|loop.py:123] 2025-01-02 03:04:05,678 >> Step 17 | loss: 7.5", 17, None, {"loss": 7.5}),
         ("INFO 01-02 03:04:05 [loop.py:1] step: 3, loss: 0.5", 3, None, {"loss": 0.5}),
         ("INFO:2025-01-02 03:04:05,678:step=3 loss=0.5", 3, None, {"loss": 0.5}),
+        ("[default0]:2025-01-02 03:04:05 INFO step=3 loss=0.5", 3, None, {"loss": 0.5}),
         ("Epoch:[2/3](7/100), Reward: -1.5, Adv Std: 0.9", 107, 300, {"Reward": -1.5, "Adv Std": 0.9}),
         ("Epoch:[1/1](20/100) loss:8.5 lr:0.5 epoch_Time:6.0min:", 20, 100, {"loss": 8.5, "lr": 0.5, "epoch_Time": 6}),
         (

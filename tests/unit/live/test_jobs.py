@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from rltop.live.phases import Phases
 SCHEMA = Draft202012Validator(
     json.loads((resources.folder("fixtures").parent / "rltop" / "report" / "where_schema.json").read_text())
 )
+QUOTED = tomllib.loads((Path(__file__).parent / "quoted.toml").read_text())["logs"]
 CODES = {"running": 0, "finished": 0, "interrupted": 0, "stuck": 1, "dead": 1, "unknown": 3}
 
 
@@ -75,3 +78,13 @@ def test_a_job_that_is_followed_is_stuck_when_it_is_and_not_before(case: dict[st
     if case["state"] in ("running", "finished"):
         assert "stuck" not in found or case["silent"] > 1_000
         assert "dead" not in found
+
+
+@pytest.mark.parametrize("quoted", QUOTED, ids=case_name)
+def test_a_log_as_people_quote_it(quoted: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(quoted["log"])
+    os.utime(path, (quoted["written"].timestamp(),) * 2)
+    main(["where", "--json", "--now", str(quoted["now"].timestamp()), str(path)])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["phase_key"] or "") == (quoted["state"], quoted["phase_key"])
