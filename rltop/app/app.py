@@ -60,6 +60,7 @@ from rltop.rows.keys import Scope
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.screen.bindings import BINDINGS as KEY_BINDINGS
 from rltop.screen.bindings import binding_ids, normal_keymap, spell, with_alt
 from rltop.screen.driver import GuardedDriver, ScreenGuard, TerminalBackground, driver_for
@@ -169,9 +170,8 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     def moment(self) -> Moment:
         run = self.followed
         return Moment(
-            run,
+            Snapshot(run, self.cursor.at_step),
             self._glyphs,
-            self.cursor.at_step,
             self.cursor.is_paused,
             self.session.left_out(),
             runs=self.session.runs,
@@ -467,7 +467,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         target = effect.target
         if target.kind is TargetKind.RUN:
             run = next((run for run in self.session.runs if run.path.raw == target.name), None)
-            return None if run is None else (STANDING[FIRST](), replace(moment, run=run, at_step=None, stream=""))
+            return None if run is None else (STANDING[FIRST](), replace(moment, snapshot=Snapshot(run)))
         return (OPENED[target.kind](target, moment), moment) if target.kind in OPENED else None
 
     def action_details(self) -> None:

@@ -156,7 +156,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Pale
 def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
     left = MOST_ELSEWHERE
     for run in moment.runs:
-        if run is moment.run:
+        if run is moment.snapshot.run:
             continue
         for key in islice(run.stream.keys, left):
             target, left = Target(TargetKind.METRIC, key), left - 1
@@ -188,7 +188,7 @@ def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
 
 def _metrics(moment: Moment) -> Iterator[PaletteEntry]:
     number = count()
-    for part in moment.run.streams:
+    for part in moment.snapshot.run.streams:
         titles = {}
         if part.identity is not None:
             found = part.identity.signals.values()

@@ -52,7 +52,7 @@ class MetricMarks:
         from rltop.pages.chart import axes_logged  # noqa: PLC0415 - few sessions draw several
         from rltop.pages.overlay import MOST_METRICS, OverlayPage, read_asked  # noqa: PLC0415
 
-        if not text.strip() or moment.run.stream.last_step is None:
+        if not text.strip() or moment.snapshot.run.stream.last_step is None:
             return None, ""
         snapshot = moment.snapshot
         try:

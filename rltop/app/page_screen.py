@@ -223,7 +223,7 @@ class PageScreen(Screen[None]):
                 await pane.remove()
             return
         height = self.board.size.height
-        shown = (target, moment.version, moment.at_step, height) if is_known else None
+        shown = (target, moment.version, moment.snapshot.at_step, height) if is_known else None
         if panes and shown == self._detailed:
             return
         self._detailed = shown
@@ -242,7 +242,8 @@ class PageScreen(Screen[None]):
         rows: list[Row] = []
         for number, (page, moment) in enumerate(self._details):
             share = (height - len(rows)) // (len(self._details) - number)
-            rows += fill([*page.paint(moment.within(page.stream), max(1, width - DETAIL_GAP), share)], share)
+            now = moment.at(moment.snapshot.at_step).within(page.stream)
+            rows += fill([*page.paint(now, max(1, width - DETAIL_GAP), share)], share)
         line = RowBuilder(width, glyphs).add(f" {glyphs.upright}", "rule").row()
         unlinked = [row._replace(links=()) for row in rows]
         return side_by_side([line] * height, unlinked, DETAIL_GAP)
@@ -519,14 +520,14 @@ def paint_status(
     right: list[tuple[str, str]] = []
     if moment.left_out:
         right.append((left_out_text(moment.left_out, width // 2), "warn"))
-    skipped = skipped_text(moment.run.counts) if has_counts else ""
+    skipped = skipped_text(moment.snapshot.run.counts) if has_counts else ""
     if skipped:
         right.append((skipped, "warn"))
-    if moment.run.muted:
-        right.append((f"muted {len(moment.run.muted)}{keys.clause('unmute', ': {} unmutes')}", "dim"))
+    if moment.snapshot.run.muted:
+        right.append((f"muted {len(moment.snapshot.run.muted)}{keys.clause('unmute', ': {} unmutes')}", "dim"))
     if moment.is_paused:
         right.append((f"paused{_step_text(moment)}{keys.clause('pause', ': {} resumes')}", "paused"))
-    elif moment.at_step is not None:
+    elif moment.snapshot.at_step is not None:
         right.append((f"{_step_text(moment)}{keys.clause('live', ': {} returns to live')}".strip(), "cursor"))
     if below:
         right.append((f"↓ {units.count(below)} more", "note"))
@@ -551,11 +552,11 @@ def _named(target: Target | None, keys: KeyNames) -> str:
 
 def _step_text(moment: Moment) -> str:
     """The step at the cursor; or the steps whose mean stands for it where memory has downsampled them."""
-    if moment.at_step is None:
+    if moment.snapshot.at_step is None:
         return ""
-    bucket = moment.snapshot.stream.downsampled_range(moment.at_step)
+    bucket = moment.snapshot.stream.downsampled_range(moment.snapshot.at_step)
     if bucket is None:
-        return f" at step {units.step(moment.at_step)}"
+        return f" at step {units.step(moment.snapshot.at_step)}"
     return f" at steps {units.step(bucket[0])}–{units.step(bucket[1])}, mean"
 
 

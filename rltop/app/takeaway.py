@@ -97,11 +97,11 @@ class Takeaway:
         app, loop = self._app, asyncio.get_running_loop()
         page, moment = app.page, app.moment
         marked = [run for run in app.session.runs if run.path.raw in app.marked]
-        runs = marked if len(marked) > 1 else [moment.run]
-        name = f"{len(runs)}-runs" if len(runs) > 1 else moment.run.name.raw
+        runs = marked if len(marked) > 1 else [moment.snapshot.run]
+        name = f"{len(runs)}-runs" if len(runs) > 1 else moment.snapshot.run.name.raw
         path = Path(file_name(name, moment.snapshot.step, suffix))
         if suffix == ".csv" and isinstance(page, MetricPage):
-            data = series_csv(Snapshot(moment.run, moment.at_step).within(page.stream), page.key, page.window)
+            data = series_csv(moment.snapshot.within(page.stream), page.key, page.window)
         else:
             data = _report(runs, page, moment, suffix)
 
@@ -138,7 +138,7 @@ def _report(runs: Sequence[Run], page: Page | None, moment: Moment, suffix: str)
     other = next((run for run in runs if run.path.raw == beside), None)
     reports = [
         build_report(
-            Snapshot(run, moment.at_step),
+            Snapshot(run, moment.snapshot.at_step),
             has_document=suffix == ".csv",
             window=None if page is None else page.window,
             axis=Axis.STEP if compared is None else compared.axis,

@@ -95,11 +95,11 @@ class ArrangePage(ListPage[ArrangedRow]):
         if not self.lines:
             return None
         key, title = self.lines[self.at].signal.key, self.lines[self.at].signal.metric.title
-        return Arrange(moment.run.arrangement.with_name(key, "" if text.strip() == title else text))
+        return Arrange(moment.snapshot.run.arrangement.with_name(key, "" if text.strip() == title else text))
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Move a pinned row, or hide one."""
-        arrangement = moment.run.arrangement
+        arrangement = moment.snapshot.run.arrangement
         if not self.lines:
             return Say("no row is selected")
         name = self.lines[self.at].signal.key

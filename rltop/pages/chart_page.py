@@ -149,7 +149,7 @@ class ChartPage(Page):
         shown = self.shown(moment) or whole
         match key:
             case "zoom-in" | "zoom-out":
-                factor, at = 0.5 if key == "zoom-in" else 2.0, moment.at_step
+                factor, at = 0.5 if key == "zoom-in" else 2.0, moment.snapshot.at_step
                 zoom = shown.scaled(factor, whole) if at is None else shown.centred(factor, whole, at)
                 if zoom == shown:
                     return Say("this is as near as it gets" if key == "zoom-in" else "the whole run is shown")

@@ -130,7 +130,7 @@ def numbered(found: Sequence[Snapshot]) -> list[ComparedRun]:
 
 
 def runs_beside(moment: Moment) -> list[ComparedRun]:
-    return [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
+    return [one for one in compared_runs(moment) if one.entry.path.raw != moment.snapshot.run.path.raw]
 
 
 def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
@@ -598,7 +598,7 @@ class ComparePage(ChartPage):
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
         metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
         built = build_overlay(
-            runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.at_step, zoom=self.shown(moment),
+            runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.snapshot.at_step, zoom=self.shown(moment),
             smoothing=self.smoothing if self.has_smooth else 0.0,
         )  # fmt: skip
         head = RowBuilder(width, moment.glyphs).add(" ")

@@ -51,13 +51,13 @@ def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
 
 def _log_line(number: int, moment: Moment) -> str:
     """A line of the console log; empty where it is no longer held."""
-    log = moment.run.console
+    log = moment.snapshot.run.console
     lines = log.lines(number)[1] if log is not None else ()
     return Label.of(lines[0].text).display if lines else ""
 
 
 def _named(target: Target, moment: Moment) -> tuple[str, str]:
-    name, settings = Label.of(target.name).display, moment.run.settings
+    name, settings = Label.of(target.name).display, moment.snapshot.run.settings
     if target.kind is TargetKind.RUN or settings is None:
         return name, "the path"
     return Label.of(units.setting(settings.values.get(target.name))).display, name
@@ -65,8 +65,8 @@ def _named(target: Target, moment: Moment) -> tuple[str, str]:
 
 def _value(target: Target, moment: Moment) -> tuple[str, str]:
     """The newest value of a key up to the step that is shown, with every digit that was logged."""
-    part = moment.within(target.stream) if target.stream else moment
-    stream, at = part.snapshot.stream, part.at_step
+    part = moment.snapshot.within(target.stream)
+    stream, at = part.stream, part.at_step
     series = stream.series(target.name)
     for step, value in zip(reversed(series.steps), reversed(series.values), strict=True):
         if value == value and (at is None or step <= at):

@@ -141,8 +141,8 @@ class GridPage(ChartPage):
             runs = shown_runs(moment)
             return runs if len(runs) > 1 else []
         runs = compared_runs(moment)
-        if runs and all(one.entry.path.raw != moment.run.path.raw for one in runs):
-            runs = numbered([*(one.snapshot for one in runs), Snapshot(moment.run)])
+        if runs and all(one.entry.path.raw != moment.snapshot.run.path.raw for one in runs):
+            runs = numbered([*(one.snapshot for one in runs), Snapshot(moment.snapshot.run)])
         return runs if len(runs) > 1 else []
 
     def whole(self, moment: Moment) -> Zoom:
@@ -169,8 +169,8 @@ class GridPage(ChartPage):
         if zoom is not None:
             builder.add(f"   steps {units.step(zoom.first)}–{units.step(zoom.last)}", "note")
         builder.add(f"   {self.axis_text}" if self.axis_text else "", "note")
-        if moment.at_step is not None:
-            builder.add(f"   step {units.step(moment.at_step)}", "cursor")
+        if moment.snapshot.at_step is not None:
+            builder.add(f"   step {units.step(moment.snapshot.at_step)}", "cursor")
         return builder.row()
 
     def _chart_of_runs(
@@ -184,8 +184,9 @@ class GridPage(ChartPage):
         """One metric of all runs, in a chart of `size`, its width and height, under its title and values."""
         builder = RowBuilder(size[0], moment.glyphs).add("   ").add(metric.title, "strong")
         built = build_overlay(
-            runs, name_or_key(metric.signal), self.axis, columns=max(8, size[0] - LABEL_CELLS), at=moment.at_step,
-            zoom=self.shown(moment) or self.whole(moment), smoothing=self.smoothing if self.has_smooth else 0.0,
+            runs, name_or_key(metric.signal), self.axis, columns=max(8, size[0] - LABEL_CELLS),
+            at=moment.snapshot.at_step, zoom=self.shown(moment) or self.whole(moment),
+            smoothing=self.smoothing if self.has_smooth else 0.0,
         )  # fmt: skip
         if built is None:
             return [builder.row(), text_row("no value in this window", size[0], moment.glyphs, "dim")]

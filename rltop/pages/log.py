@@ -198,11 +198,11 @@ class LogPage(ListPage[int]):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lines around the selected one."""
-        log = moment.run.console
+        log = moment.snapshot.run.console
         if log is None or not log.state.path:
             self._view, self.lines = None, ()
             state = None if log is None else log.state
-            return paint_no_log(state, moment.run.path.raw, width, height, moment.glyphs)
+            return paint_no_log(state, moment.snapshot.run.path.raw, width, height, moment.glyphs)
         view, room = self._build(log, moment), lines_in_sight(height)
         if self._is_centred and view.numbers:
             self.top, self._is_centred = max(0, view.at - room // 2), False
@@ -221,12 +221,12 @@ class LogPage(ListPage[int]):
         numbers, errors = self._found.take(first, lines, closed)
         held = None if self.held is None else self.held.step
         at = len(numbers) - 1 if held is None else bisect_right(numbers, held) - 1
-        is_last, path = held is None, moment.run.path.raw
-        return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.at_step)
+        is_last, path = held is None, moment.snapshot.run.path.raw
+        return LogView(path, log.state, first, lines, numbers, errors, max(0, at), is_last, moment.snapshot.at_step)
 
     def face(self, moment: Moment) -> Hashable:
         """What came from the log since the page was painted; asking keeps it followed."""
-        log = moment.run.console
+        log = moment.snapshot.run.console
         if log is None:
             return super().face(moment), None
         log.ask()
@@ -252,7 +252,7 @@ class LogPage(ListPage[int]):
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Go to another error or to the step on the screen, or show another file."""
-        view, log = self._view, moment.run.console
+        view, log = self._view, moment.snapshot.run.console
         if view is None or log is None:
             return Say("there is no console log: name one with --log FILE")
         if key == "log-file":

@@ -319,7 +319,7 @@ class MetricPage(ChartPage):
             axis, _ = self.axis_in(moment.snapshot)
             others, named = runs_beside(moment), name_or_key(view.reading.signal)
             zoom = shown if axis is Axis.STEP else self.shown(moment)
-            at = moment.at_step if axis is Axis.STEP else None
+            at = moment.snapshot.at_step if axis is Axis.STEP else None
             curves = overlays(others, named, axis, columns=width, zoom=zoom, smoothing=self.smoothing, at=at)
             plot = replace(plot, series=curves)
         return self.draw(

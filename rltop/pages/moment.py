@@ -21,7 +21,7 @@ class Moment(Struct):
     """Everything that a page needs besides its own target.
 
     Attributes:
-        at_step: the time cursor; None follows the newest step.
+        snapshot: the run, or a stream of it, at the step of the time cursor.
         left_out: paths that belong to what is followed and cannot be read, each with the reason.
         keys: the keys as they are now, where the page is shown.
         picked: path of the run that was picked from their list; None until one was.
@@ -29,12 +29,10 @@ class Moment(Struct):
         marked_metrics: those that are drawn in one chart, in the order in which they were marked.
         baseline: path of the run with which the others are compared; empty where there is none.
         version: moves with everything that a page may show of the run, time aside.
-        stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
     """
 
-    run: Run
+    snapshot: Snapshot
     glyphs: Glyphs
-    at_step: int | None = None
     is_paused: bool = False
     left_out: Sequence[tuple[str, str]] = ()
     keys: KeyNames = NO_KEYS
@@ -45,23 +43,19 @@ class Moment(Struct):
     baseline: str = ""
     draw_chart: ChartPainter | None = None
     version: Hashable = None
-    stream: str = ""
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The run, or a stream of it, at the step: what pages read."""
-        main = Snapshot(self.run, None if self.stream else self.at_step)
-        return main.within(self.stream).at(self.at_step) if self.stream else main
+    def at(self, step: int | None) -> Moment:
+        """The same moment at another step of its stream, read anew; None follows the newest one."""
+        return replace(self, snapshot=self.snapshot.at(step))
 
     def within(self, stream: str) -> Moment:
         """The same moment in another stream of the run, at the step of the same time."""
-        there = self.snapshot.within(stream)
-        return replace(self, stream=there.role, at_step=there.at_step) if there.role else self
+        return replace(self, snapshot=self.snapshot.within(stream))
 
 
 def baseline_of(moment: Moment) -> Run | None:
     found = next((run for run in moment.runs if run.path.raw == moment.baseline), None) if moment.baseline else None
-    return None if found is None or found is moment.run else found
+    return None if found is None or found is moment.snapshot.run else found
 
 
 def travelled(run: Run, at_step: int | None, by: int) -> int | None:

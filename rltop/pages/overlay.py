@@ -269,7 +269,7 @@ class OverlayPage(ChartPage):
         whole, none = self.whole(moment), Curve((), ())
         shown = self.shown(moment) or whole
         marks = [PlotMark(step, "restart", "restart") for step in moment.snapshot.stream.seen_restarts]
-        at = moment.at_step
+        at = moment.snapshot.at_step
         marks += [] if at is None else [PlotMark(at, "cursor", "")]
         unit = next((one.signal.metric.unit for one in metrics if one.series and not one.series.is_right), Unit.NONE)
         right = next((one.signal.metric.unit for one in metrics if one.series and one.series.is_right), None)
@@ -350,14 +350,15 @@ def _axis_of(one: DrawnMetric, has_right: bool) -> str:
 
 
 def _head(moment: Moment) -> str:
-    return "last" if moment.at_step is None else f"@{units.step(moment.at_step)}"
+    return "last" if moment.snapshot.at_step is None else f"@{units.step(moment.snapshot.at_step)}"
 
 
 def _span_row(window: Zoom | None, moment: Moment, width: int, glyphs: Glyphs) -> Row:
     if window is not None:
         text = f"of steps {units.step(window.first)}–{units.step(window.last)}"
     else:
-        text = "of the whole run" if moment.at_step is None else f"of all steps to {units.step(moment.at_step)}"
+        at = moment.snapshot.at_step
+        text = "of the whole run" if at is None else f"of all steps to {units.step(at)}"
     return RowBuilder(width, glyphs).add(" NUMBERS", "title").add(f"  {text}", "note").row()
 
 

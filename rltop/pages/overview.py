@@ -783,10 +783,10 @@ class OverviewPage(Page):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The overview of the run and the step that are shown; where only time has gone by, only its clocks are new."""
         # The words of a verdict on silence change with every second.
-        run, glyphs = moment.run, moment.glyphs
+        run, glyphs = moment.snapshot.run, moment.glyphs
         other = baseline_of(moment)
         beside = None if other is None else other.version
-        at = (id(run), moment.at_step, moment.is_paused, width, height, beside)
+        at = (id(run), moment.snapshot.at_step, moment.is_paused, width, height, beside)
         opened = _open(moment.snapshot)
         # How long the step has been open moves alone, where nothing is said of it.
         shape = opened if opened is None or opened.level > Level.OK else opened._replace(elapsed_s=0.0)
@@ -815,7 +815,7 @@ class OverviewPage(Page):
         return view._replace(
             rows=with_baseline(view.rows, ours, theirs),
             more=with_baseline(view.more, ours, theirs),
-            divergence=f"vs {other.name.display}: {self._divergence.text(moment.run, other)}",
+            divergence=f"vs {other.name.display}: {self._divergence.text(moment.snapshot.run, other)}",
         )
 
     def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int, height: int) -> Sequence[Row]:

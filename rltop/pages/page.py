@@ -158,7 +158,7 @@ class Page(ABC):
 
     def face(self, moment: Moment) -> Hashable:
         """What the page shows that changes with time alone; equal faces need no repaint."""
-        run = moment.run
+        run = moment.snapshot.run
         return (
             run.state,
             run.main.state_note,

@@ -185,7 +185,7 @@ class RuleMenuPage(Page):
         if name == _ACKNOWLEDGE:
             return Acknowledge(self.rule)
         if name == MUTE:
-            return SetRule(self.rule, self._scope, MUTE, self.rule not in moment.run.muted)
+            return SetRule(self.rule, self._scope, MUTE, self.rule not in moment.snapshot.run.muted)
         if name == _RESET:
             return SetRule(self._spec.id, self._scope, "", None)
         one = next(each for each in thresholds_of(moment.snapshot, self._spec) if each.name == name)

@@ -219,9 +219,9 @@ class SettingsPage(ListPage[str]):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         glyphs = moment.glyphs
-        settings = moment.run.settings
+        settings = moment.snapshot.run.settings
         if settings is None or not settings.values:
-            return fill([_title("", width, glyphs), *_why_none(settings, moment.run, width, glyphs)], height)
+            return fill([_title("", width, glyphs), *_why_none(settings, moment.snapshot.run, width, glyphs)], height)
         values, typed = settings.values, self.query.strip().casefold()
         names = [name for name in values if typed in f"{name} {units.setting(values[name])}".casefold()]
         shown = self.settle(names, height - _HEAD_ROWS)
@@ -241,7 +241,7 @@ class SettingsPage(ListPage[str]):
         return fill(rows + none, height)
 
     def face(self, moment: Moment) -> Hashable:
-        return moment.run.settings is not None
+        return moment.snapshot.run.settings is not None
 
     def target(self, line: str) -> Target:
         return Target(TargetKind.SETTING, line)

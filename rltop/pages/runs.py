@@ -455,7 +455,7 @@ class RunsPage(ListPage[RunEntry]):
         found = self._differences.of([by_path[path].settings for path in paths])
         places = {path: number for number, path in enumerate(paths)}
         names = tuple(run.name.display for run in moment.runs)
-        return ListContext(moment.run.path.raw, moment.marked, curve, found, places, names=names)
+        return ListContext(moment.snapshot.run.path.raw, moment.marked, curve, found, places, names=names)
 
     def _trouble(self, moment: Moment) -> str:
         """What of the filter was not understood; a name is looked for among all runs only where none matches."""

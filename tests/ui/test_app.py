@@ -124,7 +124,7 @@ async def test_on_the_timing_page_a_stage_opens_its_chart_and_a_step_is_shown() 
         assert isinstance(page, TimingPage)
         screen_of(app).open(Target(TargetKind.STEP, step=100))
         await pilot.pause()
-        assert app.page is page and app.moment.at_step == 100 and "STEP 100" in page_text(app)
+        assert app.page is page and app.moment.snapshot.at_step == 100 and "STEP 100" in page_text(app)
         screen_of(app).open(Target(TargetKind.TIMING, "timing_s/gen", 100))
         await pilot.pause()
         assert isinstance(app.page, MetricPage) and app.page.key == "timing_s/gen"
@@ -172,19 +172,19 @@ async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> N
     app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(60)))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "comma", "comma")
-        assert app.moment.at_step == 58 and "at step 58" in status_text(app)
+        assert app.moment.snapshot.at_step == 58 and "at step 58" in status_text(app)
         await press(pilot, "less_than_sign")
-        assert app.moment.at_step == 48
+        assert app.moment.snapshot.at_step == 48
         await press(pilot, "full_stop")
-        assert app.moment.at_step == 49
+        assert app.moment.snapshot.at_step == 49
         await press(pilot, "m")
         assert "1/49" not in page_text(app) and f"{1 / 49:.4f}" in page_text(app)
         await press(pilot, "L")
-        assert app.moment.at_step is None and app.cursor.is_live
+        assert app.moment.snapshot.at_step is None and app.cursor.is_live
         await press(pilot, "less_than_sign", "end")
         assert app.cursor.is_live
         await press(pilot, *["less_than_sign"] * 9)
-        assert app.moment.at_step == 1
+        assert app.moment.snapshot.at_step == 1
         await press(pilot, *["greater_than_sign"] * 7)
         assert app.cursor.is_live
 

@@ -23,7 +23,7 @@ async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> N
         events = app.followed.events
         assert f"{len(events)} events" in page_text(app)
         await press(pilot, "end", "enter")
-        assert app.page is page and app.moment.at_step == events[0].step
+        assert app.page is page and app.moment.snapshot.at_step == events[0].step
         await press(pilot, "enter")
         assert isinstance(app.page, VerdictPage) and app.page.rule == events[0].rule
         await press(pilot, "escape", "L", "escape")
@@ -58,16 +58,16 @@ async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
         newest = app.followed.stream.last_step
         assert f"AT STEP {newest}" in page_text(app)
         await press(pilot, "comma")
-        assert app.moment.at_step is not None and f"AT STEP {app.moment.at_step}" in page_text(app)
+        assert app.moment.snapshot.at_step is not None and f"AT STEP {app.moment.snapshot.at_step}" in page_text(app)
         await press(pilot, "L", "down", "enter")
         assert isinstance(app.page, MetricPage)
         await press(pilot, "escape", "escape", "a")
         verdict = app.followed.verdicts[0]
         await press(pilot, "c")
         assert isinstance(app.page, ChangePage)
-        assert f"AT STEP {verdict.since_step}" in page_text(app) and app.moment.at_step == verdict.since_step
+        assert f"AT STEP {verdict.since_step}" in page_text(app) and app.moment.snapshot.at_step == verdict.since_step
         await press(pilot, "escape")
-        assert isinstance(app.page, VerdictPage) and app.moment.at_step is None
+        assert isinstance(app.page, VerdictPage) and app.moment.snapshot.at_step is None
 
 
 async def test_a_link_of_the_chain_opens_its_metric() -> None:

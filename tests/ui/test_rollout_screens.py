@@ -64,7 +64,7 @@ async def test_from_the_stragglers_to_a_text_and_back() -> None:
         await press(pilot, "full_stop")
         assert "step 126" in await until(pilot, app, "── completion")
         await press(pilot, "escape", "escape", "escape")
-        assert isinstance(app.page, OverviewPage) and app.moment.at_step == 126
+        assert isinstance(app.page, OverviewPage) and app.moment.snapshot.at_step == 126
 
 
 async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> 
         await until(pilot, app, "step 130")
         await press(pilot, "left")
         await until(pilot, app, "step 129   4 groups")
-        assert app.moment.at_step == 129
+        assert app.moment.snapshot.at_step == 129
         await press(pilot, "s")
         assert "▼max" in page_text(app)
         await press(pilot, "R", "escape")
@@ -132,4 +132,4 @@ async def test_batches_of_the_explorer_are_shown_at_the_trainers_step_by_time(tm
         await until(pilot, app, "step 45   2 groups of 2")
         await press(pilot, "left")
         await until(pilot, app, "step 43   2 groups of 2")
-        assert app.moment.at_step == 29
+        assert app.moment.snapshot.at_step == 29

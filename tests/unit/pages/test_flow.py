@@ -145,7 +145,7 @@ def test_the_page_of_each_trainer_fits(fixture: str, size: tuple[int, int]) -> N
     run = read(fixture)
     width, height = size
     for glyphs in (UNICODE, ASCII):
-        rows = FlowPage().rows(Moment(run, glyphs), width, height)
+        rows = FlowPage().rows(Moment(Snapshot(run), glyphs), width, height)
         assert rows
         assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
         assert glyphs is UNICODE or text_of(list(rows)).isascii()

@@ -52,7 +52,7 @@ def test_none_is_an_outlier_before_it_is_slow_nor_where_it_is_slow_by_little() -
 def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
     run = ranks(6.0)
     for glyphs, minus in ((UNICODE, "−"), (ASCII, "-")):
-        shown = texts(NumberedPage(NAME).rows(Moment(run, glyphs), 80, 24))
+        shown = texts(NumberedPage(NAME).rows(Moment(Snapshot(run), glyphs), 80, 24))
         assert "64 keys" in shown[0] and "rank/37/step_time" in shown[2]
         members = shown[5:]
         assert members[0].split()[1] == "37" and members[0].endswith("rank/37/step_time")
@@ -84,11 +84,11 @@ def test_an_odd_one_that_no_rule_judges_is_in_the_sentence() -> None:
 
 
 def test_the_page_of_keys_without_a_value_says_so() -> None:
-    assert "none of these keys" in texts(NumberedPage("a{0…9}").rows(Moment(ranks(1.0), UNICODE), 80, 24))[1]
+    assert "none of these keys" in texts(NumberedPage("a{0…9}").rows(Moment(Snapshot(ranks(1.0)), UNICODE), 80, 24))[1]
 
 
 def test_the_page_of_ranks_has_them_in_a_table_with_the_farthest() -> None:
-    rows = RanksPage().rows(Moment(ranks(6.0), UNICODE), 100, 24)
+    rows = RanksPage().rows(Moment(Snapshot(ranks(6.0)), UNICODE), 100, 24)
     table = texts(rows)
     assert table[0].split() == ["NUMBERED", "KEYS", "1"]
     assert NAME in table[2] and " 37 " in table[2] and "σ" in table[2]

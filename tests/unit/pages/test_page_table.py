@@ -31,6 +31,7 @@ from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
+from rltop.run.snapshot import Snapshot
 from rltop.screen.bindings import key_names
 from tests.fake_run import run_of, verl_lines
 
@@ -82,7 +83,7 @@ def test_a_page_has_a_help_and_a_list_says_what_its_filter_is_for(page: type[Pag
 
 @pytest.fixture
 def moment() -> Moment:
-    return Moment(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201))), UNICODE)
+    return Moment(Snapshot(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201)))), UNICODE)
 
 
 @pytest.mark.parametrize("where", [Scope.CHART, Scope.METRICS, Scope.TIMELINE])

@@ -68,7 +68,7 @@ def test_a_metric_says_where_it_was_not_finite() -> None:
 
 def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> None:
     view = build_metric(Snapshot(run), "actor/kl_loss")
-    rows = MetricPage("actor/kl_loss").rows(Moment(run, UNICODE), 120, 40)
+    rows = MetricPage("actor/kl_loss").rows(Moment(Snapshot(run), UNICODE), 120, 40)
     assert "reference" in text_of(rows)
     targets = [hot.target for row in rows for hot in row.links]
     related = {target.name for target in targets if target.kind is TargetKind.METRIC}
@@ -85,7 +85,7 @@ def test_hot_ranges_stay_in_their_column(run: FakeRun) -> None:
 
 
 def test_an_unknown_key_has_a_page_too(run: FakeRun) -> None:
-    text = text_of(MetricPage("no/such/key").rows(Moment(run, UNICODE), 80, 24))
+    text = text_of(MetricPage("no/such/key").rows(Moment(Snapshot(run), UNICODE), 80, 24))
     assert "Not in the catalogue" in text
     assert "—" in text
 
@@ -102,7 +102,7 @@ def test_the_cursor_limits_the_numbers(run: FakeRun) -> None:
 def test_a_step_before_the_first_one_has_no_numbers_and_ends_nothing(run: FakeRun) -> None:
     view = build_metric(Snapshot(run, -1), "critic/score/mean")
     assert [one.name for one in view.statistics if one.name in ("min", "max", "mean")] == []
-    assert MetricPage("critic/score/mean").rows(Moment(run, UNICODE, -1), 120, 40)
+    assert MetricPage("critic/score/mean").rows(Moment(Snapshot(run, -1), UNICODE), 120, 40)
 
 
 def test_a_chart_gets_at_most_two_points_a_column_and_keeps_every_extreme(run: FakeRun) -> None:

@@ -76,7 +76,7 @@ def test_the_page_of_a_turned_metric_has_the_logged_value() -> None:
     run = run_of(b"".join(json.dumps({"step": step, **logged}).encode() + b"\n" for step in range(60)))
     signals = [] if run.identity is None else run.identity.signals.get("truncated_frac", [])
     assert [signal.key for signal in signals] == ["val/stop_rate"]
-    text = text_of(MetricPage("val/stop_rate").rows(Moment(run, UNICODE), 120, 30))
+    text = text_of(MetricPage("val/stop_rate").rows(Moment(Snapshot(run), UNICODE), 120, 30))
     assert "logged" in text and "0.900" in text and "10.0 %" in text
     assert "shown: 1 − val/stop_rate" in text
 
@@ -91,4 +91,4 @@ def test_no_row_is_without_a_name(key: str) -> None:
     lines = text_of(paint_tree(build_tree(Snapshot(run), index=index), 100, 40, UNICODE)).splitlines()
     (row,) = [line for line in lines if "3.25" in line]
     assert f'"{key}"' in row
-    assert f'"{key}"' in text_of(MetricPage(key).rows(Moment(run, UNICODE), 120, 30)) or key.strip(" /")
+    assert f'"{key}"' in text_of(MetricPage(key).rows(Moment(Snapshot(run), UNICODE), 120, 30)) or key.strip(" /")

@@ -11,6 +11,7 @@ from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width
 from rltop.rules.chains import chains
+from rltop.run.snapshot import Snapshot
 
 
 def test_every_chain_has_its_words_and_no_others() -> None:
@@ -22,17 +23,17 @@ def test_every_chain_has_its_words_and_no_others() -> None:
 def test_every_symptom_of_a_run_that_fails_and_of_an_empty_one(chain: str, width: int) -> None:
     for run in (firing_run(), run_of(verl_lines([]))):
         for glyphs in (UNICODE, ASCII):
-            rows = SymptomPage(chain).rows(Moment(run, glyphs), width, 24)
+            rows = SymptomPage(chain).rows(Moment(Snapshot(run), glyphs), width, 24)
             assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
 
 
 def test_alerts_stand_first_and_metrics_without_one_are_still_shown() -> None:
     lines = verl_lines((n, {"actor/kl_loss": 0.01, "actor/lr": 1e-6, "actor/entropy": 0.5}) for n in range(1, 60))
-    quiet = SymptomPage("kl").rows(Moment(run_of(lines), UNICODE), 120, 40)
+    quiet = SymptomPage("kl").rows(Moment(Snapshot(run_of(lines)), UNICODE), 120, 40)
     text = ["".join(piece.text for piece in row.line) for row in quiet]
     assert "no alert of this symptom" in text[1] and any("actor/lr" in line for line in text)
     assert any(line.startswith(" not logged:") and "clip fraction" in line for line in text)
-    loud = SymptomPage("kl").rows(Moment(firing_run(), UNICODE), 120, 40)
+    loud = SymptomPage("kl").rows(Moment(Snapshot(firing_run()), UNICODE), 120, 40)
     assert loud[1].links[0].target.kind is TargetKind.VERDICT
     assert any(link.target.kind is TargetKind.METRIC for row in loud for link in row.links)
 
@@ -40,7 +41,7 @@ def test_alerts_stand_first_and_metrics_without_one_are_still_shown() -> None:
 def test_the_symptom_itself_stands_first_and_no_check_is_claimed_where_it_is_not_logged() -> None:
     def lines(data: dict[str, float]) -> list[str]:
         run = run_of(verl_lines((n, {"actor/lr": 1e-6, **data}) for n in range(1, 60)))
-        rows = SymptomPage("kl").rows(Moment(run, UNICODE), 120, 40)
+        rows = SymptomPage("kl").rows(Moment(Snapshot(run), UNICODE), 120, 40)
         return ["".join(piece.text for piece in row.line) for row in rows]
 
     logged = lines({"actor/kl_loss": 0.01})

@@ -126,7 +126,7 @@ def test_what_sources_call_things_is_escaped_on_the_page(tmp_path: Path) -> None
         Job(evil, NOW_S, evil, evil, evil, NOW_S - 9.0, NOW_S + 9.0, trouble=evil),
     ]
     run = job(tmp_path, f"{HANGS}{evil}\n", 840.0, facts)
-    rows = WherePage().rows(Moment(run=run, glyphs=UNICODE), 200, 60)
+    rows = WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 200, 60)
     pieces = [piece.text for row in rows for piece in row.line]
     assert sum("\\x1b]0;x\\x07\\u202e" in text for text in pieces) >= 9
     assert not any(char in text for text in pieces for char in "\x1b\x07\u202e")
@@ -165,7 +165,7 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
     ]
     run = job(tmp_path, HANGS, 840.0, facts)
     page = WherePage()
-    lines = text_of(page.rows(Moment(run=run, glyphs=UNICODE), 120, 40)).splitlines()
+    lines = text_of(page.rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 120, 40)).splitlines()
     text = "\n".join(lines)
     assert "the others wait for 1 in compute_log_prob (training): rank 509 on node-63" in text
     outside = next(at for at, line in enumerate(lines) if "compute_log_prob" in line and line.startswith(" ▲   1"))
@@ -194,7 +194,7 @@ def test_no_row_is_too_wide(tmp_path: Path, size: tuple[int, int], glyphs: Any) 
         Process("x" * 300, NOW_S, "W\x1b[31mx" * 30, "m\n" * 90, "", NOW_S, host="h" * 300, rank=n) for n in range(9)
     ]
     run = job(tmp_path, "\x1b]0;title\x07" + "w" * 5_000 + "\n" + HANGS, 840.0, hostile)
-    rows = WherePage().rows(Moment(run=run, glyphs=glyphs), *size)
+    rows = WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=glyphs), *size)
     rows = [*rows, *paint_overview(build_overview(Snapshot(run), width=size[0]), size[0], None, glyphs)]
     for row in rows:
         text = "".join(piece.text for piece in row.line)
@@ -205,7 +205,7 @@ def test_no_row_is_too_wide(tmp_path: Path, size: tuple[int, int], glyphs: Any) 
 
 def test_five_hundred_ranks_are_grouped_and_painted_within_a_key(tmp_path: Path) -> None:
     run = job(tmp_path, HANGS, 840.0, workers("update_actor", "compute_log_prob"))
-    page, moment = WherePage(), Moment(run=run, glyphs=UNICODE)
+    page, moment = WherePage(), Moment(snapshot=Snapshot(run), glyphs=UNICODE)
     page.rows(moment, 120, 40)
     took = []
     for _ in range(5):
@@ -218,7 +218,9 @@ def test_five_hundred_ranks_are_grouped_and_painted_within_a_key(tmp_path: Path)
 def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
     run = job(tmp_path, "", 840.0)
     run.whereabouts = None
-    assert "looking for the console log" in text_of(WherePage().rows(Moment(run=run, glyphs=UNICODE), 80, 24))
+    assert "looking for the console log" in text_of(
+        WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 80, 24)
+    )
 
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
@@ -233,7 +235,7 @@ def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> Non
 
 def test_where_nothing_changes_the_overview_is_not_painted_anew(tmp_path: Path) -> None:
     run = job(tmp_path, HANGS, 840.0)
-    page, moment = OverviewPage(), Moment(run=run, glyphs=UNICODE)
+    page, moment = OverviewPage(), Moment(snapshot=Snapshot(run), glyphs=UNICODE)
     assert page.face(moment) == page.face(moment)
 
 

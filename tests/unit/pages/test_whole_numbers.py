@@ -19,6 +19,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.glyphs import UNICODE
+from rltop.run.snapshot import Snapshot
 from tests.screens import session_over
 
 CUT = re.compile(r"(?:^|[\s(@×+−±])\d[\d,.]*…(?!\d)")
@@ -35,7 +36,7 @@ def cut_numbers(path: Path, width: int, height: int) -> list[str]:
     makes: list[Callable[[], Page]] = [*STANDING.values(), ChangePage, ArrangePage, GridPage]
     makes += [lambda key=key: MetricPage(key) for key in sorted(run.stream.keys)[:20]]  # type: ignore[misc]
     makes += [lambda rule=one.rule: VerdictPage(rule) for one in run.verdicts]  # type: ignore[misc]
-    moment = Moment(run, UNICODE, None, False, (), runs=session.runs, draw_chart=paint_chart, version=run.version)
+    moment = Moment(Snapshot(run), UNICODE, runs=session.runs, draw_chart=paint_chart, version=run.version)
     found = []
     for make in makes:
         page = make()

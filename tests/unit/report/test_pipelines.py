@@ -71,7 +71,7 @@ def test_runs_beside_each_other_have_a_table_of_their_pipelines(tmp_path: Path) 
 def test_the_compare_page_tells_who_waits_in_each_run(tmp_path: Path) -> None:
     runs = [snapshot_of(path, gpus=16).run for path in (starved(tmp_path), SYNC)]
     for width, height in ((80, 24), (120, 40)):
-        rows = ComparePage().rows(Moment(runs[0], UNICODE, runs=runs), width, height)
+        rows = ComparePage().rows(Moment(Snapshot(runs[0]), UNICODE, runs=runs), width, height)
         text = "\n".join("".join(piece.text for piece in row.line) for row in rows)
         assert "PIPELINE" in text
         assert "trainer waits 55 % for rollouts" in text
