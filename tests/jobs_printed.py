@@ -54,6 +54,7 @@ def _filled(text: str, time_s: float, n: int, trainer: dict[str, Any], zone_h: f
     elapsed = f"{minutes:02d}:{(n + 1) * trainer['step_s'] % 60:02d}"
     for name, value in (
         ("{clock}", here.strftime(trainer["clock"])), ("{n}", str(n)), ("{next}", str(n + 1)), ("{minutes}", elapsed),
+        ("{even}", str(2 * n)), ("{odd}", str(2 * n + 1)),
     ):  # fmt: skip
         text = text.replace(name, value)
     return text

@@ -35,7 +35,9 @@ class Act(enum.StrEnum):
     NEXT = "next"
     """A step begins, so that the one before has ended."""
     TOTAL = "total"
-    """How many steps there are to be, numbered from 0."""
+    """How many steps there are to be, numbered from 0: of generations, where these are told to be trained."""
+    TRAINED = "trained"
+    """Every step that is made of a generation has ended."""
     PERIOD = "period"
     """Every so many steps one takes longer: a validation or a checkpoint is part of it."""
     FINISH = "finish"
@@ -90,6 +92,7 @@ LINES: tuple[LinePattern, ...] = tuple(
         ("Timer ", r"\bTimer (?P<name>[\w/.-]+) start\s*$", Act.BEGIN),
         ("Timer ", r"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>\d{1,12}(?:\.\d{0,12})?)s\)", Act.END),
         ("num_rollout ", r"^\s*num_rollout \.{3,} (?P<total>\d+)\s*$", Act.TOTAL),
+        ("'perf/train_time'", r"\bperf (?P<step>\d+): \{.{0,4096}'perf/train_time'", Act.TRAINED),
     )
     + _rows(
         "SkyRL",

@@ -138,7 +138,9 @@ class Phases:
     finished_s: float | None = None
     periods: set[int] = field(default_factory=set)
     _last: int | None = None
-    """Number of the last step, where they are numbered from 0."""
+    """Number of the last step, or generation, where they are numbered from 0."""
+    _trained: int | None = None
+    """The newest generation that was trained, where these are counted beside the steps."""
     _steps: int = 0
     _survived: Counter[str] = field(default_factory=Counter)
     """How often the job went on after a kind of error."""
@@ -269,7 +271,8 @@ class Phases:
         if event.step is not None and event.step == self.step:
             self._move(event)
             return
-        if self.finished_s is not None and (self.step is None or (event.step or 0) < self.step):
+        is_before = self.step is None or (event.step or 0) < self.step
+        if self.finished_s is not None and is_before and self._trained is None:
             self.finished_s = None
         if event.step is not None and self.total is not None and event.step > _FAR_BEYOND * self.total:
             # Steps go on far behind it: it is the number of something else.
@@ -287,7 +290,8 @@ class Phases:
             self.open.pop((phase.process, phase.name), None)
         self.step = event.step if event.step is not None else None if self.step is None else self.step + 1
         self._move(event)
-        if self.step is not None and (self.step == self._last or (self.total is not None and self.step >= self.total)):
+        is_last = self._trained is None and self.step == self._last
+        if self.step is not None and (is_last or (self.total is not None and self.step >= self.total)):
             self._finish(event)
 
     def _next(self, event: PhaseEvent) -> None:
@@ -303,6 +307,12 @@ class Phases:
     def _total(self, event: PhaseEvent) -> None:
         if event.total is not None:
             self._last, self.total = event.total - 1, None
+
+    def _train(self, event: PhaseEvent) -> None:
+        self._trained, self.finished_s = event.step, None
+        self._move(event)
+        if event.step is not None and event.step == self._last:
+            self._finish(event)
 
     def _period(self, event: PhaseEvent) -> None:
         if event.of and event.of > 1:
@@ -392,6 +402,7 @@ _TAKES = {
     Act.STEP: Phases._step,
     Act.NEXT: Phases._next,
     Act.TOTAL: Phases._total,
+    Act.TRAINED: Phases._train,
     Act.PERIOD: Phases._period,
     Act.FINISH: Phases._finish,
     Act.FAIL: Phases._fail,
