@@ -28,6 +28,8 @@ from rltop.structs import NamedTuple
 LINE_CHARS = 4_000
 ROWS_AHEAD = 3
 """So many rows without a step of the bar between them tell the steps themselves."""
+_AT_EXIT = "destroy_process_group() was not called"
+"""PyTorch says so of a process that ends, however it ends."""
 AFTERMATH_LINES = 200
 """More lines behind an error, and the run went on."""
 TRACE_LINES = 400
@@ -257,7 +259,7 @@ class LogReader:
             return True
         if self._caught is None or line.process != self._caught[0] or self._time_s < self._caught[1] + FATAL_S:
             return False
-        return bool(line.text.strip()) and not line.text.startswith(OF_TRACKERS)
+        return bool(line.text.strip()) and not line.text.startswith(OF_TRACKERS) and _AT_EXIT not in line.text
 
     def _of_kind(self, kind: LinePattern, line: _Read, has_clock: bool) -> PhaseEvent | None:
         match = kind.pattern.search(line.text)
