@@ -74,6 +74,8 @@ _LIKELY, _SURE, _REAL = 2.0, 3.0, 7.0
 """Standard errors: to be expected occasionally, beyond luck, obvious at a glance."""
 _TRIFLE = 0.1
 _FEW = 5
+_PRINTED = 4
+"""Decimals of a number on a console."""
 
 
 class AfterWarmUp(State):
@@ -100,19 +102,28 @@ class StuckAtChance(Detector):
         self.losses: deque[float] = deque(maxlen=_LONG)
         self.coin = RandomLabels(self.sure_wait)
         self.settled = AfterWarmUp()
+        self.still = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Medians of ten, because small batches jump; sooner where accuracy and margin leave no doubt."""
+        """Medians of ten, because small batches jump; sooner where accuracy and margin leave no doubt.
+
+        A margin of exactly 0 beside the same loss says that policy and reference are the same: no weight has moved.
+        Both may be printed with a few digits, so that only a loss with more of them counts.
+        """
         loss, margin = context.values.get("loss"), context.values.get("dpo_margin")
         if loss is None or margin is None:
             return None
         if context.algorithm is Algorithm.KTO:
             self.loss_at_start = 0.5
+        is_exact = margin == 0.0 and loss != round(loss, _PRINTED)
+        self.still = 0 if not is_exact else self.still + 1 if self.losses and self.losses[-1] == loss else 1
         self.loss.push(loss)
         self.margin.push(margin)
         self.margins.append(margin)
         self.losses.append(loss)
         settled = self.settled.observe(context)
+        if min(self.still, settled) >= self.thresholds.get("still", math.inf):
+            return Finding(WARN, loss, self.loss_at_start, None, (margin,))
         is_early = settled < self.thresholds["wait"]
         if is_early:
             self.coin.observe(context.values.get("dpo_accuracy"), margin)

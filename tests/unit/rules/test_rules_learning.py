@@ -387,6 +387,19 @@ def test_d1_trap_ln_two_is_where_dpo_starts() -> None:
     assert alarms(play(40, Algorithm.DPO, dpo_accuracy=lambda r: 0.0 if r == 1 else 0.6, loss=0.69)) == []
 
 
+def test_d1_a_policy_that_is_exactly_its_reference_is_told_at_once() -> None:
+    exact = {"loss": 0.6931471824645996, "dpo_margin": 0.0, "lr": lambda r: 5e-6 / r}
+    assert first(play(14, Algorithm.DPO, **exact), "D1").record <= 12
+    # Before the first update it is; while the rate rises updates may be too small; a console prints four decimals.
+    moves = exact | {
+        "loss": lambda r: 0.6931471824645996 if r < 5 else 0.69,
+        "dpo_margin": lambda r: 0.0 if r < 5 else 0.01,
+    }
+    assert alarms(play(20, Algorithm.DPO, **moves)) == []
+    assert alarms(play(14, Algorithm.DPO, **(exact | {"lr": lambda r: 1e-9 * r}))) == []
+    assert alarms(play(20, Algorithm.DPO, **(exact | {"loss": 0.6931}))) == []
+
+
 def test_d2_trap_no_evaluation_is_information() -> None:
     engine = play(40, Algorithm.DPO, dpo_accuracy=1.0)
     assert alarms(engine) == []
