@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
@@ -63,6 +63,7 @@ class HeaderView(NamedTuple):
         behind_bytes: how much has been written and not read yet, where that is worth a word.
         downsampled: first and last step of the bucket that stands for it, where memory has downsampled it, else None.
         step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
+        logged_s: what the run logs of a step, where that is another time: the clock counts what is between steps too.
         eta_s: time from now to the last step at that pace.
         arrival_s: when the last step comes at that pace, in seconds since the epoch.
         elapsed_s: from the first row to the newest, where rows carry times.
@@ -85,6 +86,7 @@ class HeaderView(NamedTuple):
     state: RunState
     age_s: float | None
     loading: float | None
+    logged_s: float | None = None
     downsampled: tuple[int, int] | None = None
     behind_bytes: int = 0
     generation: str = ""
@@ -120,6 +122,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         cursor=snapshot.at_step,
         total_steps=total,
         step_s=step_s,
+        logged_s=_logged_otherwise(snapshot, step_s),
         eta_s=eta_s,
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
@@ -216,12 +219,24 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
     is_async = snapshot.identity is not None and snapshot.identity.traits.is_async
     if wall_s is not None and (wall_s > _FAST_S or is_async or cadence > 1):
         return wall_s
-    if logged:
-        said_s: float | None = median(at_present_pace(list(logged.values())))
-    else:
+    said_s = _logged_pace(logged)
+    if said_s is None:
         timing = timing or build_timing(snapshot, count=PACE_STEPS, inner=0)
         said_s = None if timing is None else timing.pace_s
     return said_s if wall_s is None or (said_s is not None and wall_s < _WRITTEN_OUT * said_s) else wall_s
+
+
+def _logged_pace(logged: Mapping[int, float]) -> float | None:
+    return median(at_present_pace(list(logged.values()))) if logged else None
+
+
+_ALIKE = 0.1
+
+
+def _logged_otherwise(snapshot: Snapshot, step_s: float | None) -> float | None:
+    """What is logged of a step where that is not what it takes, and the two are about the same steps."""
+    logged_s = None if cadence_of(snapshot.stream) > 1 else _logged_pace(_logged(snapshot.at(None)))
+    return None if step_s is None or logged_s is None or abs(step_s - logged_s) <= _ALIKE * step_s else logged_s
 
 
 def _logged(snapshot: Snapshot) -> dict[int, float]:
@@ -321,7 +336,9 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if view.cursor is not None and level < 4:
         pieces.append(Piece("now ", "unit"))
     if view.step_s is not None and level < 5 and view.open is None:
-        pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
+        is_told = view.logged_s is not None and level < 1
+        why = f" by the clock, {units.duration(view.logged_s or 0.0)} logged" if is_told else ""
+        pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(why, "note"), Piece(gap)]
     if view.elapsed_s is not None and level < 1:
         pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value")]
         if view.gpu_hours is not None and level < 0:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.clock import FakeClock
-from rltop.pages.header import HeaderView, build_header
+from rltop.pages.header import HeaderView, build_header, paint_header
 from rltop.pages.overview import OverviewView, build_overview, paint_overview
 from rltop.pages.run_entry import read_entry
 from rltop.pages.stages import at_present_pace, build_timing
@@ -118,6 +118,18 @@ def test_writers_of_one_training_say_the_same_pace_which_the_time_left_goes_by(
     assert "1.99 s/step" in painted(view, 140)
     text = painted(view, 80)
     assert ("1.14 s logged" in text) is bool(writes)
+
+
+@pytest.mark.parametrize(("logged_s", "is_told"), [(172.0, True), (205.0, False)])
+def test_a_pace_that_is_not_what_is_logged_says_so(tmp_path: Path, logged_s: float, is_told: bool) -> None:
+    rows = [
+        {"step": n, "timestamp": BEGUN_S + 209.0 * n, "actor/pg_loss": 0.1, "timing_s/step": logged_s}
+        for n in range(1, 20)
+    ]
+    view = header(tmp_path / "run.jsonl", rows)
+    assert (view.step_s, view.logged_s) == (209.0, logged_s if is_told else None)
+    text = "".join(piece.text for piece in paint_header(view, 200, UNICODE).line)
+    assert (f"209 s/step by the clock, {logged_s:.0f} s logged" in text) == is_told
 
 
 @pytest.mark.parametrize("whole", [{}, {"timing_s/step": 10.5}], ids=["stages", "step"])
