@@ -105,7 +105,9 @@ class Redactor:
         return blank
 
     def _assigned(self, match: re.Match[str]) -> str:
-        if _HARMLESS.fullmatch(match["value"].strip("\"'")) or BLANK in match["value"] or len(match["value"]) < 3:
+        value = match["value"].strip("\"'")
+        # A value ends at a bracket, also at that of what was blanked before.
+        if _HARMLESS.fullmatch(value) or BLANK[:-1] in value or len(match["value"]) < 3:
             return match[0]
         self.counts["values by their names"] += 1
         return f"{match['keep']}{BLANK}"
@@ -139,7 +141,9 @@ _PACKAGES = (
     "vllm|sglang|torch|transformers|trl|verl|ray|nemo[-_]rl|prime[-_]rl|skyrl|openrlhf|slime|miles|megatron[-_]core|"
     "deepspeed|flash[-_]attn|flashinfer[-_\\w]*|triton|accelerate|peft|nccl|cuda|cudnn|nvidia[-_]nccl[-_]cu\\d+|python"
 )
-_VERSION = regex(rf"(?i)\b({_PACKAGES})\b(?:['\"]?\s*(?:version|==|[:=@v])\s*['\"]?)+(\d+(?:\.\w+)+(?:[.+-]\w+)*)")
+_VERSION = regex(
+    rf"(?i)\b({_PACKAGES})\b(?: API server)?(?:['\"]?\s*(?:version|==|[:=@v])\s*['\"]?)+(\d+(?:\.\w+)+(?:[.+-]\w+)*)"
+)
 _FLIGHT = regex(r"(?i).*(?:nccl_trace|flight_?recorder|fr_trace|nccl_debug).*")
 """Names of dumps of NCCL's flight recorder. They are pickles: named, never opened."""
 
@@ -302,7 +306,9 @@ def _stacks() -> Iterator[str]:
     for pid, title in titles:
         yield f"pid {pid}: {title.name} {title.method}".rstrip()
         try:
-            yield from Command(["py-spy", "dump", "--nonblocking", "--pid", str(pid)], STACK_S).output().splitlines()
+            told = Command(["py-spy", "dump", "--nonblocking", "--pid", str(pid)], STACK_S).output().splitlines()
+            # It begins with the whole command line.
+            yield from (line for line in told if not line.startswith("Process "))
         except CommandError as error:
             yield f"  {reason_of(error)}"
             if "no py-spy" in reason_of(error):

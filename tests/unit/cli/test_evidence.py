@@ -135,11 +135,18 @@ def test_nothing_is_sent_or_run_and_no_dump_of_nccl_is_opened(run: Path) -> None
 
 
 def test_a_stack_only_where_it_is_asked_for(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = in_path(tmp_path / "bin", monkeypatch, "py-spy", "echo 'Thread 1 (idle): MainThread'")
+    words = in_path(
+        tmp_path / "bin",
+        monkeypatch,
+        "py-spy",
+        "echo 'Process 7: x train.py s3cret'; echo 'Thread 1 (idle): MainThread'",
+    )
     with titled("ray::WorkerDict.update_actor") as pid:
         assert "MainThread" not in bundle(run)
         assert not words.exists()
-        assert "MainThread" in bundle(run, "--stack")
+        text = bundle(run, "--stack")
+        assert "MainThread" in text
+        assert "s3cret" not in text
     told = words.read_text().splitlines()
     assert told[:2] == ["dump", "--nonblocking"]
     assert str(pid) in told

@@ -50,6 +50,12 @@ def test_a_secret_is_blanked_and_counted(text: str, secret: str) -> None:
     assert redactor.counts.total() >= 1
 
 
+def test_a_secret_that_two_patterns_find_is_blanked_and_counted_once() -> None:
+    redactor = Redactor()
+    assert redactor.text(f"WANDB_API_KEY={HEX} used") == f"WANDB_API_KEY={BLANK} used"
+    assert redactor.counts.total() == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
