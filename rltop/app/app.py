@@ -271,11 +271,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.session.look_for_console(self.followed)
 
     def send(self, codes: str, title: str) -> None:
-        """Have the terminal ring, notify and change its title.
-
-        Args:
-            title: of the window from now on; may be empty.
-        """
+        """Have the terminal ring, notify and change its title."""
         if isinstance(self.driver, GuardedDriver):
             self.driver.title = set_title(title) if title else ""
             self.driver.write(codes)
@@ -283,21 +279,13 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     # -- keys, and what is said of them --------------------------------------------------------------------------
 
     def tell(self, text: str) -> None:
-        """Say something in the line above the footer, until the next key.
-
-        Args:
-            text: one line; control characters of it are shown, not sent.
-        """
+        """Say something in the line above the footer, until the next key."""
         self.told = Label.of(text).display
         if self.shown is not None:
             self.shown.draw_status()
 
     async def run_action(self, *arguments: object, **options: object) -> bool:
-        """Do what a key does; what was said of the key before is over.
-
-        Args:
-            *arguments: those of Textual; the first is the action.
-        """
+        """Do what a key does; what was said of the key before is over."""
         had, self.told = self.told, ""
         is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
         if not is_done and arguments and arguments[0] in _WHY:
@@ -378,7 +366,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.refresh_bindings()
 
     def get_key_display(self, binding: Binding) -> str:
-        """A key as the footer spells it, with signs that may be drawn."""
         shown = binding.key_display or spell(binding.key)[0].replace("Ctrl-", "^")
         if self.options.is_ascii and not shown.isascii():
             return self._glyphs.to_ascii(" ".join(spell(binding.key)))
@@ -450,7 +437,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         self.push_screen(PageScreen(page, self))
 
     def open(self, target: Target) -> None:
-        """Go to the page that a target stands for."""
         if target.kind is TargetKind.RUN:
             self.call_later(self.follow, target.name)
         elif target.kind in OPENED:
@@ -488,7 +474,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             show()
 
     async def follow(self, path: str) -> None:
-        """Show the run that is read from `path`, live."""
         run = next((run for run in self.session.runs if run.path.raw == path), None)
         if run is not None:
             self.picked = path
@@ -508,7 +493,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
 
     def action_compare(self) -> None:
-        """Show the marked runs beside each other."""
         self.open(Target(TargetKind.COMPARE))
 
     async def action_grid(self) -> None:
@@ -640,7 +624,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             await self.shown.ask(NAMES, self.draw_named)
 
     def draw_named(self, text: str) -> None:
-        """Draw the metrics that were named, with those that are in the chart or marked already."""
         shown = self.shown
         chart, said = self.metric_marks.chart_of_named(text, self.page, self.moment)
         if said:
@@ -791,15 +774,6 @@ def run(
     reread: Callable[[], Reread | str | None] = lambda: None,
 ) -> int:
     """Show `session` on the terminal until the user quits.
-
-    Args:
-        session: what is followed; it is driven from here and closed by the caller.
-        guard: holds the terminal already and restores it afterwards; without one,
-            Textual takes and returns the terminal by itself.
-        reread: the settings if their files have changed, or why they cannot be read.
-
-    Returns:
-        The exit code, 0 unless Textual says otherwise.
 
     Raises:
         ThemeError, ConfigError: the options cannot be used.

@@ -72,7 +72,6 @@ def is_crit(verdict: Verdict) -> bool:
 
 
 def title_of(run: Run) -> str:
-    """Name, state and worst alert of a run, for the title of the window."""
     worst = next((one for one in run.verdicts if one.is_active and one.level >= Level.WARN), None)
     alert = "" if worst is None else f" · {worst.level.word.upper()} {worst.title}"
     return _clean(f"{run.name.raw} · {run.state.value}{alert} · rltop", TITLE_CHARS)

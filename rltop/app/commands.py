@@ -251,7 +251,6 @@ def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[Pal
                     yield DiscoveryHit(Content(one.text), partial(pick, one), text=one.text, help=one.help)
 
         async def search(self, query: str) -> Hits:
-            """Whatever matches what was typed."""
             matcher = self.matcher(query)
             typed = place_typed(query)
             if typed is not None:

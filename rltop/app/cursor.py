@@ -192,11 +192,7 @@ class TimeCursor:
         tell(f"step {units.step(to)}{more}: {here[0].rule} {how}: {here[0].message}")
 
     def go_to(self, text: str) -> None:
-        """Go to the step that was typed, or show the window in the chart of the page.
-
-        Args:
-            text: as typed; says what would do where it is no place.
-        """
+        """Go to the step that was typed, or show the window in the chart of the page."""
         stream, tell = self._app.followed.stream, self._app.tell
         first, newest = stream.first_step, stream.last_step
         word, _, rest = text.strip().partition(" ")

@@ -68,11 +68,7 @@ class KeyLine(Widget, can_focus=False):
     }
 
     def __init__(self, first: Sequence[str] = ()) -> None:
-        """A footer for a page.
-
-        Args:
-            first: ids of bindings of the application that the page is about; they stand right behind its own.
-        """
+        """A footer for a page."""
         super().__init__()
         self._first = first
         self._parts: Sequence[Part] = ()
@@ -80,7 +76,6 @@ class KeyLine(Widget, can_focus=False):
 
     @property
     def parts(self) -> Sequence[Part]:
-        """What is shown, from left to right."""
         # The gap behind the last one need not fit.
         room = self.size.width + _GAP
         shown = []
@@ -152,7 +147,6 @@ class KeyLine(Widget, can_focus=False):
         return KeyHint(shown, words, binding.key, one.enabled, tooltip, binding.id in _KEPT)
 
     def render_line(self, y: int) -> Strip:
-        """The row; every segment has a style."""
         ground = self.rich_style
         segments: list[Segment] = []
         for part in self.parts:

@@ -59,7 +59,6 @@ class MainLoop:
         self.has_settled = False
 
     def use(self, options: UiOptions) -> None:
-        """Ring and draw by other settings."""
         self._bell.use(options)
         self._pace.limit(options.refresh_hz)
 

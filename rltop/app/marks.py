@@ -25,11 +25,7 @@ class MetricMarks:
         self.targets: tuple[Target, ...] = ()
 
     def toggle(self, target: Target, keys: KeyNames) -> str:
-        """Mark a metric, or unmark it.
-
-        Args:
-            keys: those of the page, to name the one that draws what is marked.
-        """
+        """Mark a metric, or unmark it."""
         from rltop.pages.overlay import MOST_METRICS, sign_of  # noqa: PLC0415 - few sessions draw several
 
         others = tuple(one for one in self.targets if one != target)

@@ -69,11 +69,7 @@ class FilterInput(Input):
     """A text field that takes of a text what there is room for."""
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Put text into the place of a stretch.
-
-        Args:
-            start: number of its first character.
-        """
+        """Put text into the place of a stretch."""
         left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
         super().replace(text[: max(0, MAX_FILTER_CHARS - left)], start, end)
 
@@ -89,7 +85,6 @@ class PageScreen(Screen[None]):
     filter = query_one("#filter", Input)
 
     def __init__(self, page: Page, host: RltopApp) -> None:
-        """A screen for `page`; what is beyond the page is done by `host`."""
         super().__init__()
         self.page = page
         self._host = host
@@ -112,12 +107,10 @@ class PageScreen(Screen[None]):
 
     @property
     def is_typing(self) -> bool:
-        """Whether the keys go into a text field."""
         return isinstance(self.focused, Input)
 
     @property
     def idle(self) -> frozenset[str]:
-        """Ids of keys that lead to nothing on what is painted."""
         if not self.is_mounted:
             return frozenset()
         found = set(self.page.idle(self.moment))
@@ -190,7 +183,6 @@ class PageScreen(Screen[None]):
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
 
     def face(self) -> Hashable:
-        """What the page shows that changes with time alone; equal faces need no repaint."""
         return self.page.face(self._host.moment)
 
     def draw(self) -> None:
@@ -256,7 +248,6 @@ class PageScreen(Screen[None]):
             status.draw()
 
     def set_palette(self) -> None:
-        """Draw in the application's present theme."""
         for board in self.query(RowView):
             board.set_palette(self._host.themes.palette)
 
@@ -268,7 +259,6 @@ class PageScreen(Screen[None]):
         self.draw()
 
     def carry_out(self, effect: Effect | None) -> None:
-        """Do what the page wants, here or beyond the page."""
         if isinstance(effect, Redraw):
             if effect.from_top:
                 self.board.action_first()
@@ -381,15 +371,9 @@ class PageScreen(Screen[None]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys that go to matches are others' while nothing is searched for."""
         return self._is_searched and not self.is_typing if action == "match" else True
 
     def action_match(self, by: int) -> None:
-        """Go to another match.
-
-        Args:
-            by: 1 for the next, -1 for the one before, 0 for the first.
-        """
         effect = self.page.seek(self._sought, by, self.moment)
         if effect is None:
             effect = self._seek_in_rows(by)
@@ -508,13 +492,7 @@ def paint_status(
     below: int = 0,
     told: str = "",
 ) -> Row:
-    """The status line as a row of `width` cells.
-
-    Args:
-        has_counts: say what was not understood; a page that does so itself leaves it out.
-        below: rows of the page that are out of sight under the last one.
-        told: what the last key has to say, which for now is all there is to read.
-    """
+    """The status line as a row of `width` cells."""
     if told:
         return RowBuilder(width, moment.glyphs).add(" ").add(clip(told, width - 2), "strong").row()
     right: list[tuple[str, str]] = []

@@ -48,7 +48,7 @@ class RuleKeys:
         if isinstance(found, str):
             app.tell(found)
             return
-        new, now = found.ingest, app.session.options
+        new, now = found.ingest, app.session.builder.options
         options = now._replace(
             rules=new.rules, meanings=new.meanings, rows=new.rows, own_rules=new.own_rules, decoder=new.decoder,
             total_steps=new.total_steps, gpus=new.gpus,

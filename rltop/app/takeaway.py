@@ -42,7 +42,6 @@ class Takeaway:
         self._app = app
 
     def copy_value(self) -> None:
-        """Copy what is selected: a value as it was logged, the sentence of an alert, the path of a run."""
         from rltop.pages.copied import value_to_copy  # noqa: PLC0415 - few sessions copy anything
 
         shown = self._app.shown

@@ -170,7 +170,6 @@ class MetricsReader:
             self._tasks(tasks, time_s)
 
     def facts(self, now_s: float) -> list[Fact]:
-        """Everything that is known; what has not been told of for long is let go."""
         alone = Counter(name[:2] for name in self._past)
         engines = [
             past.engine._replace(name=" ".join(name[:2]))
@@ -291,7 +290,6 @@ def _rate(counted: Sequence[tuple[float, dict[str, float]]], told: Mapping[str, 
 
 
 def _risen(counted: Sequence[tuple[float, dict[str, float]]], name: str, time_s: float) -> tuple[float, int]:
-    """By how much a counter has risen of late, and in how many answers it had."""
     values = [told[name] for at_s, told in counted if name in told and time_s - at_s <= WINDOW_S]
     steps = [max(0.0, after - before) for before, after in pairwise(values)]
     return sum(steps), sum(step > 0 for step in steps)

@@ -162,7 +162,6 @@ class Phases:
         return self.begun_s is None
 
     def shift(self, by_s: float) -> None:
-        """All times were told with a clock that differs by so much."""
         for phase in self.open.values():
             phase.begun_s += by_s
             phase.moved_s += by_s

@@ -290,7 +290,6 @@ class Probes:
 
     @property
     def silences(self) -> list[Silence]:
-        """The sources that tell nothing now."""
         return [each.silence for each in self._all if each.silence is not None]
 
     @property
@@ -298,7 +297,6 @@ class Probes:
         return [each.probe.source for each in self._all]
 
     def close(self) -> None:
-        """Let go of every source; nobody waits for one that hangs."""
         for each in self._all:
             each.close()
 

@@ -38,7 +38,6 @@ class SourceOptions(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing named that would be contacted?"""
         return not (self.metrics or self.prometheus or self.ray or self.nodes or self.via or self.jobs)
 
 

@@ -62,11 +62,7 @@ class Seen:
         self._since_s: dict[tuple[str, int, str], float] = {}
 
     def processes(self, titles: Iterable[tuple[str, int, Title]], now_s: float) -> list[Process]:
-        """The processes with their ages.
-
-        Args:
-            titles: host, pid and title of each; all that there are now.
-        """
+        """The processes with their ages."""
         known, self._since_s = self._since_s, {}
         found = []
         for host, pid, title in titles:
@@ -110,7 +106,6 @@ class TitlesProbe:
 
 
 def own_titles(proc: str = "/proc") -> list[tuple[int, Title]]:
-    """The titles of this user's processes that are known, by pid."""
     own, found = os.getuid(), []
     try:
         with os.scandir(proc) as entries:

@@ -211,7 +211,6 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
 
 
 def _worst_parts(worst: Alert, glyphs: Glyphs) -> str:
-    """What is over: `◇ COLLAPSE @122–146`."""
     muted = _MUTED if worst.is_muted else ""
     if worst.is_earlier:
         return f"{glyphs.recovered} {alert_name(worst)} @{units.step(worst.since_step)}, earlier attempt{muted}"
@@ -235,10 +234,6 @@ def _least(group: BadgeGroup) -> int:
 
 
 def _items(group: BadgeGroup, glyphs: Glyphs) -> list[tuple[str, str, str, Target]]:
-    """Badges in the order in which they are painted, as text, shorter text, role and target.
-
-    The worst that is over comes after what is an alert now, and before what is none.
-    """
     items = []
     for badge in group.badges:
         short = f"{glyphs.level(badge.level)} {badge.title}{badge.aside}"
@@ -331,7 +326,6 @@ def _moved(movers: Sequence[tuple[str, int]], onset: int) -> str:
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
-    """One row; what does not fit whole is left out from the end."""
     builder = RowBuilder(width, glyphs).add(
         f" {glyphs.level(Level.CRIT)} COLLAPSE since {units.step(banner.onset_step)}", "crit"
     )
@@ -432,7 +426,6 @@ class Origin(NamedTuple):
 
     @property
     def words(self) -> str:
-        """`began with: loss blow-up at 101`."""
         return f"began with: {self.title} at {units.step(self.step)}"
 
 

@@ -91,14 +91,12 @@ class ArrangePage(ListPage[ArrangedRow]):
         return Ask(f"a name for {Label.of(target.name)}; empty for its title", title)
 
     def answer(self, text: str, moment: Moment) -> Effect | None:
-        """Keep the name; the title, or nothing, is none."""
         if not self.lines:
             return None
         key, title = self.lines[self.at].signal.key, self.lines[self.at].signal.metric.title
         return Arrange(moment.snapshot.run.arrangement.with_name(key, "" if text.strip() == title else text))
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Move a pinned row, or hide one."""
         arrangement = moment.snapshot.run.arrangement
         if not self.lines:
             return Say("no row is selected")
@@ -244,14 +242,12 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
         return Target(TargetKind.MEANING, line[0])
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Say that the key is the metric that was chosen."""
         del moment
         if target.kind is not TargetKind.MEANING:
             return None
         return Mean(self.key, None if target.name == FORGET else target.name)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The key, then the choices in sight."""
         words = self.query.casefold().split()
         found = [
             one for one in choices(moment.snapshot, self.key)

@@ -66,11 +66,7 @@ def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | N
 
 
 def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None]:
-    """Both edges as of the newest value of the main signal at or before a step; None where not logged then.
-
-    Returns:
-        Low and high, in the unit of the main signal.
-    """
+    """Both edges as of the newest value of the main signal at or before a step; None where not logged then."""
     middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
     if middle is None:
         return None, None
@@ -131,14 +127,7 @@ def _span_text(low: float | None, high: float | None, unit: Unit) -> str:
 def edge_points(
     band: Band, buckets: Mapping[str, Sequence[Bucket]]
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Points of both edges, one per bucket that holds a value: (step, value).
-
-    Args:
-        buckets: equal buckets of the main key and of each key that bounds it.
-
-    Returns:
-        Points of the lower and of the upper edge.
-    """
+    """Points of both edges, one per bucket that holds a value: (step, value)."""
     lower = _extreme_points(band.low, buckets, is_high=False)
     upper = _extreme_points(band.high, buckets, is_high=True)
     if band.spread is not None:

@@ -56,7 +56,6 @@ class Frame:
 
     @property
     def cells(self) -> int:
-        """Width of a chart, the line included."""
         return self.left + 1 + self.right
 
     def cell(self, step: int) -> int:
@@ -75,9 +74,6 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
 
     Up to 64 records before the step, as many as are judged, and half as many again
     after it; less where the run has less. None without room, or without a row.
-
-    Args:
-        cells: the width of a chart at most.
     """
     first, last = snapshot.stream.first_step, snapshot.step
     cells = min(cells, MOST_CELLS)
@@ -123,7 +119,6 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
 
 
 def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
-    """The axis above the charts: first step, the step of the line in `role`, last step."""
     builder = RowBuilder(frame.cells, glyphs)
     first, step = units.step(frame.first), units.step(frame.step)
     if frame.left > len(first) + 2:

@@ -182,13 +182,6 @@ def change_columns(
     width: int, glyphs: Glyphs, frame: Frame | None = None, window: tuple[int, int] | None = None, *,
     is_estimate: bool = False,
 ) -> Sequence[Column[Changed]]:  # fmt: skip
-    """The columns of what changed: name, from where to where, how far, and the line around the step.
-
-    Args:
-        frame: what the lines cover; None without lines.
-        window: first and last step of what is judged, where that is more than the step itself.
-        is_estimate: it is asked how many cells are left for the lines; names then have what they usually need.
-    """
     name, line = (43 if width >= _WITH_KEYS else 17), (0 if frame is None else frame.cells)
 
     def head(cells: int) -> Line:
@@ -229,11 +222,6 @@ def line_cells(width: int) -> int:
 
 
 def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
-    """Paint the page from the top.
-
-    Args:
-        sorting: the order of the keys; None is the largest change first.
-    """
     if view.step is None:
         return [text_row("no metrics yet: waiting for the first row", width, glyphs, "dim")]
     title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
@@ -330,14 +318,7 @@ class ChangePage(Page):
     def __init__(
         self, stream: str = "", step: int | None = None, *, returns_to: int | None = None, has_travelled: bool = False
     ) -> None:
-        """The page at the step of the time cursor.
-
-        Args:
-            stream: whose keys; "" is the main one.
-            step: the step to show in that stream while no time cursor is set.
-            returns_to: where the cursor was before it was set for this page.
-            has_travelled: the cursor was set for this page, and goes back with it.
-        """
+        """The page at the step of the time cursor."""
         super().__init__(stream)
         self._step = step
         self._returns_to = returns_to
@@ -349,5 +330,4 @@ class ChangePage(Page):
         return paint_change(view, width, moment.glyphs, self.sorting)
 
     def left(self) -> Effect | None:
-        """Put the time cursor back where it was."""
         return ShowStep(self._returns_to) if self._has_travelled else None

@@ -65,11 +65,7 @@ class Zoom:
         return Zoom(first, first + length - 1).within(whole)
 
     def moved(self, share: float, whole: Zoom) -> Zoom:
-        """Moved by a share of its own length, inside `whole`.
-
-        Args:
-            share: of its length; negative to earlier steps.
-        """
+        """Moved by a share of its own length, inside `whole`."""
         by = round(self.length * share) or (1 if share > 0 else -1)
         return Zoom(self.first + by, self.last + by).within(whole)
 
@@ -308,12 +304,7 @@ def series_of(
     zoom: Zoom | None = None,
     smoothing: float = SMOOTHING,
 ) -> PlottedSeries | None:
-    """A signal as one of several curves in a chart of `columns` columns; None without a value in it.
-
-    Args:
-        place: where the steps of this run are on the axis.
-        shorter: what it is in fewer words than `name`.
-    """
+    """A signal as one of several curves in a chart of `columns` columns; None without a value in it."""
     stream = snapshot.stream
     if stream.first_step is None or stream.last_step is None:
         return None
@@ -395,7 +386,6 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
 
 
 def _marks(snapshot: Snapshot, reading: SignalReading, verdicts: Sequence[Verdict], zoom: Zoom) -> list[PlotMark]:
-    """Restarts, beginnings of this metric's verdicts, values not finite, and the cursor."""
     marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in snapshot.stream.seen_restarts]
     for verdict in verdicts:
         if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
@@ -427,9 +417,7 @@ class ChartPainter(Protocol):
         has_smooth: bool,
         has_band: bool,
         markers: Sequence[Marker],
-    ) -> Sequence[Row]:
-        """A legend and the chart, as exactly `height` rows of at most `width` cells."""
-        ...
+    ) -> Sequence[Row]: ...
 
 
 _COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count", "generated_count")}
@@ -505,12 +493,7 @@ def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
 
 
 def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -> PlotData:
-    """A chart over steps, drawn over something else.
-
-    Args:
-        plot: over steps, but for its series: those are on the axis already.
-        is_log: the x axis is logarithmic; what is not above zero is left out.
-    """
+    """A chart over steps, drawn over something else."""
     if axis is Axis.STEP and not is_log:
         return plot
 
@@ -544,11 +527,7 @@ def _moved_point(point: tuple[float, float] | None, is_log: bool) -> tuple[float
 
 
 def step_at(plot: PlotData, share: float) -> int:
-    """The step at a share of the width of a chart.
-
-    Args:
-        share: 0 is its left end, 1 its right end.
-    """
+    """The step at a share of the width of a chart."""
     share = max(0.0, min(1.0, share))
     if plot.span is None:
         return round(plot.zoom.first + share * (plot.zoom.last - plot.zoom.first))
@@ -567,11 +546,7 @@ class Canvas:
     cells: int
 
     def share(self, x: int, y: int) -> float | None:
-        """How far to the right a cell of the page is, from 0 to 1; None beside the chart.
-
-        Args:
-            y: row from the first one of the page.
-        """
+        """How far to the right a cell of the page is, from 0 to 1; None beside the chart."""
         if not (self.top <= y < self.top + self.rows and self.left <= x < self.left + self.cells):
             return None
         return (x - self.left) / max(1, self.cells - 1)

@@ -77,22 +77,14 @@ class Axes:
     right: RightAxis | None = None
 
     def cell(self, x: float, cells: int) -> int | None:
-        """The cell of a place on the x axis, of `cells` below it; None outside.
-
-        Args:
-            x: in the unit of the axis.
-        """
+        """The cell of a place on the x axis, of `cells` below it; None outside."""
         if not self.first <= x <= self.last:
             return None
         return round((x - self.first) * (cells - 1) / (self.last - self.first))
 
 
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
-    """Fit a chart into a canvas of `columns` × `rows` cells.
-
-    Returns:
-        None when there is no point that could be drawn.
-    """
+    """Fit a chart into a canvas of `columns` × `rows` cells."""
     raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
     smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
     series = []
@@ -168,7 +160,6 @@ def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[t
 
 
 def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
-    """The points that the axis can show, and how many it cannot."""
     kept = [
         (x, y) for x, y in zip(curve.steps, curve.values, strict=True) if math.isfinite(y) and (y > 0 or not is_log)
     ]
@@ -278,11 +269,7 @@ def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def on_rows(axes: Axes, rows: int) -> Axes:
-    """The axes with their limits moved apart, by as little as it takes for ticks that stand the same rows apart.
-
-    Args:
-        rows: of the canvas.
-    """
+    """The axes with their limits moved apart, by as little as it takes for ticks that stand the same rows apart."""
     if axes.is_log or rows < 2 * _LEAST_TICKS:
         return axes
     right = axes.right

@@ -74,7 +74,6 @@ class ChartPage(Page):
         return self.zoom.within(whole)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
-        """What the x axis can count; steps come first."""
         return axes_logged(moment.snapshot)
 
     def axis_in(self, snapshot: Snapshot) -> tuple[Axis, Places]:
@@ -87,7 +86,6 @@ class ChartPage(Page):
         return [plot for _, plot in self._drawn]
 
     def begin(self) -> None:
-        """A picture is painted anew: nothing can be pointed at in the one before."""
         self._drawn = []
 
     def draw(
@@ -138,13 +136,11 @@ class ChartPage(Page):
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def idle(self, moment: Moment) -> Set[str]:
-        """Without a chart, all of its keys."""
         if not self.plots:
             return {key.id for scope in self.where for key in KEYS[scope]}
         return frozenset() if len(self.axes(moment)) > 1 else {"axis", "align"}
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Another stretch of the run, or other axes."""
         whole = self.whole(moment)
         shown = self.shown(moment) or whole
         match key:
@@ -202,7 +198,6 @@ class ChartPage(Page):
     # -- the mouse ---------------------------------------------------------------------------------------------------
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
-        """Go to the step that was clicked; zoom around the one under the pointer."""
         step = self._step_at(x, y)
         if step is None:
             return None
@@ -213,7 +208,6 @@ class ChartPage(Page):
         return Redraw()
 
     def drag(self, x: int, y: int, to: int, is_done: bool, moment: Moment) -> Effect | None:
-        """Mark the steps between two cells, and show them when the button is let go."""
         first, last = self._step_at(x, y), self._step_at(to, y, (x, y))
         self._dragged = None
         if first is None or last is None:
@@ -245,7 +239,6 @@ class ChartPage(Page):
         return Redraw()
 
     def show(self, zoom: Zoom, whole: Zoom) -> None:
-        """Show a stretch of steps, and go on with the newest one if it ends there."""
         self.zoom = None if zoom.length >= whole.length else zoom
         self._follows = zoom.last >= whole.last
 

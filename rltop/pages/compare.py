@@ -279,7 +279,6 @@ class Comparison:
 
 
 def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> Comparison:
-    """Where each metric of two runs diverges, by their common steps."""
     # All keys of a run have the same steps: where they lie in the other run is looked for once.
     own, others = ours.stream.steps(), theirs.stream.steps()
     common = sorted(set(own).intersection(others))
@@ -463,7 +462,6 @@ def _place_of(one: ComparedRun) -> int | None:
 
 
 def metric_title(metric: tuple[str, str]) -> str:
-    """What a metric of several runs is called."""
     return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
 
 
@@ -490,7 +488,6 @@ class ComparePage(ChartPage):
     )
 
     def __init__(self) -> None:
-        """The first metric, by step, compared with the run that was marked first."""
         super().__init__()
         self._metric: tuple[str, str] | None = None
         self._baseline = ""
@@ -498,7 +495,6 @@ class ComparePage(ChartPage):
         self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """Table, sentences, chart."""
         self.begin()
         runs = shown_runs(moment)
         if len(runs) < 2:
@@ -621,22 +617,18 @@ class ComparePage(ChartPage):
         return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
 
     def whole(self, moment: Moment) -> Zoom:
-        """All steps of all runs."""
         return whole_of(shown_runs(moment), self.axis) or super().whole(moment)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
-        """What some of the runs logs."""
         return axes_of_runs(shown_runs(moment))
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
-        """Go to the step that was clicked, where runs are aligned by step."""
         effect = super().point(x, y, turn, moment)
         if isinstance(effect, ShowStep) and self.axis is not Axis.STEP:
             return Say("a click goes to a step where runs are aligned by step")
         return effect
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
-        """Show the next metric whose name or key has the text."""
         metrics, words = compared_metrics(shown_runs(moment)), text.casefold().split()
         at = metrics.index(self._metric) if self._metric in metrics else 0
         around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
@@ -651,7 +643,6 @@ class ComparePage(ChartPage):
         return super().idle(moment) | {"band"}
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Another metric, another axis, another baseline."""
         runs = shown_runs(moment)
         metrics = compared_metrics(runs)
         match key:

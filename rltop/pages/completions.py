@@ -63,12 +63,7 @@ class CompletionsView(NamedTuple):
 
 
 def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None = None) -> CompletionsView:
-    """One group of a step.
-
-    Args:
-        name: the group; where the step has none of that name, its first.
-        sorting: the order of its completions; None is the longest first.
-    """
+    """One group of a step."""
     found = rollouts.group(name)
     order = sorting or Sorting(_unit(rollouts))
     if found is None or rollouts.shelved is None:
@@ -85,11 +80,7 @@ def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None
 
 
 def paint_completions(view: CompletionsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
-    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions.
-
-    Args:
-        is_low: the screen is low: most of the lines above the completions are left out.
-    """
+    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions."""
     group = view.group
     if group is None:
         head = paint_trail(view.rollouts, (), width, glyphs).row()
@@ -219,7 +210,6 @@ def _order_words(view: CompletionsView) -> str:
 
 
 def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
-    """The completions of a group under their heads; arguments as in `completion_columns`."""
     return Table(
         completion_columns(view, width, glyphs),
         _rows(view),
@@ -404,7 +394,6 @@ class CompletionsPage(RolloutPage):
         return Push(CompletionPage(name, place_of(target.name), self._group_order, self.sorting))
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Go to the next group in the order of the list."""
         view = self._view(moment)
         at = view.rank + by
         if not 0 <= at < len(view.rollouts.groups):
@@ -442,7 +431,6 @@ class CompletionPage(RolloutPage):
         return build_completions(step, self._group, self._order)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The text broken into lines; anew only where something of it is another."""
         group = self._list(moment)
         found = group.find(self._place)
         shelf = moment.snapshot.rollouts
@@ -459,7 +447,6 @@ class CompletionPage(RolloutPage):
         return self._painted[1]
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Go to the next completion of the group, from its beginning."""
         group = self._list(moment)
         found = group.find(self._place)
         at = -1 if found is None else found[0] + by

@@ -14,7 +14,6 @@ _BLANKS = regex(r" {3,}")
 
 
 def row_text(row: Row) -> str:
-    """A row as it reads, columns two blanks apart."""
     return _BLANKS.sub("  ", "".join(piece.text for piece in row.line).strip())
 
 

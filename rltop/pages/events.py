@@ -100,11 +100,7 @@ def as_known(snapshot: Snapshot, events: Sequence[Event]) -> Sequence[Event]:
 def event_table(
     events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> Table[EventRow]:
-    """Transitions in rows; each leads to its rule.
-
-    Args:
-        muted: ids of rules that are muted; their events are dim.
-    """
+    """Transitions in rows; each leads to its rule."""
     return Table(
         event_columns(lines),
         [event_row(event, muted=muted) for event in events],
@@ -116,9 +112,5 @@ def event_table(
 def paint_events(
     events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> list[Row]:
-    """Transitions, one below the other; each leads to its rule.
-
-    Args:
-        muted: ids of rules that are muted; their events are dim.
-    """
+    """Transitions, one below the other; each leads to its rule."""
     return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)

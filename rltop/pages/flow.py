@@ -58,7 +58,6 @@ class Spent(NamedTuple):
 
 
 def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
-    """The GPU-hours; None where the number of GPUs or the pace is not known."""
     gpus = None if snapshot.identity is None else snapshot.identity.gpus
     step_s = pace_of(snapshot)
     if gpus is None or step_s is None:

@@ -94,11 +94,6 @@ class GridPage(ChartPage):
     )
 
     def __init__(self, *, of_runs: bool = False) -> None:
-        """The first page, in as many charts as fit well.
-
-        Args:
-            of_runs: of several runs even where none is marked.
-        """
         super().__init__()
         self._of_runs = of_runs
         self._columns: int | None = None
@@ -146,16 +141,13 @@ class GridPage(ChartPage):
         return runs if len(runs) > 1 else []
 
     def whole(self, moment: Moment) -> Zoom:
-        """All steps of all runs that there are charts of."""
         return whole_of(self._runs(moment), self.axis) or super().whole(moment)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
-        """What the run logs, of several one of them."""
         runs = self._runs(moment)
         return axes_of_runs(runs) if runs else super().axes(moment)
 
     def _lay_out(self, width: int, height: int) -> None:
-        """As many charts as were asked for, as far as they fit; else such that each is of the usual size."""
         self._most = Shape(max(1, width // _SMALLEST[0]), max(1, height // _SMALLEST[1]))
         columns = max(1, min(_USUALLY, width // _USUAL[0])) if self._columns is None else self._columns
         rows = max(1, min(_USUALLY, height // _USUAL[1])) if self._rows is None else self._rows
@@ -181,7 +173,6 @@ class GridPage(ChartPage):
         size: tuple[int, int],
         at: tuple[int, int],
     ) -> Sequence[Row]:
-        """One metric of all runs, in a chart of `size`, its width and height, under its title and values."""
         builder = RowBuilder(size[0], moment.glyphs).add("   ").add(metric.title, "strong")
         built = build_overlay(
             runs, name_or_key(metric.signal), self.axis, columns=max(8, size[0] - LABEL_CELLS),
@@ -202,7 +193,6 @@ class GridPage(ChartPage):
         return [builder.row(target), *self.draw(plot, counted, moment, *size, at=at, unit=unit)[1:]]
 
     def _chart(self, one: Charted, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
-        """A chart of `size`, its width and height, under its title and value."""
         part, width = moment.snapshot.within(one.stream), size[0]
         verdicts = part.verdicts.standing
         reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
@@ -225,7 +215,6 @@ class GridPage(ChartPage):
         return super().idle(moment) | (set() if has_more else {"charts-before", "charts-after"})
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Other charts, more or fewer of them, or other axes."""
         shape, room = self._shape, self._shape.columns * self._shape.rows
         match key:
             case "charts-after" | "charts-before":

@@ -100,11 +100,7 @@ class HeaderView(NamedTuple):
 
 
 def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep | None = None) -> HeaderView:
-    """Read the header of a run; nothing is guessed that the run does not say.
-
-    Args:
-        timing: its stages; None where none are logged.
-    """
+    """Read the header of a run; nothing is guessed that the run does not say."""
     stream, identity = snapshot.stream, snapshot.identity
     step_s = pace_of(snapshot, timing)
     total, eta_s, newest_s = total_of(snapshot), eta_of(snapshot, step_s), snapshot.part.newest_s
@@ -206,9 +202,6 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
     it. A trainer whose axis counts minibatches (RLinf's reasoning runners) writes the rows of a step together, and logs
     one duration for them: there the clock is read only on the rows that have one. Rows that lie closer together than a
     step can take, by what is logged of it, were written out afterwards: their times are not those of steps.
-
-    Args:
-        snapshot: the run, at whatever step: the pace is that of now.
     """
     if snapshot.at_step is not None:
         snapshot, timing = snapshot.at(None), None
@@ -265,9 +258,6 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     """Seconds per step from the wall times in the rows: the median of the newest gaps, since the pace last changed.
 
     None where rows carry no time. `only` are the steps to go by, where not all are.
-
-    Args:
-        only: the steps to go by; empty is all.
     """
     last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else PACE_STEPS
     steps, times = snapshot.stream.times(last=last)
@@ -581,11 +571,7 @@ _WORKS = (
 
 
 def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list[Row]:
-    """How a file without a number was read, what its rows lack, and what would work.
-
-    Args:
-        title: of the format; empty where none was recognised.
-    """
+    """How a file without a number was read, what its rows lack, and what would work."""
     what = lack_of(counts) or "no row of metrics in it"
     lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)
     rows = [text_row(line, width, glyphs) for line in lines]

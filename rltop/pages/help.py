@@ -29,11 +29,6 @@ class HelpPage(Page):
     search_hint = "a key, or what it does"
 
     def __init__(self, about: str, keys: KeyNames, own: Sequence[Scope] = ()) -> None:
-        """The help of a page: what it says of itself, and the keys as they are there.
-
-        Args:
-            own: the groups of keys that the page has for itself; they come first.
-        """
         super().__init__()
         self._about = keys.tell(about)
         self._names = keys

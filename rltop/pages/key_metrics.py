@@ -235,12 +235,10 @@ class MetricRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key, or what stands for several."""
         return self.reading.name if self.numbered is None else Label.of(self.numbered.name).display
 
     @property
     def target(self) -> Target:
-        """What it leads to."""
         return self.numbered or Target(TargetKind.METRIC, self.reading.signal.key, stream=self.reading.stream)
 
     @property
@@ -280,9 +278,6 @@ def metric_columns(
 
     A wider table never has a shorter line: a further column comes only where the line
     keeps its length, and the columns of keys and remarks grow slower than the table.
-
-    Args:
-        line: draws the line of a row in so many cells.
     """
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
@@ -339,7 +334,6 @@ def change_text(reading: SignalReading) -> str:
 
 
 def value_text(reading: SignalReading) -> tuple[str, str]:
-    """The newest value and its unit; the kind where it was not finite."""
     if reading.is_nonfinite_now and reading.mark is not None:
         return units.nonfinite(reading.mark.kind), ""
     if reading.point is None:
@@ -384,11 +378,7 @@ def _looks_harmless(reading: SignalReading) -> bool:
 
 
 def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
-    """Where a metric was not finite, in at most a dozen cells.
-
-    Args:
-        mark: the newest value of it that was not finite.
-    """
+    """Where a metric was not finite, in at most a dozen cells."""
     if reading.is_nonfinite_now and reading.nonfinite_since is not None and reading.mark_count > 1:
         return f"since {units.step(reading.nonfinite_since)}"
     if reading.mark_count == 1:
@@ -425,7 +415,6 @@ def value_cell(row: MetricRow) -> Line:
 
 
 def change_cell(row: MetricRow) -> tuple[str, str]:
-    """How the value compares with its baseline, in the colour of what fires."""
     level = row.reading.level
     return change_text(row.reading), LEVEL_ROLES[level] if level >= Level.INFO else "note"
 
@@ -476,12 +465,7 @@ class MetricTable:
         more: Sequence[MetricRow] = (),
         span: tuple[str, str] = ("whole run", "now"),
     ) -> None:
-        """Lay the table out.
-
-        Args:
-            more: further metrics, whose lines are read when they are painted.
-            span: what the lines cover, and what their end stands for.
-        """
+        """Lay the table out."""
         self._rows, self._glyphs, self._span = rows, glyphs, span
         self._lines: dict[int, SparkData] = {}
         self._width, self._is_tall = width, False
@@ -520,7 +504,6 @@ class MetricTable:
         return upper, RowBuilder(self._width, self._glyphs).to(start).line(lower).row()
 
     def paint_more(self, count: int) -> list[Row]:
-        """The first `count` of the further metrics."""
         stop = min(len(self._painter.items), len(self._rows) + count)
         return [self._painter.row(number) for number in range(len(self._rows), stop)]
 

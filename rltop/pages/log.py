@@ -72,7 +72,6 @@ def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs, 
 
 
 def lines_in_sight(height: int) -> int:
-    """How many lines of the log a page of `height` rows shows."""
     whole = next((rows + 1 for least, rows in _WHOLE_ROWS if height >= least), 0)
     return max(1, height - _HEAD_ROWS - whole)
 
@@ -153,12 +152,7 @@ class _Found:
         self._until = self._first = 0
 
     def take(self, first: int, lines: Sequence[LogLine], closed: int) -> tuple[Sequence[int], Sequence[int]]:
-        """The numbers of what matches and of the errors, among the lines that are held.
-
-        Args:
-            first: number of the first of `lines`.
-            closed: the number behind the last one that will not change any more.
-        """
+        """The numbers of what matches and of the errors, among the lines that are held."""
         if first < self._first:
             # Older lines have come.
             self._numbers, self._errors, self._until = [], [], first
@@ -197,7 +191,6 @@ class LogPage(ListPage[int]):
         self._found = _Found((None, ""))
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The lines around the selected one."""
         log = moment.snapshot.run.console
         if log is None or not log.state.path:
             self._view, self.lines = None, ()
@@ -236,11 +229,9 @@ class LogPage(ListPage[int]):
         return Target(TargetKind.LINE, step=line)
 
     def place(self, held: Target) -> int:
-        """The line that was chosen, or the last one before it that matches."""
         return self.at
 
     def move(self, by: int) -> Effect | None:
-        """Select the line that lies `by` lines away; from the last one on, follow."""
         effect = super().move(by)
         if self.at >= len(self.lines) - 1:
             self.held = None
@@ -251,7 +242,6 @@ class LogPage(ListPage[int]):
         return Redraw()
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Go to another error or to the step on the screen, or show another file."""
         view, log = self._view, moment.snapshot.run.console
         if view is None or log is None:
             return Say("there is no console log: name one with --log FILE")
@@ -307,7 +297,6 @@ class LogPage(ListPage[int]):
         return Redraw()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Go to the step that the line names, or the last one before it that does."""
         view = self._view
         if target.kind is not TargetKind.LINE or target.step is None or view is None:
             return super().open(target, moment)
@@ -322,7 +311,6 @@ class LogPage(ListPage[int]):
 
     @property
     def has_something_to_close(self) -> bool:
-        """Whether Escape clears the filter rather than leaving the page."""
         return bool(self.query)
 
     def close_something(self) -> Effect | None:

@@ -54,11 +54,7 @@ class Marker:
 
 
 def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
-    """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse.
-
-    Args:
-        metric: canonical name, or the key where it has none; the rules about it are marked as its own.
-    """
+    """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse."""
     found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
     own = _rules_about(snapshot, metric) if metric else frozenset()
     muted = snapshot.source.muted
@@ -134,11 +130,7 @@ def sign_of(marker: Marker, glyphs: Glyphs) -> tuple[str, str]:
 def add_rail(
     builder: RowBuilder, markers: Sequence[Marker], cells: int, cell_of: Callable[[int], int | None], glyphs: Glyphs
 ) -> RowBuilder:
-    """Write the signs into `cells` cells; what happens all the time is left to the legend.
-
-    Args:
-        cell_of: the cell of a step; None outside.
-    """
+    """Write the signs into `cells` cells; what happens all the time is left to the legend."""
     rail: list[Marker | None] = [None] * cells
     crowded = _crowded(markers, cells)
     for marker in markers:
@@ -196,7 +188,6 @@ def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyp
 
 
 def _summary(kind: MarkerKind, word: str, markers: Sequence[Marker], glyphs: Glyphs) -> tuple[str, str, str]:
-    """All markers of a kind in a few words: their steps, or how often where there are many."""
     found = [marker for marker in markers if marker.kind is kind]
     sign, role = sign_of(found[0], glyphs)
     steps = [marker.step for marker in found]

@@ -77,11 +77,7 @@ def build_metric(
     is_log: bool = False,
     smoothing: float = SMOOTHING,
 ) -> MetricView:
-    """Read one metric for its page.
-
-    Args:
-        zoom: the stretch of steps in the chart, and of its statistics; None is all of it.
-    """
+    """Read one metric for its page."""
     signal = signal_of(snapshot, key)
     metric = signal.metric
     verdicts = snapshot.verdicts.standing
@@ -143,7 +139,6 @@ def _bounds(low: float | None, high: float | None) -> str:
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
-    """Title, key, value and level of the metric in one row."""
     reading = view.reading
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
@@ -279,7 +274,6 @@ class MetricPage(ChartPage):
         self._had_band = True
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """Title, chart, and below it whatever there is to say."""
         self.begin()
         view = build_metric(
             moment.snapshot,
@@ -366,12 +360,7 @@ class StatisticRow:
 
 
 def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | None = None) -> list[StatisticRow]:
-    """The table, in order.
-
-    Args:
-        snapshot: the run, and its step; what comes after the step counts only in a window that is shown.
-        window: the steps that the extremes, the mean and the median are of; None is all up to the step.
-    """
+    """The table, in order."""
     stream, signal, reading = snapshot.stream, reading.signal, in_window(snapshot, reading, window)
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "value"
@@ -488,7 +477,6 @@ def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> 
 
 
 def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> StatisticRow:
-    """How many values were not finite, and where."""
     at = snapshot.at_step
     marks = [mark for mark in snapshot.stream.marks(reading.signal.key) if at is None or mark.step <= at]
     if not marks:

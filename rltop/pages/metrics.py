@@ -82,9 +82,6 @@ def layout_tree(
     """Every line of the tree in order, metrics as bare keys; and how many metrics match.
 
     While there is a filter nothing is folded: what was searched for is shown.
-
-    Args:
-        spread: names of metrics that differ by a number alone, and are shown one by one below their line.
     """
     matched = match_keys(index, query)
     is_filtered = bool(query.split())
@@ -123,12 +120,7 @@ def build_tree(
     height: int = 40,
     width: int = 120,
 ) -> TreeView:
-    """Read the lines in view.
-
-    Args:
-        index: `index_tree(snapshot)`, kept by the caller while `index.is_for(snapshot)`.
-        spread: as in `layout_tree`.
-    """
+    """Read the lines in view."""
     lines, matched = layout_tree(index, query, folded, spread)
     top = max(0, min(top, len(lines) - 1))
     columns = max(8, spark_cells(width) * 2)
@@ -214,7 +206,6 @@ def section_names(index: TreeIndex) -> Sequence[str]:
 
 
 def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
-    """A title row, then the lines in view; every line can be selected."""
     rows = [_paint_title(view, width, glyphs)]
     if not view.lines:
         note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet: waiting for the first row"
@@ -347,13 +338,11 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         self.held = Target(TargetKind.SECTION, section) if section else None
 
     def target(self, line: TreeLine | TreeKey) -> Target | None:
-        """What a line leads to, without reading its metric; a group leads nowhere."""
         if isinstance(line, TreeKey):
             return Target(TargetKind.NUMBERED if line.members else TargetKind.METRIC, line.key, stream=line.stream)
         return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The lines around the chosen one; the others are not even read."""
         snapshot = moment.snapshot
         if self._index is None or not self._index.is_for(snapshot):
             known = self._index.rank_sections if self._index is not None else frozenset()
@@ -374,7 +363,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return paint_tree(view, width, height, moment.glyphs, moment.keys)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Fold or unfold a section; go to anything else."""
         if target.kind is TargetKind.SECTION:
             return self._set_folded(target.name, target.name not in self._folded)
         return super().open(target, moment)
@@ -388,7 +376,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return super().details_of(target, moment, height)
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Fold or unfold the section of the chosen line, or all."""
         if key == "fold-all":
             return self._fold_all()
         if not self.lines:
@@ -426,7 +413,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return Redraw()
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
-        """Go to another metric of those that match, past the heads of sections."""
         before, effect = self.at, super().seek(text, by, moment)
         if not self.lines:
             return effect
@@ -438,7 +424,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return effect
 
     def show_only(self, text: str) -> Effect | None:
-        """Show what matches, with the first metric of it selected."""
         effect = super().show_only(text)
         if text.strip() and self._index is not None:
             found = layout_tree(self._index, text, self._folded, self._spread)[0]
@@ -477,7 +462,6 @@ class TreeKey:
 
     @property
     def size(self) -> int:
-        """How many keys the line stands for."""
         return sum(one.size for one in self.members) or 1 + len(self.others)
 
 

@@ -59,17 +59,10 @@ def baseline_of(moment: Moment) -> Run | None:
 
 
 def travelled(run: Run, at_step: int | None, by: int) -> int | None:
-    """The step that lies `by` records from `at_step`; None is the newest.
+    """The step that lies `by` records from `at_step`; None is the newest, or past it: live again.
 
     Goes along the steps that are held in memory. Before them, where only the file
     has every record, it goes along the step numbers.
-
-    Args:
-        at_step: where one is; None is the newest.
-        by: records; negative to earlier ones.
-
-    Returns:
-        None when the way leads past the newest step: live again.
     """
     newest = run.stream.last_step
     first = run.stream.first_step

@@ -70,30 +70,25 @@ class NumberedView(NamedTuple):
 
     @property
     def farthest(self) -> NumberedMember:
-        """The one that is farthest from the median."""
         return max(self.members, key=lambda one: abs(one.value - self.middle))
 
     @property
     def odd(self) -> NumberedMember | None:
-        """The one that is far from the others; None where none is."""
         one = self.farthest
         is_far = abs(one.sigmas) > _FAR_SIGMAS and abs(one.value - self.middle) > _FAR_SHARE * abs(self.middle)
         return one if is_far else None
 
     @property
     def target(self) -> Target:
-        """The page with all of them."""
         return Target(TargetKind.NUMBERED, self.name, stream=self.stream)
 
     @property
     def range_text(self) -> str:
-        """The least and the greatest value."""
         values = [one.value for one in self.members]
         return f"{units.number(min(values))}–{units.measure(max(values), self.unit)}"
 
     @property
     def unit(self) -> Unit:
-        """Of the values."""
         return self.signal.metric.unit
 
     @property
@@ -107,7 +102,6 @@ class NumberedView(NamedTuple):
         return f"{name} {value}, {sigmas_text(one.sigmas)}; median of {len(self.members)}: {middle}"
 
     def name_of(self, member: NumberedMember) -> str:
-        """What one of them is called: its key."""
         return Label.of(member.key).display
 
 
@@ -171,11 +165,7 @@ def shown_member(view: NumberedView) -> NumberedMember:
 
 
 def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> MetricRow:
-    """All of them in one row: the median, the line of one of them, and which is far from the others.
-
-    Args:
-        reading: of `shown_member`.
-    """
+    """All of them in one row: the median, the line of one of them, and which is far from the others."""
     one = view.odd
     remark = view.range_text if one is None else f"{one.number}: {sigmas_text(one.sigmas)}"
     median_of_all = reading._replace(point=Point(view.step, view.middle), baseline=None, first=None, others=0)
@@ -274,16 +264,11 @@ class NumberedPage(Page):
     )
 
     def __init__(self, name: str, stream: str = "") -> None:
-        """All metrics of a name.
-
-        Args:
-            name: `rank/{0…63}/step_time`.
-        """
+        """All metrics of a name."""
         super().__init__(stream)
         self.name = name
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The members, farthest first."""
         glyphs = moment.glyphs
         view = numbered_view(moment.snapshot, self.name)
         title = RowBuilder(width, glyphs).add(" ").add(Label.of(self.name).display, "title")

@@ -116,9 +116,6 @@ class OverlayRequest(NamedTuple):
 def read_asked(text: str, snapshot: Snapshot) -> OverlayRequest:
     """Understand `reward, entropy by tokens`.
 
-    Args:
-        text: titles, names or keys with commas between them, or words with blanks.
-
     Raises:
         ValueError: a name fits no metric, or the axis is none; the message says what would do.
     """
@@ -211,17 +208,12 @@ class OverlayPage(ChartPage):
     )
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:
-        """The chart of some metrics.
-
-        Args:
-            axis: what the x axis counts; None: steps.
-        """
+        """The chart of some metrics."""
         super().__init__()
         self.targets = tuple(targets)[:MOST_METRICS]
         self.axis = axis or Axis.STEP
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """Title, chart, and a table with a row for each metric."""
         self.begin()
         metrics = self._metrics(moment, width - 2 * LABEL_CELLS)
         table = self._table(metrics, moment, width)

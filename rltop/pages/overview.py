@@ -171,13 +171,7 @@ def build_sentence(
     opened: OpenStep | None = None,
     outlier: NumberedView | None = None,
 ) -> Sentence:
-    """Compose the sentence.
-
-    Args:
-        timing: of that step, or None.
-        goal: what the run is for: validation, else reward, else loss.
-        outlier: metrics that differ by a number alone, of which one is far from the others.
-    """
+    """Compose the sentence."""
     empty = nothing_yet(snapshot)
     if empty is not None:
         return empty
@@ -401,11 +395,7 @@ def build_overview(
     height: int = 60,
     row: Mapping[str, float] | None = None,
 ) -> OverviewView:
-    """Read a run for the overview.
-
-    Args:
-        row: the row at the cursor, where memory has downsampled it and the caller has read it again.
-    """
+    """Read a run for the overview."""
     verdicts = snapshot.verdicts.standing
     timing = build_timing(snapshot, row, inner=_INNER_SPANS)
     is_empty = nothing_yet(snapshot) is not None
@@ -560,11 +550,7 @@ _BELOW_TALL = 8
 def paint_overview(
     view: OverviewView, width: int, height: int | None, glyphs: Glyphs, *, has_counts: bool = True
 ) -> list[Row]:
-    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes).
-
-    Args:
-        has_counts: say what was not understood; off where that is shown elsewhere.
-    """
+    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes)."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.is_empty:
@@ -781,7 +767,6 @@ class OverviewPage(Page):
         return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The overview of the run and the step that are shown; where only time has gone by, only its clocks are new."""
         # The words of a verdict on silence change with every second.
         run, glyphs = moment.snapshot.run, moment.glyphs
         other = baseline_of(moment)

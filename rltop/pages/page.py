@@ -150,11 +150,7 @@ class Page(ABC):
 
     @abstractmethod
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The page of the run and the step that are shown; more rows than `height` are scrolled.
-
-        Args:
-            moment: what is shown, in the stream that the page is about.
-        """
+        """The page of the run and the step that are shown; more rows than `height` are scrolled."""
 
     def face(self, moment: Moment) -> Hashable:
         """What the page shows that changes with time alone; equal faces need no repaint."""
@@ -176,7 +172,6 @@ class Page(ABC):
         return frozenset()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """What was selected is to be opened; a page may keep some targets to itself."""
         del moment
         return Open(target)
 

@@ -114,11 +114,7 @@ def unknown_names(query: Query, runs: Sequence[Wanted]) -> list[str]:
 
 
 def read_query(text: str) -> Query:
-    """Understand what was typed; a term that is not whole yet is left out, and named.
-
-    Args:
-        text: words with blanks between them; one with a blank in it stands in quotes.
-    """
+    """Understand what was typed; a term that is not whole yet is left out, and named."""
     terms, trouble = [], ""
     for is_wanted, word in _words(text):
         found = _TERM.fullmatch(word)

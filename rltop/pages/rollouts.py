@@ -196,11 +196,7 @@ class RolloutsView(NamedTuple):
 
 
 def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> RolloutsView:
-    """Read the rollouts at a step; what is not held yet is asked for, and comes later.
-
-    Args:
-        sorting: the order of the groups; None is by ratio.
-    """
+    """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
     order = sorting or BY_RATIO
     shelf = snapshot.rollouts
     trainer = snapshot.identity.dialect.name if snapshot.identity is not None else ""
@@ -227,11 +223,7 @@ def number_or_dash(value: float | None) -> str:
 
 
 def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
-    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups.
-
-    Args:
-        is_low: the screen is low: most of the lines above the groups are left out.
-    """
+    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
     rows = [_paint_title(view, width, glyphs)]
     if view.shelved is None:
         return [*rows, Row(()), *paint_nothing(view, width, glyphs)]
@@ -266,7 +258,6 @@ def _paint_title(view: RolloutsView, width: int, glyphs: Glyphs) -> Row:
 
 
 def _step_note(view: RolloutsView) -> str:
-    """Where the step stands in the dump; that it is another than the cursor's, where it is."""
     state = view.state
     if state is None or view.step is None or not state.steps:
         return ""
@@ -437,7 +428,6 @@ class RolloutPage(Page):
     footer = ("find",)
 
     def face(self, moment: Moment) -> Hashable:
-        """What came from the dump since the page was painted."""
         shelf = moment.snapshot.rollouts
         return super().face(moment), None if shelf is None else shelf.version
 
@@ -469,16 +459,11 @@ class RolloutsPage(RolloutPage):
     search_hint = "a part of a prompt, or of what a completion begins with"
 
     def __init__(self, page_of: Callable[[str, Sorting | None], Page]) -> None:
-        """The groups of the step on the screen.
-
-        Args:
-            page_of: makes the page of a group from its name and the order of the groups.
-        """
+        """The groups of the step on the screen."""
         super().__init__()
         self._page_of = page_of
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The groups of the step that is shown; what is not known yet has been asked for."""
         view = build_rollouts(moment.snapshot, self.sorting)
         return paint_rollouts(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
@@ -503,7 +488,6 @@ class RolloutsPage(RolloutPage):
         return super().open(target, moment)
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
-        """Go to another step of the dump; from its last one on, live."""
         view = build_rollouts(moment.snapshot, self.sorting)
         if view.state is None or view.step is None:
             return None

@@ -47,7 +47,6 @@ class Threshold(NamedTuple):
 
 
 def options_of(snapshot: Snapshot) -> EngineOptions:
-    """By which options the run is judged."""
     rules = snapshot.part.judging.rules
     return EngineOptions() if rules is None else rules.options
 
@@ -106,12 +105,7 @@ class RuleMenuPage(Page):
     )
 
     def __init__(self, rule: str, stream: str = "") -> None:
-        """The menu of a rule.
-
-        Args:
-            rule: its id, or that of the part that speaks.
-            stream: of the run; "" is the main one.
-        """
+        """The menu of a rule."""
         super().__init__(stream)
         self._spec = registry.NAMED[rule]
         self.rule = self._spec.rule
@@ -123,7 +117,6 @@ class RuleMenuPage(Page):
         return next((one for one in both if one.rule == self.rule and not one.stream), None)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The alert and its numbers, what can be done, the thresholds."""
         del height
         snapshot, glyphs = moment.snapshot, moment.glyphs
         verdict = self._verdict(snapshot)
@@ -175,7 +168,6 @@ class RuleMenuPage(Page):
             yield RowBuilder(width, glyphs).add("   ").add(text, "text", _choice(_RESET)).row()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Do what was chosen, or ask for a number."""
         if target.kind is not TargetKind.CHOICE:
             return super().open(target, moment)
         name = target.name

@@ -81,7 +81,6 @@ class RunEntry:
 
     @property
     def past(self) -> str:
-        """The worst alert that is over, in words; may be empty."""
         if self.worst is None:
             return ""
         if self.is_milder:
@@ -157,19 +156,16 @@ def _what(worst: Verdict) -> str:
 
 
 def state_cell(entry: RunEntry, glyphs: Glyphs) -> Cell:
-    """The state; while the history is read, how much of it has been."""
     is_reading = entry.state is RunState.LOADING and entry.loading is not None
     text = units.share(entry.loading) if is_reading and entry.loading is not None else entry.state.value
     return f"{glyphs.state(entry.state)} {text}", STATE_ROLES.get(entry.state, "dim")
 
 
 def age_cell(entry: RunEntry) -> Cell:
-    """The age of the newest record; empty without one."""
     return "" if entry.age_s is None else age_text(entry.age_s), "dim"
 
 
 def duration_cell(seconds: float | None) -> Cell:
-    """A duration; empty where it is not known."""
     return "" if seconds is None else units.duration(seconds), "value"
 
 
@@ -236,11 +232,7 @@ class Value(NamedTuple):
 
 
 def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
-    """The newest value of the first of the metrics that the run logs.
-
-    Args:
-        names: of the catalogue, the best one first.
-    """
+    """The newest value of the first of the metrics that the run logs."""
     signal = first_signal(snapshot, names)
     point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
     if signal is None or point is None:
@@ -257,9 +249,6 @@ def speed_text(speed: Value | None) -> str:
 
 def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     """The best value so far of the first of the metrics that the run logs, and where it was.
-
-    Args:
-        names: of the catalogue, the best one first.
 
     Returns:
         None where the run logs none of them, or where no direction of it is the good one.
@@ -289,11 +278,7 @@ _SIDES = (Direction.UP, Direction.DOWN)
 
 
 def first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
-    """The first of the metrics that the run logs.
-
-    Args:
-        names: of the catalogue, the best one first.
-    """
+    """The first of the metrics that the run logs."""
     identity = snapshot.identity
     if identity is None:
         return None
@@ -314,7 +299,6 @@ class AskedRun(NamedTuple):
     words: str
 
     def texts(self, name: str) -> Sequence[str]:
-        """What the row says of one of `query.TEXTS`."""
         assert name in TEXTS
         return self.told.get(name, ())
 

@@ -106,7 +106,6 @@ class Differences:
         self._found: list[Difference] = []
 
     def of(self, runs: Sequence[RunSettings | None]) -> list[Difference]:
-        """As `differences`."""
         # Held themselves: what has been let go may have its address taken by another.
         if self._of != list(runs):
             self._of, self._found = list(runs), differences(runs)
@@ -179,11 +178,7 @@ def _size(value: str) -> float | None:
 def paint_differences(
     found: Sequence[Difference], signs: Sequence[tuple[str, str]], baseline: int, width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """A table of the settings that differ: one row each, one column for each run.
-
-    Args:
-        baseline: number of the run from which the others are told apart.
-    """
+    """A table of the settings that differ: one row each, one column for each run."""
 
     def value_of(number: int) -> Column[Difference]:
         def cell(one: Difference) -> tuple[str, str]:
@@ -247,7 +242,6 @@ class SettingsPage(ListPage[str]):
         return Target(TargetKind.SETTING, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """There is nothing behind a setting: say what can be done with it."""
         return Say(moment.keys.tell("{copy-value} copies the value, {find} filters"))
 
 

@@ -70,11 +70,7 @@ def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
 
 
 def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
-    """The entries by level, state, and age.
-
-    Args:
-        query: words that a row must have; numbers are not known of entries alone.
-    """
+    """The entries by level, state, and age."""
     wanted = read_query(query)
     return sorted((one for one in entries if not wanted.terms or wanted.holds(_asked(one))), key=_urgency)
 
@@ -95,11 +91,7 @@ def _asked(entry: RunEntry, snapshot: Snapshot | None = None) -> AskedRun:
 
 
 def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
-    """The runs by a column of their list; None leaves what needs attention first.
-
-    Args:
-        entries: those that need attention first.
-    """
+    """The runs by a column of their list; None leaves what needs attention first."""
     return sort_items(entries, run_columns((), UNICODE), sorting)
 
 
@@ -287,12 +279,7 @@ def paint_runs(
     keys: KeyNames = NO_KEYS,
     painter: TablePainter[RunEntry] | None = None,
 ) -> list[Row]:
-    """The list from the entry `top` on, under a title and a head.
-
-    Args:
-        sorting: the order that the heads show; the entries are in it already.
-        painter: the entries laid out for this width, where they are already.
-    """
+    """The list from the entry `top` on, under a title and a head."""
     room = len(entries) if height is None else height - HEAD_ROWS
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
@@ -413,7 +400,6 @@ class RunsPage(ListPage[RunEntry]):
         )  # fmt: skip
 
     def _painter(self, width: int, glyphs: Glyphs, context: ListContext) -> TablePainter[RunEntry]:
-        """The table laid out, which is kept while nothing in it has changed: of many runs that takes a while."""
         told = id(context.settings), tuple(context.marked), context.shown, context.name_cells
         laid_out_for = (tuple(map(id, self.lines)), width, glyphs, self.sorting, told)
         if self._laid_out is None or self._laid_out[0] != laid_out_for:
@@ -468,7 +454,6 @@ class RunsPage(ListPage[RunEntry]):
         return f"no run logs or sets {', '.join(unknown)}" if unknown else ""
 
     def face(self, moment: Moment) -> Hashable:
-        """What changes with time alone: states, ages and silence."""
         shown = {one.path.raw for one in self.lines[self.top : self.top + _MOST_SHOWN]}
         entries = self._read_all(moment.runs)
         return tuple((one.state, one.level, age_cell(one) if one.path.raw in shown else ()) for one in entries)
@@ -477,7 +462,6 @@ class RunsPage(ListPage[RunEntry]):
         return Target(TargetKind.RUN, line.path.raw)
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Mark the chosen run, or compare those that are marked."""
         if key == "mark" and self.chosen is not None:
             return MarkRun(self.chosen.name)
         if key == "compare":

@@ -73,7 +73,6 @@ class SignalReading(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it is called: by a person, else by the catalogue."""
         return self.own_name or self.signal.metric.title
 
     @property
@@ -205,11 +204,7 @@ def _raw_beginning(stream: Stream, key: str, at: int | None = None) -> Beginning
 
 
 def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
-    """The worst firing verdict of this stream that speaks of a metric or of its key.
-
-    Args:
-        metric: canonical name; empty where the catalogue has none.
-    """
+    """The worst firing verdict of this stream that speaks of a metric or of its key."""
     firing = [
         verdict
         for verdict in verdicts
@@ -342,11 +337,7 @@ def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence
 
 
 def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> list[tuple[int, float]]:
-    """Steps and finite values that are still held, up to the step that is shown; in the metric's unit.
-
-    Args:
-        last: as many of the newest rows will do, where the newest step is shown; None: all.
-    """
+    """Steps and finite values that are still held, up to the step that is shown; in the metric's unit."""
     at = snapshot.at_step
     steps, values = snapshot.stream.series(signal.key, last if at is None else None)
     pairs = zip(steps, values, strict=True)
@@ -387,12 +378,7 @@ def read_spark(
     since: int | None = None,
     cadence: int | None = None,
 ) -> SparkData:
-    """The line of a signal over the whole run, up to the cursor if there is one.
-
-    Args:
-        reference: a value to draw as a level, in the unit of the metric.
-        cadence: steps between two values; None: that of the rows.
-    """
+    """The line of a signal over the whole run, up to the cursor if there is one."""
     stream, at = snapshot.stream, snapshot.at_step
     first, last = stream.first_step, snapshot.step
     if not columns or first is None or last is None or last < first:

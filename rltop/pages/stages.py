@@ -147,17 +147,14 @@ class TimingView(NamedTuple):
 
     @property
     def pace_s(self) -> float:
-        """What a step takes now, on every page."""
         return median(self.paced)
 
     @property
     def paced(self) -> Sequence[float]:
-        """The steps that `pace_s` is the median of."""
         return at_present_pace([step.total_s for step in self.strip[-PACE_STEPS:]])
 
     @property
     def top(self) -> tuple[StageReading, ...]:
-        """The stages of the step itself, "other" included."""
         return tuple(stage for stage in self.stages if stage.depth == 0 and not stage.is_outside)
 
     @property

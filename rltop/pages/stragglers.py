@@ -364,11 +364,7 @@ def _seconds(value: float) -> str:
 
 
 def paint_ranks(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
-    """The stages, then every rank of the one that is furthest behind.
-
-    Args:
-        sorting: the order of the stages; None is by how far their slowest rank is behind.
-    """
+    """The stages, then every rank of the one that is furthest behind."""
     builder = RowBuilder(width, glyphs).add(" RANKS", "title")
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
@@ -394,8 +390,6 @@ def paint_ranks(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | 
 
 
 def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
-    """The columns of the stages: who is slowest, by how much, how often."""
-
     def name(stage: StageSummary) -> tuple[str, str]:
         label = stage.stage if not stage.group or width < 100 else f"{stage.group} · {stage.stage}"
         return Label.of(label).display, "key"

@@ -159,11 +159,6 @@ class SymptomPage(Page):
     )
 
     def __init__(self, chain: str, stream: str = "") -> None:
-        """The page of a chain of diagnosis.
-
-        Args:
-            stream: of the run; "" is the main one.
-        """
         super().__init__(stream)
         self._chain = chain
 

@@ -124,21 +124,13 @@ class Timeline(NamedTuple):
         return self.steps[number] if event.stream else event.step
 
     def is_for(self, snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> bool:
-        """Does it still fit the run, the filter and the order?
-
-        Args:
-            sorting: the order of the list; None: newest first.
-        """
+        """Does it still fit the run, the filter and the order?"""
         now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
         return self.stream is snapshot.stream and (self.seen, self.wanted, self.sorting, self.at, self.newest) == now
 
 
 def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> Timeline:
-    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked.
-
-    Args:
-        sorting: the order of the list; None: newest first.
-    """
+    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
     events = snapshot.events
     families = tuple(dict.fromkeys(event.family for event in events))
     lanes: dict[str, Lane] = {}
@@ -203,7 +195,6 @@ def lane_rows(timeline: Timeline, height: int) -> int:
 
 
 def list_rows(timeline: Timeline, height: int) -> int:
-    """How many events are painted in a page of `height` rows."""
     return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
 
 
@@ -364,7 +355,6 @@ class EventsPage(ListPage[int]):
         self._wanted = EventFilter()
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The lanes, and the events around the chosen one."""
         timeline = self._timeline
         if timeline is None or not timeline.is_for(moment.snapshot, self._wanted, self.sorting):
             if timeline is not None and timeline.stream is not moment.snapshot.stream:
@@ -378,7 +368,6 @@ class EventsPage(ListPage[int]):
         return Target(TargetKind.EVENT, self._events[line].rule, line)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        """Go to the step of an event; from there, to its rule."""
         if target.kind is not TargetKind.EVENT or target.step is None:
             return super().open(target, moment)
         event = moment.snapshot.events[target.step]
@@ -401,7 +390,6 @@ class EventsPage(ListPage[int]):
 
     @property
     def has_something_to_close(self) -> bool:
-        """Whether Escape clears the filters rather than leaving the page."""
         return not self._wanted.is_open
 
     def close_something(self) -> Effect | None:

@@ -187,11 +187,7 @@ def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> 
 def paint_timing(
     view: TimingPageView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
 ) -> list[Row]:
-    """Waterfall, strip, sentence and table, from the top.
-
-    Args:
-        sorting: the order of the stages in the table; None is that of the step.
-    """
+    """Waterfall, strip, sentence and table, from the top."""
     timing = view.timing
     if timing is None:
         note = [text_row(line, width, glyphs) for line in wrap(view.note, width - 2, 4)]
@@ -326,7 +322,6 @@ class TimingPage(Page):
         return Open(Target(TargetKind.METRIC, target.name, stream=target.stream)) if target.name else None
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """The timing of the step that is shown, with its whole table."""
         view = build_timing_page(moment.snapshot)
         stages = len(view.timing.stages) if view.timing is not None else 0
         beside = sum(2 + len(timing.stages) for timing in view.beside)

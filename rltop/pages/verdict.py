@@ -229,12 +229,6 @@ class VerdictPage(Page):
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
-        """The page of `rule`, at the step of the time cursor or else at `step`.
-
-        Args:
-            step: None is that of the time cursor.
-            stream: of which it speaks; empty is the main one.
-        """
         super().__init__(stream)
         named = registry.NAMED.get(rule)
         self.rule = rule if named is None else named.rule
@@ -245,7 +239,6 @@ class VerdictPage(Page):
         return snapshot.at(self._step) if snapshot.at_step is None else snapshot
 
     def since_step(self, moment: Moment) -> int | None:
-        """Where the verdict began, or None if it does not stand at the step that is shown."""
         found = self._snapshot(moment).verdicts
         both = (*found.standing, *found.set_aside)
         return next((verdict.since_step for verdict in both if verdict.rule == self.rule and not verdict.stream), None)
@@ -265,6 +258,5 @@ class VerdictPage(Page):
         return (Open(Target(TargetKind.METRIC, key, stream=self.stream)),) if key else ()
 
     def text_to_copy(self, moment: Moment) -> str:
-        """The whole page, as it reads on 100 columns."""
         rows = self.rows(moment, _COPIED_WIDTH, self.least[1])
         return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows).strip()

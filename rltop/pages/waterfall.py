@@ -71,7 +71,6 @@ def _bars(steps: Sequence[StripStep]) -> Iterator[RowLink]:
 
 
 def strip_height(view: TimingView, width: int, height: int) -> int:
-    """How many rows `paint_strip` makes."""
     if height <= 0 or len(view.strip) < 2:
         return 0
     if height == 1 or len(view.top) < 2:

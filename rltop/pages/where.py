@@ -109,11 +109,7 @@ def _coarse(seconds: float) -> float:
 
 
 def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: Glyphs) -> Row:
-    """One row: what is open, for how long, and a bar that grows, with what is usual as a tick on it.
-
-    Args:
-        axis_s: what the bars around it stand for; a longer step has its own.
-    """
+    """One row: what is open, for how long, and a bar that grows, with what is usual as a tick on it."""
     role = LEVEL_ROLES[view.level] if view.level > Level.OK else "value"
     sign = glyphs.level(view.level) if view.level > Level.OK else " "
     name = "open" if view.step is None else f"{units.step(view.step)} open"
@@ -412,11 +408,9 @@ class WherePage(Page):
     )
 
     def face(self, moment: Moment) -> Hashable:
-        """What is told, and the time as coarsely as the youngest age shows it."""
         whereabouts = moment.snapshot.run.whereabouts
         told = None if whereabouts is None else (whereabouts.version, whereabouts.now_s // _COARSE[0][1])
         return super().face(moment), told
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        """What is told now; the step on the screen does not matter."""
         return paint_where(build_where(moment.snapshot), width, height, moment.glyphs)

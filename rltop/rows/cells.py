@@ -158,12 +158,10 @@ class RowBuilder:
         return self.add(" " * missing) if missing > 0 else self
 
     def left(self, text: str, width: int, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` into a field of `width` cells, at its left edge."""
         stop = self._cells + width
         return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
-        """Write `text` into a field of `width` cells, at its right edge."""
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
         return self.to(self._cells + width - cell_width(text)).add(text, role)
@@ -187,11 +185,7 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
 
 
 def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list[Row]:
-    """Two blocks of rows next to each other; what can be selected stays where its text is.
-
-    Args:
-        left: no row of it is `column` cells wide or more.
-    """
+    """Two blocks of rows next to each other; what can be selected stays where its text is."""
     rows = []
     for one, other in zip_longest(left, right, fillvalue=Row(())):
         gap = column - sum(cell_width(piece.text) for piece in one.line)
@@ -222,9 +216,6 @@ def clip_distinct(names: Sequence[str], width: int, cut: Callable[[str, int], st
     A name that fits stays whole. One that does not keeps its beginning and its end, or what `cut` leaves; where it
     would look like another name, the part in which the two differ is kept instead. Two names look the same only where
     `width` is too small for the difference itself.
-
-    Returns:
-        The names as they are shown, in the same order.
     """
     return list(_clip_distinct(tuple(names), width, cut))
 
@@ -277,14 +268,7 @@ def _ellipsis_for(shared: str) -> str:
 
 
 def clip_shared(names: Sequence[str], width: int, among: Sequence[str] = ()) -> list[str]:
-    """Names in at most `width` cells each: whole if all of them fit, else without what they share.
-
-    Args:
-        among: the names of which these are some, so that one is shown alike whichever others are.
-
-    Returns:
-        The names as they are shown, in the same order.
-    """
+    """Names in at most `width` cells each: whole if all of them fit, else without what they share."""
     if all(cell_width(plain(name)) <= width for name in names):
         return [plain(name) for name in names]
     every = tuple(dict.fromkeys(among or names))

@@ -59,11 +59,7 @@ class Glyphs(Struct):
         return self.states[state]
 
     def partly(self, share: float, cells: int) -> str:
-        """A bar of which a part is filled.
-
-        Args:
-            share: from 0 to 1.
-        """
+        """A bar of which a part is filled."""
         full = round(min(1.0, max(0.0, share)) * cells)
         return self.bar * full + self.bar_rest * (cells - full)
 

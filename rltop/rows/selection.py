@@ -38,7 +38,6 @@ class Selection:
 
     @property
     def spot(self) -> Spot | None:
-        """Where the selection is, or None when nothing can be selected."""
         return self._spots[self._at] if self._spots else None
 
     @property
@@ -124,7 +123,6 @@ class Selection:
         return True
 
     def can_move(self, by: int) -> bool:
-        """Whether the row has another spot on that side."""
         here = self.spot
         to = self._at + by
         return here is not None and 0 <= to < len(self._spots) and self._spots[to].y == here.y
@@ -235,11 +233,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def matching_rows(rows: Sequence[Row], text: str, more: Callable[[Target], str]) -> list[int]:
-    """Numbers of the rows that have a text; of one that goes on in the next row, the first. Heads of tables have none.
-
-    Args:
-        more: what the target of a row is found by beside what is painted of it.
-    """
+    """Numbers of the rows that have a text; of one that goes on in the next row, the first. Heads have none."""
     pattern = _pattern(text)
     texts = ["".join(piece.text for piece in row.line).strip() for row in rows]
     found = []

@@ -491,12 +491,7 @@ def _joined(codes: Sequence[int], breaks: frozenset[int]) -> list[int]:
 
 
 def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None) -> str:
-    """One block per value, from zero to the largest (or `top`); a blank is a gap.
-
-    Args:
-        values: NaN is a gap.
-        top: the value of a full block; None is the largest.
-    """
+    """One block per value, from zero to the largest (or `top`); a blank is a gap."""
     finite = [value for value in values if not math.isnan(value)]
     ceiling = top if top is not None else max(finite, default=0.0)
     signs = glyphs.columns

@@ -93,15 +93,7 @@ class Sorting(NamedTuple):
 
 
 def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
-    """The rows in the order that was asked for.
-
-    Args:
-        columns: the columns, of which one has the head that `sorting` names.
-        sorting: the order; None leaves it, and so does a head that no column has.
-
-    Returns:
-        The rows, stable; those without a value in the column stand last either way.
-    """
+    """The rows in the order that was asked for."""
     by = None if sorting is None else next((one.sort for one in columns if one.head == sorting.head), None)
     if by is None or sorting is None:
         return list(items)
@@ -126,11 +118,7 @@ def heads_of(rows: Sequence[Row]) -> list[Sorting]:
 
 
 def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting | None:
-    """The order after this one: by each head from left to right, then as the rows come (None).
-
-    Args:
-        sorting: the order now; one by a head that is not on the screen is followed by None.
-    """
+    """The order after this one: by each head from left to right, then as the rows come (None)."""
     names = [one.head for one in heads]
     if sorting is not None and sorting.head not in names:
         return None
@@ -154,9 +142,6 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     Columns leave, the highest priority first, until what the others need at the least has room; of those that never
     leave, what is drawn is narrowed first, then texts, then names. What is left over goes to the columns that want
     more, the narrowest of them first, and at the last to what is drawn.
-
-    Args:
-        wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
     needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
@@ -265,7 +250,6 @@ class _Placed(NamedTuple, Generic[T]):
     names: Mapping[int, Sequence[str]]
 
     def cell(self, number: int) -> Cell:
-        """What stands in a row, no wider than the column."""
         cell = self.texts[number]
         if cell and isinstance(cell[0], str):
             return self.names[0][number] if self.names else clip(cell[0], self.cells), str(cell[1])

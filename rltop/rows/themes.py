@@ -43,7 +43,6 @@ class RoleStyle(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Nothing set: looks like the text around it."""
         return self == RoleStyle()
 
     def under(self, overlay: RoleStyle) -> RoleStyle:
@@ -100,11 +99,7 @@ def user_folder() -> Path:
 
 
 def find_palettes(extra: Path | None = None) -> dict[str, Path]:
-    """Theme files by name: shipped ones, then a person's own, which win.
-
-    Args:
-        extra: a folder of further themes instead of the user's own.
-    """
+    """Theme files by name: shipped ones, then a person's own, which win."""
     found: dict[str, Path] = {}
     for place in (resources.folder("themes"), extra if extra is not None else user_folder()):
         found.update(resources.toml_files(place))
@@ -113,9 +108,6 @@ def find_palettes(extra: Path | None = None) -> dict[str, Path]:
 
 def load_palette(name: str, extra: Path | None = None) -> Palette:
     """The theme called `name`.
-
-    Args:
-        extra: folder with themes of one's own; None is the user's.
 
     Raises:
         ThemeError: there is none of that name, or its file cannot be used.

@@ -288,7 +288,7 @@ class Session:
         notifier: Notifier | None = None,
     ) -> None:
         self.notifier = notifier or Notifier()
-        self._builder = RunBuilder(open_feed, clock, options or IngestOptions(), self.notifier)
+        self.builder = RunBuilder(open_feed, clock, options or IngestOptions(), self.notifier)
         self._clock = clock
         self._turn = 0
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
@@ -302,21 +302,17 @@ class Session:
         self.runs: list[Run] = []
         self._share_memory()
         if len(found) > CROWD:
-            self._builder.preview_from = CROWD_PREVIEW_FROM_BYTES
-        self.runs += [self._builder.build(each) for each in found]
-
-    @property
-    def options(self) -> IngestOptions:
-        return self._builder.options
+            self.builder.preview_from = CROWD_PREVIEW_FROM_BYTES
+        self.runs += [self.builder.build(each) for each in found]
 
     def _share_memory(self) -> None:
         """Share the memory for raw rows out, stream by stream."""
         streams = sum(len(found.beside) + 1 for found in self._found)
-        whole = self.options.store
-        self._builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
+        whole = self.builder.options.store
+        self.builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
         for run in self.runs:
             for each in run.streams:
-                each.whole.pipeline.stream.options = self._builder.share
+                each.whole.pipeline.stream.options = self.builder.share
 
     def knows(self, found: Found) -> bool:
         return any(_is_same(known, found) for known in self._found)
@@ -337,13 +333,13 @@ class Session:
             if at is None:
                 self._found.append(each)
                 self._share_memory()
-                self.runs.append(self._builder.build(each))
+                self.runs.append(self.builder.build(each))
             elif not _extend(self._found[at], each, self.runs[at]):
                 before = self.runs[at]
                 before.close()
                 self._found[at] = each
                 self._share_memory()
-                before.replaced_by = self.runs[at] = self._builder.build(each)
+                before.replaced_by = self.runs[at] = self.builder.build(each)
                 self._drop_parts(at)
             else:
                 self._found[at] = each
@@ -363,7 +359,11 @@ class Session:
         """
         project = meanings.project_of(run.path.raw)
         meanings.save(meanings.with_one(meanings.load({}), project, key, metric))
-        self.use(self.options._replace(meanings=meanings.with_one(self.options.meanings, project, key, metric)))
+        self.use(
+            self.builder.options._replace(
+                meanings=meanings.with_one(self.builder.options.meanings, project, key, metric)
+            )
+        )
 
     def set_rule(
         self, run: Run, scope: own_rules.RuleScope, rule: str, name: str, value: own_rules.Said | None
@@ -376,18 +376,18 @@ class Session:
         # Another session may have set some as well since this one was begun.
         told = own_rules.with_one(own_rules.load(), scope.place(run.path.raw), rule, name, value)
         own_rules.save(told)
-        self.use(self.options._replace(own_rules=told))
+        self.use(self.builder.options._replace(own_rules=told))
 
     def use(self, options: IngestOptions) -> None:
         """Follow the runs with other options; those that would be read or judged otherwise are read anew."""
-        told = [self._builder.read_by(run.path.raw) for run in self.runs]
-        self._builder.options = options
+        told = [self.builder.read_by(run.path.raw) for run in self.runs]
+        self.builder.options = options
         for at, (before, known) in enumerate(zip(self.runs, told, strict=True)):
-            if self.may_mean(before) and self._builder.read_by(before.path.raw) != known:
+            if self.may_mean(before) and self.builder.read_by(before.path.raw) != known:
                 before.close()
-                before.replaced_by = self.runs[at] = self._builder.build(self._found[at])
+                before.replaced_by = self.runs[at] = self.builder.build(self._found[at])
             else:
-                self._builder.tell(before)
+                self.builder.tell(before)
 
     def arrange(self, run: Run, arrangement: Arrangement) -> None:
         """Keep which rows a person wants to see of the runs of a project.
@@ -400,7 +400,7 @@ class Session:
             # Another session may have arranged some as well since this one was begun.
             arrangement = arrangement.merged(run.arrangement, told[project])
         meanings.save_rows({**told, project: arrangement})
-        self.use(self.options._replace(rows={**self.options.rows, project: arrangement}))
+        self.use(self.builder.options._replace(rows={**self.builder.options.rows, project: arrangement}))
 
     def acknowledge(self, run: Run, rule: str) -> bool | None:
         """Quiet the alert of a rule until it gets worse, or take that back; kept for the run.
@@ -416,7 +416,7 @@ class Session:
             return None
         told = acknowledged.with_run(acknowledged.load(), run.path.raw, alerts)
         acknowledged.save(told)
-        self._builder.options = self.options._replace(acknowledged=told)
+        self.builder.options = self.builder.options._replace(acknowledged=told)
         run.acknowledged = alerts
         return rule in alerts
 
@@ -428,16 +428,16 @@ class Session:
         """
         run.goal = goal
         goals.save(run.path.raw, goal)
-        self._builder.options = self.options._replace(goals=goals.load())
+        self.builder.options = self.builder.options._replace(goals=goals.load())
 
     def recall(self) -> None:
         """Take what somebody has said of runs in an earlier session: acknowledged alerts, goals.
 
         For a screen: `check` quiets nothing.
         """
-        self._builder.options = self.options._replace(acknowledged=acknowledged.load(), goals=goals.load())
+        self.builder.options = self.builder.options._replace(acknowledged=acknowledged.load(), goals=goals.load())
         for each in self.runs:
-            self._builder.tell(each)
+            self.builder.tell(each)
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, or other records of it."""
@@ -514,23 +514,28 @@ class Session:
             from rltop.run.console_log import ConsoleLog  # noqa: PLC0415 - only for who looks at one
 
             likely = "" if run.ending is None else run.ending.path
-            run.console = ConsoleLog(run.path.raw, self.options.log, self.notifier.notify, likely=likely)
+            run.console = ConsoleLog(run.path.raw, self.builder.options.log, self.notifier.notify, likely=likely)
             run.console.start()
 
     def look_where(self, run: Run) -> None:
         """Begin to follow where the job of a run is; what is told, `run.whereabouts` has."""
-        if run.whereabouts is None and self.options.follows_jobs and not run.main.is_awaited and run.path.raw != "-":
+        if (
+            run.whereabouts is None
+            and self.builder.options.follows_jobs
+            and not run.main.is_awaited
+            and run.path.raw != "-"
+        ):
             from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame
 
-            probes = self.options.probes(run.path.raw) if self.options.probes is not None else ()
-            run.whereabouts = Whereabouts(run, self.options.log, self._clock, self.notifier.notify, probes)
+            probes = self.builder.options.probes(run.path.raw) if self.builder.options.probes is not None else ()
+            run.whereabouts = Whereabouts(run, self.builder.options.log, self._clock, self.notifier.notify, probes)
 
     def look_for_endings(self) -> None:
         """Have the console logs looked at of runs that have fallen silent, in a thread; `run.ending` tells."""
         if self._endings is None:
             from rltop.run.console_end import EndReader  # noqa: PLC0415 - not before the first frame
 
-            self._endings = EndReader(self.options.log, self.notifier.notify, self._clock)
+            self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock)
         self._endings.ask(self.runs)
 
     def read_endings(self) -> None:
@@ -564,11 +569,11 @@ class Session:
         """Give a run a shelf for its completions, and rules for them where the trainer logs no group ratio."""
         from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
 
-        run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
+        run.rollouts = RolloutShelf(run.path.raw, self.builder.options.rollouts, self.notifier.notify)
         if is_judged and not _logs_group_ratio(run):
             from rltop.run.rollouts import RolloutWatch, is_cut_off  # noqa: PLC0415 - it brings the rules along
 
-            rules = self._builder.rules_of(run.path.raw)
+            rules = self.builder.rules_of(run.path.raw)
             run.rollout_watch = RolloutWatch(rules)
             run.rollouts.is_cut_off = partial(is_cut_off, rules)
         return run.rollouts

@@ -74,11 +74,7 @@ class ScreenGuard(Protocol):
         ...
 
     def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
-        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule.
-
-        Args:
-            stop: what to call; None takes the registration back.
-        """
+        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule."""
         ...
 
     def stop_job(self) -> None:

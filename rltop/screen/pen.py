@@ -70,7 +70,6 @@ class Pen:
         self._written.append(f"\x1b[{min(added, anew, key=len)}m")
 
     def finish(self) -> str:
-        """Everything written, with the attributes off at its end."""
         self._go(_PLAIN)
         written, self._written = "".join(self._written), []
         return written

@@ -287,7 +287,6 @@ class RowView(Widget, can_focus=True):
         return regions
 
     def set_palette(self, palette: Palette) -> None:
-        """Draw in another theme from now on."""
         self._styles_of = RoleStyles(palette)
         self._strips.clear()
         self.refresh()
@@ -310,10 +309,6 @@ class RowView(Widget, can_focus=True):
             self._scroll(y - self.size.height // 3)
 
     def render_line(self, y: int) -> Strip:
-        """One row as a strip of exactly the widget's width; every segment has a style.
-
-        Paints anew where the size has changed, so that no frame shows rows of another size.
-        """
         self.settle()
         strip = self._strips.get(y)
         if strip is None:
@@ -443,7 +438,6 @@ class RowView(Widget, can_focus=True):
         self._move(lambda: self._selection.horizontal(1))
 
     def action_page(self, direction: int) -> None:
-        """Go one screenful up (-1) or down (1)."""
         step = direction * max(1, self.size.height - 1)
         self._scroll(self._top + step)
         self._move(lambda: self._selection.vertical(step))
@@ -477,7 +471,6 @@ class RowView(Widget, can_focus=True):
             self.action_open()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down, or zoom out where a chart is."""
         event.stop()
         if not self._mouse.point(event.x, self._top + event.y, -1):
             self._scroll(self._top + WHEEL_ROWS)
@@ -534,7 +527,6 @@ class LongRowView(RowView):
         self._wanted = chosen
 
     def settle(self) -> None:
-        """Take rows for a new size, if it has changed; what is chosen is selected, wherever it stands."""
         if self._painted_for != self.size:
             super().settle()
             target = self._wanted()
@@ -548,7 +540,6 @@ class LongRowView(RowView):
         self._ask(1)
 
     def action_page(self, direction: int) -> None:
-        """Go one screenful up (-1) or down (1)."""
         self._ask(direction * max(1, self.size.height - 2))
 
     def action_first(self) -> None:

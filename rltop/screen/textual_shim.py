@@ -119,7 +119,6 @@ class PatchedApp(App[int]):
 
     @property
     def fault(self) -> Exception | None:
-        """The error that ended the application, or None."""
         error = self._exception
         if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
             return error.error

@@ -50,8 +50,8 @@ class _Drain(Struct, frozen=False):
     failures: int = 0
 
 
-class ReopenedFile:
-    """Follows one path without holding anything open between two polls."""
+class _Follower:
+    """Follows one path and reads on with a cursor, whatever file stands there."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path
@@ -59,6 +59,27 @@ class ReopenedFile:
         self._clock = clock
         self._cursor = cursor
         self._options = options
+        self._size = 0
+        self._was_seen = False
+
+    def _nothing_there(self) -> Sight:
+        return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
+
+    def _require_regular(self, seen: FileStat) -> None:
+        if not seen.is_regular:
+            raise Refused(self._path, seen)
+
+    def _close(self, handle: int) -> None:
+        # What closing reports, the writes of others or a handle that went stale, loses nothing that was read.
+        with suppress(OSError):
+            self._fs.close(handle)
+
+
+class ReopenedFile(_Follower):
+    """Follows one path without holding anything open between two polls."""
+
+    def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
+        super().__init__(path, fs, clock, cursor, options)
         self._identity: tuple[int, int] | None = None
         self._real_path = path
         self._seen: tuple[tuple[int, int], int, int] | None = None
@@ -68,8 +89,6 @@ class ReopenedFile:
         self._may_owe_bytes = False
         self._listed_inode: int | None = None
         self._next_rescan = clock.monotonic() + options.rescan_s
-        self._size = 0
-        self._was_seen = False
 
     def go_on(self, identity: tuple[int, int], real_path: str) -> None:
         """Take over a file that has been read by its handle so far."""
@@ -94,7 +113,7 @@ class ReopenedFile:
             handle = self._fs.open(self._path)
         except OSError as error:
             if is_missing(error):
-                return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
+                return self._nothing_there()
             raise
         try:
             return self._read(handle)
@@ -106,10 +125,6 @@ class ReopenedFile:
 
     def close(self) -> None:
         """Nothing is held between polls."""
-
-    def _require_regular(self, seen: FileStat) -> None:
-        if not seen.is_regular:
-            raise Refused(self._path, seen)
 
     def _read(self, handle: int) -> Sight:
         seen = self._fs.stat(handle)
@@ -248,11 +263,6 @@ class ReopenedFile:
             listed = [entry.inode for entry in self._fs.scandir(folder) if entry.name == name]
             self._listed_inode = listed[0] if listed else None
 
-    def _close(self, handle: int) -> None:
-        # Closing reports the writes of others on some file systems; there is nothing to do about it.
-        with suppress(OSError):
-            self._fs.close(handle)
-
 
 RENAMED_NOTE = "file renamed; switching to the new one once writes to the old one stop"
 
@@ -270,22 +280,16 @@ class _Life(NamedTuple):
         return self.reason is not ResetReason.ROTATED
 
 
-class HeldFile:
+class HeldFile(_Follower):
     """Follows one path; every file that was seen there is read to its end, in order."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
-        self._path = path
-        self._fs = fs
-        self._clock = clock
-        self._cursor = cursor
-        self._options = options
+        super().__init__(path, fs, clock, cursor, options)
         self._current: _Life | None = None
         self._successors: deque[_Life] = deque()
         self._quiet_polls = 0
         self._stillness = Stillness(options)
         self._seen: tuple[int, int] | None = None
-        self._size = 0
-        self._was_seen = False
 
     def poll(self) -> Sight:
         """Look at the path once and read on.
@@ -299,7 +303,7 @@ class HeldFile:
         while self._current is None and self._successors:
             self._advance()
         if self._current is None:
-            return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
+            return self._nothing_there()
         outcome = self._follow(self._current)
         while self._successors and self._is_drained(outcome):
             self._advance()
@@ -320,7 +324,7 @@ class HeldFile:
     def drop(self) -> None:
         """Let go of the file that is being read, after an error; the position stays."""
         if self._current is not None:
-            _close(self._fs, self._current.handle)
+            self._close(self._current.handle)
             self._current = None
 
     def __del__(self) -> None:
@@ -330,7 +334,7 @@ class HeldFile:
     def close(self) -> None:
         self.drop()
         while self._successors:
-            _close(self._fs, self._successors.popleft().handle)
+            self._close(self._successors.popleft().handle)
 
     def _look(self) -> Sight | None:
         """Notice another file at the path; a remark if there is none or it cannot be told."""
@@ -342,8 +346,7 @@ class HeldFile:
             if self._current is None:
                 raise
             return unreachable(error, self._size)
-        if not seen.is_regular:
-            raise Refused(self._path, seen)
+        self._require_regular(seen)
         newest = self._successors[-1] if self._successors else self._current
         if newest is None or newest.identity != seen.identity:
             self._admit(newest)
@@ -353,16 +356,15 @@ class HeldFile:
         handle = self._fs.open(self._path)
         try:
             seen = self._fs.stat(handle)
-            if not seen.is_regular:
-                raise Refused(self._path, seen)
+            self._require_regular(seen)
             if newest is not None and newest.identity == seen.identity:
-                _close(self._fs, handle)
+                self._close(handle)
                 return
             real_path = self._fs.realpath(self._path)
             life = _Life(handle, seen.identity, real_path, self._reason(newest, real_path))
             is_same_text = self._is_longer_copy(handle, seen.size)
         except (OSError, Refused):
-            _close(self._fs, handle)
+            self._close(handle)
             raise
         self._was_seen = True
         self._successors.append(life)
@@ -431,9 +433,3 @@ class HeldFile:
 
     def _has_data(self, lives: Iterable[_Life]) -> bool:
         return any(self._fs.stat(life.handle).size > 0 for life in lives)
-
-
-def _close(fs: FileSystem, handle: int) -> None:
-    # A handle that went stale cannot be closed cleanly, and nothing is lost by that.
-    with suppress(OSError):
-        fs.close(handle)

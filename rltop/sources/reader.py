@@ -345,30 +345,13 @@ class ThreadedFeed:
     """What a thread reads of one file; every method returns at once."""
 
     def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
-        self._follow = follow
+        self.follow = follow
         self._clock = clock
         self._stuck_after_s = stuck_after_s
         self._moved_at = moved_at
 
-    @property
-    def path(self) -> str:
-        return self._follow.path
-
-    @property
-    def start(self) -> int | None:
-        """Offset of the first byte of generation 0; None until the last rows have been found."""
-        return self._follow.start
-
-    @property
-    def mount(self) -> Mount | None:
-        return self._follow.mount
-
-    @property
-    def is_watched(self) -> bool:
-        return self._follow.is_watched
-
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        follow = self._follow
+        follow = self.follow
         was_full = not follow.has_room
         events = follow.queue.take(max_bytes)
         if was_full and follow.has_room:
@@ -380,14 +363,14 @@ class ThreadedFeed:
         """How the last look went, or for how long there has been no answer."""
         silent_s = self._silent_s()
         if silent_s < self._stuck_after_s:
-            return self._follow.status
+            return self.follow.status
         message = f"no answer from the file system for {silent_s:.0f} s"
-        return self._follow.status._replace(state=TailState.STUCK, message=message)
+        return self.follow.status._replace(state=TailState.STUCK, message=message)
 
     @property
     def is_exhausted(self) -> bool:
         """All that the last look showed has been taken, or there is no answer."""
-        follow = self._follow
+        follow = self.follow
         if not follow.queue.is_empty:
             return False
         if self._silent_s() >= self._stuck_after_s:
@@ -396,7 +379,8 @@ class ThreadedFeed:
 
     @property
     def is_network(self) -> bool:
-        return self.mount is not None and self.mount.is_network
+        mount = self.follow.mount
+        return mount is not None and mount.is_network
 
     @property
     def is_over(self) -> bool:
@@ -405,14 +389,14 @@ class ThreadedFeed:
     @property
     def is_at_rest(self) -> bool:
         """All that the last look showed has been taken, and it showed the end of the file."""
-        return self._follow.queue.is_empty and self._follow.status.state is TailState.AT_END
+        return self.follow.queue.is_empty and self.follow.status.state is TailState.AT_END
 
     def close(self) -> None:
-        self._follow.is_closed = True
-        self._follow.wake()
+        self.follow.is_closed = True
+        self.follow.wake()
 
     def _silent_s(self) -> float:
-        return self._follow.silent_s(self._clock.monotonic(), self._moved_at())
+        return self.follow.silent_s(self._clock.monotonic(), self._moved_at())
 
 
 class Reader:

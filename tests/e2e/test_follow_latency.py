@@ -65,7 +65,7 @@ def test_the_kernel_shortens_a_long_poll_interval(
     feed, bell = follow(path, ReaderOptions(local_poll_s=POLL_S, watch_delay_s=0.0))
     seconds_until(feed, bell, b"first", HARD_S)
     deadline = time.monotonic() + HARD_S
-    while not feed.is_watched:
+    while not feed.follow.is_watched:
         assert time.monotonic() < deadline, "the folder is not watched"
         time.sleep(0.01)
     waits = []
@@ -112,7 +112,7 @@ def test_polling_alone_delivers(
     seconds_until(feed, bell, b"first", HARD_S)
     append(path, b"second\n")
     seconds_until(feed, bell, b"second", HARD_S)
-    assert not feed.is_watched
+    assert not feed.follow.is_watched
 
 
 def test_a_file_written_by_another_process_arrives_whole(
@@ -240,7 +240,7 @@ def test_a_line_in_one_of_many_files_is_a_look_at_that_one(tmp_path: Path) -> No
     try:
         feeds = [reader.follow(path) for path in paths]
         deadline = time.monotonic() + 10
-        while not all(feed.is_watched and feed.is_exhausted for feed in feeds):
+        while not all(feed.follow.is_watched and feed.is_exhausted for feed in feeds):
             assert time.monotonic() < deadline
             for feed in feeds:
                 feed.take(1 << 10)

@@ -164,7 +164,7 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
             try:
                 self._decode(payload, at, records)
             except MalformedMessageError as error:
-                self._refuse(str(error), line)
+                self.counts.refuse(line, str(error))
         return records
 
     def take_head(self, data: bytes) -> None:
@@ -299,9 +299,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         if cells.keys() != self._last_keys.keys():
             self._last_keys = dict.fromkeys(sorted(cells))
         return {key: cells[key] for key in self._last_keys}
-
-    def _refuse(self, reason: str, line: int) -> None:
-        self.counts.refuse(line, reason)
 
 
 def _outer_step(payload: bytes, start: int, stop: int) -> int | None:

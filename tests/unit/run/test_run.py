@@ -353,7 +353,7 @@ def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path:
     assert [each.stream.last_step for each in run.streams] == [30, 12]
     assert run.stream is run.main.stream
     assert (run.name.raw, run.path.raw) == ("job", str(tmp_path / "trainer"))
-    share = session.options.store.memory_bytes // 2
+    share = session.builder.options.store.memory_bytes // 2
     assert {each.stream.options.memory_bytes for each in run.streams} == {share}
 
 

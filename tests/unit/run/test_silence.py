@@ -182,7 +182,7 @@ def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) 
 def read_once(writer: Writer) -> Run:
     """As `--once` and `check` read the file, at the same time."""
     found = Found(str(writer.path), name_of(str(writer.path)), modified_s=writer.written_s)
-    session = Session([found], direct(writer.clock, ONCE), writer.clock, writer.session.options)
+    session = Session([found], direct(writer.clock, ONCE), writer.clock, writer.session.builder.options)
     session.drain()
     return session.runs[0]
 

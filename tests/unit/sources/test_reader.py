@@ -91,9 +91,9 @@ def test_a_file_is_read_and_followed(fs: GatedFileSystem, make: Callable[..., Re
     fs.write(path, b"two\n")
     assert take_all(feed, 4) == b"two\n"
     assert feed.status.state is TailState.AT_END
-    assert feed.mount is not None
-    assert feed.mount.is_network is path.startswith("/net")
-    assert not feed.is_watched
+    assert feed.follow.mount is not None
+    assert feed.follow.mount.is_network is path.startswith("/net")
+    assert not feed.follow.is_watched
 
 
 @pytest.mark.alone
@@ -117,7 +117,7 @@ def test_the_last_lines_first(fs: GatedFileSystem, make: Callable[..., Reader]) 
     fs.write("/run/a", b"one\ntwo\nthree\n")
     feed = make().follow("/run/a", last=LastRows(2))
     assert take_all(feed, 10) == b"two\nthree\n"
-    assert feed.start == 4
+    assert feed.follow.start == 4
 
 
 def test_the_head_comes_before_the_last_lines(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
@@ -139,7 +139,7 @@ def test_the_last_lines_of_a_file_that_comes_later(fs: GatedFileSystem, make: Ca
     until(lambda: feed.is_exhausted)
     fs.write("/run/a", b"one\n")
     assert take_all(feed, 4) == b"one\n"
-    assert feed.start == 0
+    assert feed.follow.start == 0
 
 
 def test_the_last_lines_are_sought_again_after_an_error(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
@@ -154,7 +154,7 @@ def test_a_queue_is_never_longer_than_its_bound(fs: GatedFileSystem, make: Calla
     fs.write("/run/a", text)
     options = ReaderOptions(local_poll_s=0.01, queue_bytes=1000, read_bytes=300, use_watcher=False)
     feed = make(options).follow("/run/a")
-    until(lambda: not feed._follow.has_room)
+    until(lambda: not feed.follow.has_room)
     time.sleep(0.02)
     calls = len(fs.calls_made)
     time.sleep(0.1)
@@ -190,7 +190,7 @@ def test_a_closed_loop_stops_the_bell_only(fs: GatedFileSystem, make: Callable[.
 def test_silence_on_a_network_slows_down_and_data_speeds_up(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     options = ReaderOptions(network_poll_s=0.02, network_poll_max_s=0.08, network_backoff=2, use_watcher=False)
     feed = make(options).follow("/net/a")
-    follow = feed._follow
+    follow = feed.follow
     until(lambda: follow.interval_s == 0.08)
     fs.write("/net/a", b"one\n")
     assert take_all(feed, 4) == b"one\n"
@@ -285,8 +285,8 @@ def test_a_link_leads_to_the_thread_of_its_target(fs: GatedFileSystem, make: Cal
     fs.links["/run/link"] = "/net/a"
     feed = make().follow("/run/link")
     assert take_all(feed, 4) == b"one\n"
-    assert feed.mount is not None
-    assert feed.mount.point == "/net"
+    assert feed.follow.mount is not None
+    assert feed.follow.mount.point == "/net"
 
 
 def test_a_link_turned_to_another_mount_moves_the_file(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
@@ -296,8 +296,8 @@ def test_a_link_turned_to_another_mount_moves_the_file(fs: GatedFileSystem, make
     feed = make().follow("/run/link")
     assert take_all(feed, 4) == b"one\n"
     fs.links["/run/link"] = "/net/b"
-    feed._follow.next_locate = 0.0
-    until(lambda: feed.mount is not None and feed.mount.point == "/net")
+    feed.follow.next_locate = 0.0
+    until(lambda: feed.follow.mount is not None and feed.follow.mount.point == "/net")
     assert take_all(feed, 4).endswith(b"two\n")
     fs.write("/net/b", b"three\n")
     assert take_all(feed, 6) == b"three\n"
