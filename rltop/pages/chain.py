@@ -404,7 +404,7 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     if moved:
         text = _order(moved, faint, name, origin)
     elif drifting and not gaps:
-        text = "no sudden change in any of these metrics"
+        text = "no sudden change in any related metric"
     else:
         text = _faint([link for _, _, link in gaps])
     if drifting:

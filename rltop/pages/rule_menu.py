@@ -75,7 +75,7 @@ def threshold_words(snapshot: Snapshot, spec: RuleSpec, verdict: Verdict | None 
     shown = [one for one in found if one.scope is not None or one.name in _LEVELS] or found[:2]
     line, base = (None, None) if verdict is None else (verdict.threshold, verdict.baseline)
     crossed = ""
-    if line is not None and base is not None and not any(math.isclose(one.value, line) for one in found):
+    if line is not None and base is not None and not any(_is_factor(one.value, line, base) for one in shown):
         crossed = next(
             (f"{one.name} {one.value:g} × baseline, " for one in found if _is_factor(one.value, line, base)), ""
         )

@@ -83,12 +83,12 @@ async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
         await press(pilot, "a", "ctrl+x")
         assert status_text(app) == "O1 is muted for this run"
         await press(pilot, "escape")
-        assert "gradient spike @37 muted" in page_text(app) and "1 muted" in page_text(app)
+        assert "gradient spike @35 muted" in page_text(app) and "1 muted" in page_text(app)
         assert own_rules.muted_of(str(run), own_rules.load()) == {"O1"}
         other = app_over(run, ingest=IngestOptions(own_rules=own_rules.load()))
     async with other.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        assert "gradient spike @37 muted" in page_text(other)
+        assert "gradient spike @35 muted" in page_text(other)
         await press(pilot, "X")
         assert own_rules.load() == {} and "muted" not in page_text(other)
 
