@@ -55,6 +55,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.GRPO, all_of=("ppo_actor/*",), none_of=_CRITIC, weight=38),
         Fingerprint(Algorithm.DPO, any_of=("dpo/reward_accuracy/avg",), weight=37),
         Fingerprint(Algorithm.REWARD, any_of=("rw/correct_ratio/avg",), weight=37),
+        Fingerprint(Algorithm.SFT, all_of=("sft/loss/avg", "sft/lr"), weight=37),
         Fingerprint(Algorithm.UNKNOWN, any_of=("timeperf/*",), weight=26),
     ),
     aliases=(
@@ -101,6 +102,10 @@ DIALECT = Dialect(
         Alias("dpo/rejected_reward/avg", "dpo_rejected"),
         Alias("dpo/loss/avg", "loss"),
         Alias("rw/correct_ratio/avg", "rm_accuracy"),
+        Alias("sft/loss/avg", "loss"),
+        Alias("sft/grad_norm", "grad_norm"),
+        Alias("sft/lr", "lr"),
+        Alias("sft-eval/loss/avg", "val_loss"),
         Alias("eval-rollout/%/avg", "val_score"),
         Alias("eval-rollout/%", "val_score"),
         *_PIPELINE,
@@ -114,7 +119,7 @@ DIALECT = Dialect(
         ),
         namespace=("timeperf/",),
     ),
-    training_keys=("ppo_actor/*", "dpo/*", "rw/*", "timeperf/train_step"),
+    training_keys=("ppo_actor/*", "dpo/*", "rw/*", "sft/*", "timeperf/train_step"),
     traits=(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),
