@@ -1,11 +1,14 @@
 """What does a change cost beside another version: time and memory of two installed programs, interleaved?
 
-    python bench/beside.py OLD NEW [--rounds 5] [--wandb]
+    python bench/beside.py OLD NEW [--rounds 5] [--wandb] [--instructions]
     python bench/beside.py --quick [RLTOP]
 
 OLD and NEW are `rltop` commands of *installed* versions, each in an environment of its own: a checkout that may
 not keep compiled modules compiles at every start. Each figure is the median of the rounds, the ratio that of the
 two medians; the processor time is what a loaded machine changes least.
+
+`--instructions` counts those of `check` with cachegrind instead (valgrind; 3 min): nothing that runs beside them
+changes these. The table becomes the section `beside` of RESULTS.md.
 
 `--quick` (`make bench-quick`, under a minute) measures one program beside what is on every machine: an
 `orjson.loads` of the same lines, an interpreter that does nothing, a hello world of Textual. Beside each ratio is
@@ -15,17 +18,21 @@ that of the last release, from `budget.toml`. It never fails because of time.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import made
+import run
 from bench_check import PARSE, spent
 from bench_start import COMPLETE, newest_value
 from screened import HELLO, Screened
@@ -108,6 +115,47 @@ def written(folder: Path, steps: int, evaluations: int = 0) -> Path:
     return path
 
 
+def instructions(program: Program, path: Path) -> float:
+    """Machine instructions of `check --json`, in billions.
+
+    Raises:
+        RuntimeError: they were not counted.
+    """
+    first = Path(program[0]).read_bytes().partition(b"\n")[0].decode()
+    interpreter = shlex.split(first[2:]) if first.startswith("#!") else []
+    counted = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+    done = subprocess.run(
+        (*counted, *interpreter, *program, "check", "--json", str(path)),
+        env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    found = re.search(rb"I\s+refs:\s+([\d,]+)", done.stderr)
+    if found is None:
+        raise RuntimeError(f"{program} under valgrind: {done.stderr[-500:]!r}")
+    return int(found[1].replace(b",", b"")) / 1e9
+
+
+def count(old: Program, new: Program) -> None:
+    """Instructions of both, as a table and as a section of the results."""
+    rows = ["| instructions of `check --json` (G), 300 keys | old | new | ratio |", "|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as name:
+        for words, steps, every in (
+            ("1,500 rows, evaluations in each", 1_500, 1),
+            ("1,500 rows, in every 10th", 1_500, 10),
+            ("one row", 1, 0),
+        ):
+            path = written(Path(name), steps, every)
+            before, after = instructions(old, path), instructions(new, path)
+            rows.append(f"| {words} | {before:.2f} | {after:.2f} | **{after / before:.2f}** |")
+            print(rows[-1], flush=True)
+    release = tomllib.loads(BUDGET.read_text())["release"]
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    head = (
+        f"## beside\n\n{run.question(Path(__file__))}\n\n`python bench/beside.py OLD NEW --instructions` · OLD: "
+        f"{release} · {stamp} · {run.commit()}\n{run.machine()}\n\n"
+    )
+    run.replace_section("beside", head + "\n".join(rows) + "\n")
+
+
 def medians(taken: Sequence[Taken]) -> Taken:
     return Taken(*(median(column) for column in zip(*taken, strict=True)))
 
@@ -172,7 +220,7 @@ def quick(program: Program) -> None:
                 shown.read_for(0.5)
                 return Taken(cpu_s, took_s, pss_mb(shown.pid))
 
-        def run(what: Program) -> Taken:
+        def ran(what: Program) -> Taken:
             return Taken(*spent(what)[:2])
 
         def parse(path: Path) -> Program:
@@ -181,11 +229,11 @@ def quick(program: Program) -> None:
         value = newest_value(1_500)
         shown = written(folder, 1_500)
         asks: list[tuple[str, Callable[[Program], Taken], Callable[[Program], Taken], Program]] = [
-            ("check, every row", checked(every), run, parse(every)),
-            ("check, every 10th row", checked(tenth), run, parse(tenth)),
-            ("check, one row", checked(one), run, (python, "-c", "")),
+            ("check, every row", checked(every), ran, parse(every)),
+            ("check, every 10th row", checked(tenth), ran, parse(tenth)),
+            ("check, one row", checked(one), ran, (python, "-c", "")),
             ("first frame", first_frame(shown, value), greeted, hello),
-            ("all shown", all_shown(shown), run, parse(shown)),
+            ("all shown", all_shown(shown), ran, parse(shown)),
             ("memory", held(shown), greeted, hello),
         ]
         print(f"| ratio of | to | {release} | now | |\n|---|---|---|---|---|")
@@ -209,11 +257,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="rows of the table whose name contains this")
     parser.add_argument("--wandb", action="store_true", help="a .wandb file too (half a minute)")
+    parser.add_argument("--instructions", action="store_true", help="count instructions of check (valgrind)")
     parser.add_argument("--quick", action="store_true", help="ratios to a bare parse and a hello world, in a minute")
     arguments = parser.parse_args()
     programs = [shlex.split(each) for each in arguments.programs]
     if arguments.quick:
         quick(programs[0] if programs else (sys.executable, "-m", "rltop"))
+    elif len(programs) == 2 and arguments.instructions:
+        count(*programs)
     elif len(programs) == 2:
         compare(*programs, arguments.rounds, arguments.only, has_wandb=arguments.wandb)
     else:

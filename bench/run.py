@@ -23,7 +23,7 @@ ROOT = HERE.parent
 RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
-WRITTEN_ELSEWHERE = ("fuzz", "score", "simulated kinds", "viewers")
+WRITTEN_ELSEWHERE = ("beside", "fuzz", "score", "simulated kinds", "viewers")
 """Sections that are no benchmark's: the scripts of these names write them."""
 
 KEPT_BECAUSE = {

@@ -8,7 +8,7 @@ only where something is judged: the rules are the largest part of the program.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, Sequence
 from copy import copy
 from math import isnan
 from operator import itemgetter
@@ -285,13 +285,14 @@ class _Columns:
     last one are remembered, and a row like it costs no look at any single value.
     """
 
-    __slots__ = ("_absent", "_all", "_present", "_present_names", "_scaled", "_sources", "_width")
+    __slots__ = ("_absent", "_all", "_is_plain", "_present", "_present_names", "_scaled", "_sources", "_width")
 
     def __init__(self, sources: Sequence[_Source]) -> None:
         self._sources = sources
         self._width = max((column for _, column, _, _ in sources), default=-1) + 1
         self._scaled = [(name, scale, shift) for name, _, scale, shift in sources if (scale, shift) != (1.0, 0.0)]
         self._all = _picker([column for _, column, _, _ in sources])
+        self._is_plain = bool(sources) and not self._scaled and len({name for name, *_ in sources}) == len(sources)
         self._present, self._present_names = self._all, [name for name, _, _, _ in sources]
         self._absent: _Pick | None = None
 
@@ -305,15 +306,26 @@ class _Columns:
                 for name, column, scale, shift in self._sources
                 if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
             }
-        present = () if self._present is None else self._present(cells)
-        if isnan(sum(present)) or (self._absent is not None and not all(map(isnan, self._absent(cells)))):
-            self._look_for_gaps(cells)
-            present = () if self._present is None else self._present(cells)
-        values = dict(zip(self._present_names, present, strict=False))
+        logged = self._logged(cells)  # may find other names present
+        values = dict(zip(self._present_names, logged, strict=False))
         for name, scale, shift in self._scaled:
             if name in values:
                 values[name] = scale * values[name] + shift
         return values
+
+    def numbers(self, cells: array[float]) -> Collection[float]:
+        """The values of `read` without their names."""
+        if not self._is_plain or len(cells) < self._width:
+            return self.read(cells).values()
+        logged = self._logged(cells)
+        return logged[: len(self._present_names)]
+
+    def _logged(self, cells: array[float]) -> tuple[float, ...]:
+        present = () if self._present is None else self._present(cells)
+        if isnan(sum(present)) or (self._absent is not None and not all(map(isnan, self._absent(cells)))):
+            self._look_for_gaps(cells)
+            present = () if self._present is None else self._present(cells)
+        return present
 
     def _look_for_gaps(self, cells: array[float]) -> None:
         here = [(name, column) for name, column, _, _ in self._sources if cells[column] == cells[column]]
@@ -329,12 +341,13 @@ class _LazyRow(Mapping[str, float]):
     are only looked at to learn that they are numbers.
     """
 
-    __slots__ = ("_cells", "_columns", "_values")
+    __slots__ = ("_cells", "_columns", "_numbers", "_values")
 
     def __init__(self, columns: _Columns, cells: array[float]) -> None:
         self._columns = columns
         self._cells = cells
         self._values: dict[str, float] | None = None
+        self._numbers: Collection[float] | None = None
 
     @property
     def _read(self) -> dict[str, float]:
@@ -352,11 +365,13 @@ class _LazyRow(Mapping[str, float]):
         return iter(self._read)
 
     def __len__(self) -> int:
-        return len(self._read)
+        return len(self.values())
 
-    def values(self) -> ValuesView[float]:
-        """The durations; without a look-up for each."""
-        return self._read.values()
+    def values(self) -> Collection[float]:  # type: ignore[override] # a tuple is no view
+        """The durations; without a look-up for each, and without their names where nobody has asked for these."""
+        if self._numbers is None:
+            self._numbers = self._columns.numbers(self._cells)
+        return self._numbers
 
     def items(self) -> ItemsView[str, float]:
         """Names and durations; without a look-up for each."""
