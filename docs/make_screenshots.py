@@ -7,9 +7,15 @@ stands still for each picture: the same code gives the same bytes on any machine
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from picture import Cell, Look, picture
 from rich.cells import cell_len
@@ -19,12 +25,14 @@ from textual.strip import Strip
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
+from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label
 from rltop.resources import folder
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import Found
 from rltop.run.options import IngestOptions
 from rltop.run.session import Session
+from rltop.sources.reader import DirectFeed
 from rltop.sources.replay import ReplayFeed, ReplayOptions
 
 TARGET = Path(__file__).with_name("screenshots")
@@ -53,12 +61,125 @@ ASYNC = Scene(folder("fixtures") / "trl" / "async_grpo" / "metrics.jsonl", "asyn
 
 
 @dataclass(frozen=True)
+class Desk:
+    """Recordings that ship, each in a folder of its own with what else lies there, as they stand when the last ended.
+
+    Attributes:
+        runs: folder → recording.
+        texts: file → what it holds; one of a console is as old as the rows.
+        facts: what is told of the job, `seen_s` after the newest row.
+        rows: so many of each recording have been written.
+    """
+
+    runs: Mapping[str, Path]
+    texts: Mapping[str, str]
+    facts: Callable[[float], Sequence[Fact]] | None = None
+    seen_s: float = SEEN_S
+    rows: int = 10_000
+
+
+def config(schedule: str, beta: float, tokens: int, seed: int) -> str:
+    """Settings of a run as a trainer writes them."""
+    return (
+        f"model_name_or_path: toy-qwen2-88k\nlearning_rate: 0.0001\nlr_scheduler_type: {schedule}\n"
+        f"num_generations: 8\nbeta: {beta:g}\nepsilon: 0.2\ntemperature: 1.0\nmax_steps: 300\n"
+        f"per_device_train_batch_size: 8\ngradient_accumulation_steps: 2\nmax_completion_length: {tokens}\n"
+        f"loss_type: dapo\nmax_grad_norm: 1.0\nbf16: false\ngradient_checkpointing: false\n"
+        f"optim: adamw_torch_fused\nreport_to: none\nseed: {seed}\n"
+    )
+
+
+def console(last_step: int, end: str) -> str:
+    """What a run has printed by its last step."""
+    lines = ["loading checkpoint shards: 100% 4/4", "starting training: 300 steps, 32 completions each"]
+    for step in range(1, last_step + 1):
+        lines.append(f"step {step}: generated 32 completions, scored, updated")
+        lines += [f"saved checkpoint-{step}"] * (step % 50 == 0)
+        if step == 212:
+            lines.append("WARNING reward server slow: 9.2 s for a batch, retried")
+        if step == 214:
+            lines.append("ERROR reward server: connection reset by peer, retried once")
+    return "\n".join([*lines, end])
+
+
+def job(now_s: float) -> Sequence[Fact]:
+    """A rank that is still generating, and what the others of a job are in meanwhile."""
+    ray, engine, exporter = "node-1:8265", "node-1:8000", "node-1:9400"
+    workers = [
+        Process(
+            ray, now_s - 3.0, "WorkerDict", "generate_sequences" if rank == 5 else "update_actor",
+            "generate" if rank == 5 else "train", now_s - (905.0 if rank == 5 else 840.0), rank=rank, pid=4_000 + rank,
+            host=f"node-{1 + rank // 4}",
+        )
+        for rank in range(8)
+    ]  # fmt: skip
+    devices = [
+        Device(
+            exporter, now_s - 9.0, f"node-{1 + number // 4}", str(number % 4), 0.02 if number == 5 else 0.99,
+            61e9 + 1e9 * number, 80e9, 92.0 if number == 5 else 610.0, 38.0 if number == 5 else 67.0,
+        )
+        for number in range(8)
+    ]  # fmt: skip
+    return [
+        *workers,
+        InferenceEngine(engine, now_s - 2.0, "vLLM 000", 1, 0, 0.04, 0.0, trouble="no new token for 45 s"),
+        *devices,
+        Job("squeue", now_s - 40.0, "81723", "RUNNING", "node-[1-2]", now_s - 7_200.0, now_s + 3_600.0),
+    ]
+
+
+class Told:
+    """A source that tells the facts of a desk."""
+
+    every_s, patience_s, source = 1.0, 5.0, "node-1:8265"
+
+    def __init__(self, facts: Callable[[float], Sequence[Fact]]) -> None:
+        self._facts = facts
+
+    def ask(self, now_s: float) -> Sequence[Fact]:
+        """What is told now."""
+        return self._facts(now_s)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+TRL = folder("fixtures") / "trl"
+SWEEP = Desk(
+    {
+        "cosine-kl0.02": TRL / "grpo_healthy" / "metrics.jsonl",
+        "constant": TRL / "grpo_restart" / "metrics.jsonl",
+        "constant-160-tokens": TRL / "grpo_straggler" / "metrics.jsonl",
+    },
+    {
+        "cosine-kl0.02/config.yaml": config("cosine", 0.02, 32, 15),
+        "constant/config.yaml": config("constant", 0.0, 32, 40),
+        "constant-160-tokens/config.yaml": config("constant", 0.0, 160, 36),
+    },
+)
+ONE = Desk(
+    {"toy-grpo": TRL / "grpo_healthy" / "metrics.jsonl"},
+    {
+        "toy-grpo/config.yaml": config("cosine", 0.02, 32, 15),
+        "toy-grpo/train.log": console(300, "training complete\n"),
+    },
+)
+STUCK = Desk(
+    ONE.runs,
+    {"toy-grpo/train.log": console(200, "Rollout generation:  97%|#########7| 31/32 [00:36<00:05, 8.0it/s]\n")},
+    job,
+    840.0,
+    rows=200,
+)
+
+
+@dataclass(frozen=True)
 class Shot:
     """One picture: what is opened, which keys are pressed, how large the terminal is."""
 
     name: str
     title: str
-    scene: Scene = TOOLS
+    scene: Scene | Desk = TOOLS
     target: Target | None = None
     keys: tuple[str, ...] = ()
     size: tuple[int, int] = (120, 40)
@@ -79,6 +200,16 @@ SHOTS = (
     Shot("rollouts", "R: the groups of a step", STRAGGLER, keys=("R",), size=(100, 24)),
     Shot("completions", "Enter on a group: its completions", STRAGGLER, keys=("R", "enter"), size=(100, 24)),
     Shot("pipeline", "F: who waits for whom", ASYNC, keys=("F",)),
+    Shot("text", "Enter on a completion: what it says", STRAGGLER, keys=("R", "enter", "enter"), size=(100, 24)),
+    Shot("runs", "rltop RUNS/: several runs", SWEEP),
+    Shot("compare", "o: runs beside each other", SWEEP, keys=("o",)),
+    Shot("settings", "S: what the run was started with", ONE, keys=("S",), size=(100, 24)),
+    Shot("log", "O: the console log", ONE, keys=("O", "left_square_bracket"), size=(100, 24)),
+    Shot("where", "W: where the job is", STUCK, keys=("W",)),
+    Shot("overlay", "o and names: several metrics in one chart", keys=("o", *"reward", "comma", *"entropy", "enter")),
+    Shot("symptom", "a symptom, from the palette", target=Target(TargetKind.SYMPTOM, "kl")),
+    Shot("rows", "P: which rows the overview has", keys=("P",), size=(100, 24)),
+    Shot("help", "?: what a page shows, and every key", keys=("question_mark",)),
     Shot("metrics", "/ and a part of a key", keys=("slash", *"length", "enter")),
 )
 
@@ -106,10 +237,47 @@ def session_at(scene: Scene, clock: FakeClock) -> Session:
     return session
 
 
+def session_of(desk: Desk, clock: FakeClock) -> Session:
+    """The runs of a desk, laid out below the working directory and read to their ends."""
+    newest_s = 0.0
+    for name, recording in desk.runs.items():
+        Path(name).mkdir()
+        lines = recording.read_text().splitlines(keepends=True)[: desk.rows]
+        (Path(name) / "metrics.jsonl").write_text("".join(lines))
+        newest_s = max(newest_s, json.loads(lines[-1])["time"])
+    for file, text in desk.texts.items():
+        Path(file).write_text(text)
+        os.utime(file, (newest_s, newest_s))
+    clock.advance(newest_s + desk.seen_s - clock.wall())
+    found = [Found(f"{name}/metrics.jsonl", Label.of(name)) for name in desk.runs]
+    facts = desk.facts
+    probes = (lambda _: [Told(facts)]) if facts is not None else None
+    log = next(name for name in desk.texts if name.endswith(".log")) if facts is not None else ""
+    options = IngestOptions(total_steps=300, probes=probes, log=log)
+    session = Session(found, lambda path, last: DirectFeed(path, clock=clock, last=last), clock, options)
+    session.drain()
+    session.look_for_settings()
+    session.join_settings(5.0)
+    session.look_for_console(session.runs[0])
+    if facts is not None:
+        session.look_where(session.runs[0])
+        told = session.runs[0].whereabouts
+        while told is not None and told.version < 2:
+            told.turn()
+            time.sleep(0.01)
+    return session
+
+
 async def draw(shot: Shot) -> str:
     """The picture as SVG."""
     clock = FakeClock()
-    session = session_at(shot.scene, clock)
+    with TemporaryDirectory() as home, contextlib.chdir(home):
+        return await _draw(shot, clock)
+
+
+async def _draw(shot: Shot, clock: FakeClock) -> str:
+    scene = shot.scene
+    session = session_at(scene, clock) if isinstance(scene, Scene) else session_of(scene, clock)
     app = RltopApp(session, UiOptions(theme=shot.theme, themes_folder=NO_THEMES, has_colour=True), clock=clock)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
@@ -119,7 +287,14 @@ async def draw(shot: Shot) -> str:
         for key in shot.keys:
             await pilot.press(key)
             await pilot.pause()
-        app.draw()
+        for _ in range(300):
+            app.draw()
+            # What a thread reads comes in its own time, and what none reads at once.
+            if not any("reading ..." in text or "looking for" in text for text in told_by(app)):
+                break
+            if session.runs[0].rollouts is not None:
+                session.runs[0].rollouts.settle(session.runs[0].stream.last_step)
+            await pilot.pause(0.02)
         if app.shown is not None:
             await app.shown.draw_detail()
         await pilot.pause()
@@ -127,6 +302,11 @@ async def draw(shot: Shot) -> str:
         rows = [cells_of(strip, ink, ground) for strip in app.screen._compositor.render_strips()]
     session.close()
     return picture(rows, ground, shot.title)
+
+
+def told_by(app: RltopApp) -> Sequence[str]:
+    """The rows of the page on top as text."""
+    return ["".join(text for text, _ in row.line) for row in app.shown.board.rows] if app.shown is not None else []
 
 
 def cells_of(strip: Strip, ink: str, ground: str) -> list[Cell]:

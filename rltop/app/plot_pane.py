@@ -69,7 +69,7 @@ def paint_chart(
         markers: what happened meanwhile, for a row of signs below the steps and one that names them.
     """
     if width < LEAST[0] or height < LEAST[1]:
-        return _message(f"too small for a chart: {width}×{height}, needs {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
+        return _message(f"too small for a chart: {width}×{height}, {LEAST[0]}×{LEAST[1]} needed", width, height, glyphs)
     has_rail = bool(markers) and height >= LEAST[1] + _RAIL_ROWS
     below = _RAIL_ROWS if has_rail else 0
     columns = width - LABEL_CELLS * (2 if plot.right is not None else 1)

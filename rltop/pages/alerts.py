@@ -110,7 +110,7 @@ def _group(
         for v in order
     )
     fired = {verdict.rule for verdict in (*firing, *aside) if not verdict.stream}
-    progress = _progress(snapshot)
+    progress = _progress(snapshot, bool(badges))
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
     muted = snapshot.source.muted | snapshot.part.judging.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
@@ -134,13 +134,15 @@ def _whose(verdict: Verdict) -> str:
     return f"{verdict.stream} {verdict.title}" if verdict.stream else verdict.title
 
 
-def _progress(snapshot: Snapshot) -> str:
+def _progress(snapshot: Snapshot, has_badges: bool) -> str:
     if snapshot.source.loading is not None:
         return f"checking {units.share(snapshot.source.loading)}"
     if snapshot.identity is None:
         return "waiting for records"
-    # How far it is, the sentence above says once for both groups.
-    return "warming up" if snapshot.part.judging.now.warm_up is not None else ""
+    if snapshot.part.judging.now.warm_up is None:
+        return ""
+    # That normal is being learned, and how far that is, the sentence above says for both groups.
+    return "no others yet" if has_badges else "no alerts yet"
 
 
 def _rules_of(snapshot: Snapshot, group: str) -> list[str]:

@@ -40,12 +40,8 @@ class ArrangedRow(NamedTuple):
     is_logged: bool = True
 
 
-def arranged_rows(snapshot: Snapshot) -> list[ArrangedRow]:
-    """The pinned keys, the other rows of the overview, the hidden ones, and every other metric."""
-    return list(islice(_arranged_rows(snapshot), _MOST))
-
-
 def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
+    """The pinned keys, the other rows of the overview, the hidden ones, and every other metric."""
     arrangement, chosen = snapshot.run.arrangement, choose_key_metrics(snapshot)
     by_key = {one.signal.key: one for one in chosen}
     for key in arrangement.pinned:
@@ -114,7 +110,7 @@ class ArrangePage(ListPage[ArrangedRow]):
         glyphs, snapshot = moment.glyphs, moment.snapshot
         words = self.query.casefold().split()
         found = [
-            one for one in arranged_rows(snapshot)
+            one for one in islice(_arranged_rows(snapshot), _MOST)
             if all(word in f"{one.title} {one.signal.key} {one.state}".casefold() for word in words)
         ]  # fmt: skip
         shown = self.settle(found, max(1, height - _HEAD_ROWS))

@@ -368,10 +368,6 @@ def _is_clear(link: ChainLink) -> bool:
     return link.signal is None or abs(link.moved.score) >= CLEAR_SIGMAS
 
 
-def _is_set(link: ChainLink) -> bool:
-    return link.signal is not None and link.signal.metric.name in _SET
-
-
 def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
     if subject is not None and subject.moved.is_drift:
         return None
@@ -450,7 +446,8 @@ def _order(
             f"{_listed([*together, name])} moved together" if is_named else f"{_listed(together)} moved with {name}"
         )
         what = f"{moved_words}{dated}: no telling which came first"
-        if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
+        beside = [link.signal for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
+        if any(signal is not None and signal.metric.name in _SET for signal in beside):
             what += "; the learning rate is a setting, so it did not follow"
         if faint:
             return f"{_faint_before(faint, name)}; {what}"

@@ -191,21 +191,27 @@ def change_columns(
         return () if frame is None or one.line is None else aligned_line(one.line, frame, glyphs, "note")
 
     here: Column[Changed] = Column(
-        "at step" if window is None else f"at {units.step(window[0])}", _here, least=_NUMBER, priority=4, gap=1,
-        sort=lambda one: one.here,
+        "at step" if window is None else f"at {units.step(window[0])}", lambda one: (_number(one.here, one), "value"),
+        least=_NUMBER, priority=4, gap=1, sort=lambda one: one.here,
     )  # fmt: skip
     return (
         Column(
             "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Fit.NAME,
             least=name if is_estimate else min(name, 15), is_steady=is_estimate, sort=lambda one: one.signal.key,
         ),
-        Column("before", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
+        Column(
+            "before", lambda one: (_number(one.shift.before, one), "value"), least=_NUMBER, priority=2,
+            sort=lambda one: one.shift.before,
+        ),
         Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
         Column(
             "after" if window is None else "median", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after
         ),
         *((here,) if window is not None or is_estimate else ()),
-        Column("sigma", _sigma, least=5, sort=lambda one: abs(one.shift.score)),
+        Column(
+            "sigma", lambda one: (sigma_text(one.shift.score), "strong" if one.is_outside else "dim"), least=5,
+            sort=lambda one: abs(one.shift.score),
+        ),
         Column(
             "", lambda one: ("one step" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
             gap=1,
@@ -276,20 +282,8 @@ def _name(one: Changed, width: int) -> tuple[str, str]:
     return Label.of(instance or one.signal.metric.title).display, "text"
 
 
-def _usual(one: Changed) -> tuple[str, str]:
-    return _number(one.shift.before, one), "value"
-
-
 def _then(one: Changed) -> tuple[str, str]:
     return ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value")
-
-
-def _here(one: Changed) -> tuple[str, str]:
-    return _number(one.here, one), "value"
-
-
-def _sigma(one: Changed) -> tuple[str, str]:
-    return sigma_text(one.shift.score), "strong" if one.is_outside else "dim"
 
 
 def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:

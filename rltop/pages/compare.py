@@ -48,7 +48,7 @@ from rltop.pages.run_entry import (
     state_cell,
     value_cell,
 )
-from rltop.pages.run_settings import Difference, Differences, differences, paint_differences, setting_columns
+from rltop.pages.run_settings import Difference, Differences, differences, paint_differences
 from rltop.rows.cells import RowBuilder, clip_shared, fill, text_row, without_shared, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
@@ -457,10 +457,6 @@ def _step(step: int | None) -> str:
     return units.UNKNOWN if step is None else units.step(step)
 
 
-def _place_of(one: ComparedRun) -> int | None:
-    return int(one.sign) - 1
-
-
 def metric_title(metric: tuple[str, str]) -> str:
     return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
 
@@ -503,7 +499,7 @@ class ComparePage(ChartPage):
         baseline = next((one for one in runs if one.entry.path.raw == self.compared_with(moment)), runs[0])
         metrics = compared_metrics(runs)
         found = self._differences.of([one.snapshot.run.settings for one in runs])
-        above = [*self._table(runs, baseline, found, moment, width), Row(())]
+        above = [*self._table(runs, baseline, moment, width), Row(())]
         told = _paint_pipelines(runs, width, moment.glyphs)
         told += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
@@ -531,14 +527,10 @@ class ComparePage(ChartPage):
         self,
         runs: Sequence[ComparedRun],
         baseline: ComparedRun,
-        found: Sequence[Difference],
         moment: Moment,
         width: int,
     ) -> list[Row]:
-        columns: list[Column[ComparedRun]] = [
-            *_columns(moment.glyphs, baseline.entry.path.raw),
-            *setting_columns(found, _place_of, 9),
-        ]
+        columns = _columns(moment.glyphs, baseline.entry.path.raw)
         items = sort_items(runs, columns, self.sorting)
         table = Table(
             columns, items, target=lambda one: Target(TargetKind.RUN, one.entry.path.raw), sorting=self.sorting,

@@ -94,7 +94,15 @@ def paint_completions(view: CompletionsView, width: int, glyphs: Glyphs, *, is_l
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
-    return [*rows, *paint_table(completion_table(view, width, glyphs), width, glyphs)]
+    table = Table(
+        completion_columns(view, width, glyphs),
+        _rows(view),
+        target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
+        sorting=view.order,
+        is_sortable=True,
+        sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
+    )
+    return [*rows, *paint_table(table, width, glyphs)]
 
 
 def _name(group: GroupSummary, width: int) -> str:
@@ -150,6 +158,9 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
             priority=priority, sort=lambda row: getattr(row.completion, name),
         )  # fmt: skip
 
+    def draw(row: _Row, cells: int) -> tuple[str, str]:
+        return _bar(row.length, longest, cells, glyphs), "warn" if row.completion.is_truncated else "spark"
+
     return (
         Column("#", lambda row: (row.number, "key"), Fit.NAME, least=5, most=10),
         Column(
@@ -157,8 +168,7 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
             sort=lambda row: row.length,
         ),
         Column(
-            "", lambda row, cells: (_bar(row.length, longest, cells, glyphs), _bar_role(row)), Fit.DRAWN, least=bar,
-            most=bar, priority=5, gap=1, wants=lambda row: bar,
+            "", draw, Fit.DRAWN, least=bar, most=bar, priority=5, gap=1, wants=lambda row: bar,
         ),
         field("reward", "reward", 1, number_or_dash, 7),
         field("advantage", "advantage", 3, number_or_dash, 9),
@@ -176,10 +186,6 @@ def _count(value: float | None) -> str:
 
 def _unit(rollouts: RolloutsView) -> str:
     return rollouts.unit if rollouts.unit == "tokens" else "chars"
-
-
-def _bar_role(row: _Row) -> str:
-    return "warn" if row.completion.is_truncated else "spark"
 
 
 def _stop(row: _Row) -> tuple[str, str]:
@@ -203,21 +209,6 @@ def _rows(view: CompletionsView) -> list[_Row]:
         _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
         for i, each in enumerate(view.completions)
     ]
-
-
-def _order_words(view: CompletionsView) -> str:
-    return "length" if view.order.head == _unit(view.rollouts) else view.order.head
-
-
-def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
-    return Table(
-        completion_columns(view, width, glyphs),
-        _rows(view),
-        target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
-        sorting=view.order,
-        is_sortable=True,
-        sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
-    )
 
 
 def _key(completion: Completion) -> str:
@@ -265,8 +256,9 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
     number = _number(view.completions, view.rank, completion)
     trail = (f"group {_name(group, width - 20)}", f"completion {number}")
     builder = paint_trail(view.completions.rollouts, trail, width, glyphs)
-    count = len(view.completions.completions)
-    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {_order_words(view.completions)}"
+    count, by = len(view.completions.completions), view.completions.order.head
+    by = "length" if by == _unit(view.completions.rollouts) else by
+    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {by}"
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_facts(view, completion, group), width, glyphs)]

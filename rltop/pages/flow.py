@@ -20,7 +20,7 @@ from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, read_signal
-from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
@@ -87,7 +87,6 @@ def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyph
 
 WAITING = frozenset({"P9", "P10"})
 """The rules on who waits."""
-LEAST = (40, 12)
 _PICTURE_FROM, _ONE_ROW_FROM = 76, 110
 _GAP = 3
 _SHOWN = 3
@@ -134,13 +133,14 @@ _BRIEF = {
     "time_env_step": "a step",
     "time_env_step_max": "at most",
     "time_env_reset": "reset",
-    "tool_failures": "failed calls",
+    "time_tool_call": "a call",
+    "tool_failures": "failed",
     "inflight_count": "in flight",
     "engine_running": "running",
     "engine_waiting": "waiting",
     "gen_queue_size": "prompts wait",
     "gen_throughput": "",
-    "time_gen_blocked": "queue full",
+    "time_gen_blocked": "full",
     "score_queue_size": "wait",
     "time_score_mean": "a score",
     "time_score_max": "at most",
@@ -325,14 +325,14 @@ def _hint(dialect: Dialect, part: _Box) -> str:
     return f"not logged; {dialect.name} has no key for it that is known here"
 
 
-def paint_flow(view: Flow | None, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+def paint_flow(view: Flow | None, width: int, glyphs: Glyphs) -> list[Row]:
     """The sentence, the picture, every number of each box, and what became of the completions."""
-    if width < LEAST[0] or height < LEAST[1]:
-        return too_small(width, height, glyphs, LEAST)
     if view is None:
         note = "Nothing tells that this run is asynchronous: its stages are on the timing page."
         return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *_wrapped(note, width, glyphs, "text", 3)]
     head = RowBuilder(width, glyphs).add(" PIPELINE", "title").add(f"  {view.note}", "note")
+    head.add("" if view.step is None else f"   step {units.step(view.step)}", "value")
+    head.add("" if view.age_s is None else f", {units.age(view.age_s)}", "dim")
     rows = [head.row(), *paint_verdict(view, width, glyphs)]
     if width >= _PICTURE_FROM:
         rows += [Row(()), *_paint_picture(view, width, glyphs)]
@@ -450,11 +450,10 @@ def _paint_box(box: Box, view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     head = RowBuilder(width, glyphs).add(f" {box.name.upper()}", "title")
     if not box.facts:
         return [head.add("  ").add(box.hint, "nodata").row()]
-    age = f", {units.duration(view.age_s)} ago" if view.age_s is not None and box.step == view.step else ""
     if view.step is not None and box.step is not None and box.step < view.step:
-        age = f", {units.count(view.step - box.step)} steps before {units.step(view.step)}"
-    rows = [head.add(f"  step {units.step(box.step or 0)}{age}", "dim").row()]
-    return rows + [_paint_fact(fact, box, width, glyphs) for fact in box.facts]
+        behind = f"{units.count(view.step - box.step)} steps before {units.step(view.step)}"
+        head.add(f"  step {units.step(box.step)}, {behind}", "dim")
+    return [head.row()] + [_paint_fact(fact, box, width, glyphs) for fact in box.facts]
 
 
 _TITLE, _VALUE, _CHANGE = 19, 14, 9
@@ -486,4 +485,4 @@ class FlowPage(Page):
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        return paint_flow(build_flow(moment.snapshot), width, height, moment.glyphs)
+        return paint_flow(build_flow(moment.snapshot), width, moment.glyphs)

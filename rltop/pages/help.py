@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.rows.cells import RowBuilder, rule_row, side_by_side, text_row, wrap
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.keys import KEYS, NO_KEY, KeyNames, Scope
+from rltop.rows.keys import KEYS, KeyNames, Scope
 from rltop.rows.rows import Row
 
 _KEY_CELLS = 16
@@ -44,27 +44,46 @@ class HelpPage(Page):
         rows.append(rule_row(width, glyphs))
         columns = max(1, min(width // _COLUMN_CELLS, _MOST_COLUMNS))
         cells = width // columns
-        left = self._keys(cells - (columns > 1), glyphs)
-        while left:
-            each = len(left) if columns == 1 else min(-(-len(left) // columns), max(1, height - len(rows) % height))
-            block, left = left[: each * columns], left[each * columns :]
-            parts = [block[at : at + each] for at in range(0, len(block), each)]
+        entries = list(self._entries(cells - (columns > 1), glyphs))
+        while entries:
+            total, most = sum(map(len, entries)), max(1, height - len(rows) % height)
+            each = total if columns == 1 else min(-(-total // columns), most)
+            parts, rest = _filled(entries, columns, each)
+            while rest and each < most:
+                each += 1
+                parts, rest = _filled(entries, columns, each)
             joined = parts.pop()
             for part in reversed(parts):
                 joined = side_by_side(part, joined, cells)
-            rows += joined
+            rows, entries = [*rows, *joined], rest
         return rows
 
-    def _keys(self, width: int, glyphs: Glyphs) -> list[Row]:
-        """Every key by where it applies; what does not fit behind a key goes on below it."""
+    def _entries(self, width: int, glyphs: Glyphs) -> Iterator[list[Row]]:
+        """Every key by where it applies, the first below the title; what does not fit behind a key is below it."""
         cells = min(max(_KEY_CELLS, width // 3), max(len(_SEP.join(keys)) for keys in self._names.names.values()))
-        rows: list[Row] = []
         for where in self._order:
-            rows += [Row(()), text_row(where.value, width, glyphs, "title")]
+            rows = [Row(()), text_row(where.value, width, glyphs, "title")]
             for key in KEYS[where]:
                 keys = _SEP.join(self._names.every(key.id))
+                if not keys:
+                    # What has taken its key stands in another row.
+                    continue
                 for number, line in enumerate(wrap(key.tooltip, max(10, width - cells - 3), 3)):
                     builder = RowBuilder(width, glyphs).add("  ")
-                    builder.left("" if number else keys or NO_KEY, cells, "strong" if keys else "dim")
+                    builder.left("" if number else keys, cells, "strong")
                     rows.append(builder.add(" ").add(line).row())
-        return rows
+                yield rows
+                rows = []
+
+
+def _filled(entries: Sequence[list[Row]], columns: int, each: int) -> tuple[list[list[Row]], list[list[Row]]]:
+    """Columns of at most `each` rows, in which no entry is broken, and the entries that are left."""
+    parts: list[list[Row]] = [[]]
+    for number, entry in enumerate(entries):
+        if parts[-1] and len(parts[-1]) + len(entry) > each:
+            if len(parts) == columns:
+                return parts, list(entries[number:])
+            parts.append([])
+        # On top of a column no blank is wanted above a title.
+        parts[-1] += entry if parts[-1] or entry[0].line else entry[1:]
+    return parts, []

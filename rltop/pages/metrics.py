@@ -201,10 +201,6 @@ def name_cells(width: int) -> int:
     return 20 if width < 64 else 32 if width < 100 else min(64, 40 + (width - 100) // 4)
 
 
-def section_names(index: TreeIndex) -> Sequence[str]:
-    return tuple(index.sections)
-
-
 def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
     rows = [_paint_title(view, width, glyphs)]
     if not view.lines:
@@ -400,7 +396,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return [] if self._index is None else layout_tree(self._index, self.query, self._folded, self._spread)[0]
 
     def _fold_all(self) -> Effect:
-        names = frozenset(section_names(self._index)) if self._index is not None else frozenset()
+        names = frozenset(self._index.sections) if self._index is not None else frozenset()
         self._folded = frozenset() if self._folded >= names else names
         if self._folded and self.lines:
             self.held = Target(TargetKind.SECTION, self.lines[self.at].section)

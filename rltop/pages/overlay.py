@@ -250,7 +250,7 @@ class OverlayPage(ChartPage):
         values = [one.series.curve.values if one.series is not None else (0.0,) for one in found]
         sides = sides_of([one.signal.metric.unit for one in found], [(min(each), max(each)) for each in values])
         return [
-            one._replace(series=None if side is None or one.series is None else _on_side(one.series, side))
+            one._replace(series=None if side is None or one.series is None else replace(one.series, is_right=side))
             for one, side in zip(found, sides, strict=True)
         ]
 
@@ -318,10 +318,6 @@ class OverlayPage(ChartPage):
         if key == "band":
             return Say("no band is drawn around several metrics: open one")
         return super().on(key, moment)
-
-
-def _on_side(series: PlottedSeries, is_right: bool) -> PlottedSeries:
-    return replace(series, is_right=is_right)
 
 
 def _number(found: StatisticRow | None) -> str:

@@ -230,7 +230,15 @@ def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bo
     rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
     rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
     rows.append(rule_row(width, glyphs))
-    return [*rows, *paint_table(group_table(view, width, glyphs), width, glyphs)]
+    table = Table(
+        group_columns(view, width, glyphs),
+        view.groups,
+        target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
+        sorting=view.order,
+        is_sortable=True,
+        sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
+    )
+    return [*rows, *paint_table(table, width, glyphs)]
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
@@ -344,7 +352,10 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
     name = next(cells for least, cells in _NAMES if width >= least)
     return (
-        Column("group", _group_name, Fit.NAME, least=_LEAST_NAME, most=name, sort=lambda one: one.name),
+        Column(
+            "group", lambda one: (Label.of(one.name).display or "all", "key"), Fit.NAME, least=_LEAST_NAME, most=name,
+            sort=lambda one: one.name,
+        ),
         Column(
             "n", lambda one: (units.count(len(one.completions)), "text"), least=2, sort=lambda one: len(one.completions)
         ),
@@ -379,10 +390,6 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
     )  # fmt: skip
 
 
-def _group_name(group: GroupSummary) -> tuple[str, str]:
-    return Label.of(group.name).display or "all", "key"
-
-
 def _length(group: GroupSummary) -> float | None:
     return group.lengths[0] if group.lengths else None
 
@@ -399,18 +406,6 @@ def _cut(group: GroupSummary, *, has_cut: bool) -> tuple[str, str]:
 
 def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[str, str]:
     return block_bars(sorted(group.lengths)[-min(cells, most) :], glyphs), "spark"
-
-
-def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSummary]:
-    """The groups of a step under their heads; arguments as in `group_columns`."""
-    return Table(
-        group_columns(view, width, glyphs),
-        view.groups,
-        target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
-        sorting=view.order,
-        is_sortable=True,
-        sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
-    )
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:

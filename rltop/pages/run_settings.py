@@ -5,8 +5,8 @@ Owns which differences come first and how a setting is called in short; which fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, ClassVar
 
 from rltop import units
 from rltop.model import Label
@@ -21,6 +21,7 @@ from rltop.rows.widths import cell_width
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
+    from rltop.pages.run_entry import RunEntry
     from rltop.run.run import Run
     from rltop.run.run_settings import RunSettings, SettingsFile
 
@@ -30,7 +31,6 @@ _LEAST_VALUE = 6
 _HEAD_ROWS = 2
 _MOST_COLUMNS, _MOST_COLUMN = 6, 24
 """Settings that are columns of a table of runs too, and their cells."""
-T = TypeVar("T")
 
 _FIRST = (
     "lr", "learning_rate", "kl_loss_coef", "kl_coef", "kl_penalty_coef", "beta", "clip_ratio", "epsilon", "cliprange",
@@ -140,8 +140,8 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def setting_columns(
-    found: Sequence[Difference], place_of: Callable[[T], int | None], priority: int
-) -> Sequence[Column[T]]:
+    found: Sequence[Difference], place_of: Callable[[RunEntry], int | None], priority: int
+) -> Sequence[Column[RunEntry]]:
     """The first settings that differ as columns of a table of runs, for as many as there is room for.
 
     Args:
@@ -149,12 +149,12 @@ def setting_columns(
         priority: of the first column; each leaves before the one in front of it.
     """
 
-    def column(number: int, one: Difference) -> Column[T]:
-        def value(row: T) -> str:
+    def column(number: int, one: Difference) -> Column[RunEntry]:
+        def value(row: RunEntry) -> str:
             place = place_of(row)
             return "" if place is None else one.values[place] or ""
 
-        def sort(row: T) -> float | str | None:
+        def sort(row: RunEntry) -> float | str | None:
             return _size(value(row)) if are_numbers else value(row).casefold() or None
 
         are_numbers = all(told is None or _size(told) is not None for told in one.values)
@@ -240,6 +240,9 @@ class SettingsPage(ListPage[str]):
 
     def target(self, line: str) -> Target:
         return Target(TargetKind.SETTING, line)
+
+    def idle(self, moment: Moment) -> Set[str]:
+        return super().idle(moment) | {"open"}
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         return Say(moment.keys.tell("{copy-value} copies the value, {find} filters"))

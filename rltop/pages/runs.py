@@ -201,25 +201,19 @@ def run_columns(
             "trainer", lambda one: (one.dialect, "note"), Fit.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
         ),
-        *_setting_columns(context),
+        *setting_columns(context.settings, lambda one: context.places.get(one.path.raw), priority=12),
     )  # fmt: skip
 
 
 def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Column[RunEntry]]:
     if curve is None:
         return ()
-    return (Column("", curve, Fit.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5, wants=_wants_curve),)
-
-
-def _setting_columns(context: ListContext) -> Sequence[Column[RunEntry]]:
-    def place_of(entry: RunEntry) -> int | None:
-        return context.places.get(entry.path.raw)
-
-    return setting_columns(context.settings, place_of, priority=12)
-
-
-def _wants_curve(entry: RunEntry) -> int:
-    return _MOST_CURVE if entry.reward is not None else 0
+    return (
+        Column(
+            "", curve, Fit.DRAWN, least=_LEAST_CURVE, most=_MOST_CURVE, priority=5,
+            wants=lambda one: 0 if one.reward is None else _MOST_CURVE,
+        ),
+    )  # fmt: skip
 
 
 def _ever(entry: RunEntry, glyphs: Glyphs) -> Cell:

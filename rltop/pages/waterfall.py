@@ -44,7 +44,7 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
     least = min(len(view.strip), room * 2 // 3)
     notes, target = _outlier_notes(view.strip[-least:], has_stages=len(view.top) > 1)
     note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
-    steps = view.strip[-_bars_beside(room, note) :]
+    steps = view.strip[-(room - (cell_width(note) + 4 if note else 0)) :]
     label = f"last {len(steps)} steps"
     grid = _stacked(steps, view, height, glyphs) if height > 1 else [_heights(steps, glyphs)]
     rows = []
@@ -77,10 +77,6 @@ def strip_height(view: TimingView, width: int, height: int) -> int:
         return 1
     is_plain = all(0.0 < step.total_s < math.inf for step in view.strip)
     return height if is_plain else len(paint_strip(view, width, height, UNICODE))
-
-
-def _bars_beside(room: int, note: str) -> int:
-    return room - (cell_width(note) + 4 if note else 0)
 
 
 def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[list[str], Target | None]:

@@ -16,7 +16,7 @@ from rltop.model import Label, Level, RunState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import cadence_of
-from rltop.rows.cells import RowBuilder, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Fit, Table, paint_table
@@ -24,7 +24,6 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
-LEAST = (40, 10)
 _SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED, RunState.WAITING})
 _RECENT_S = 48 * 3_600.0
 """A log that has not gone on for longer is that of a job that has been gone for long, whatever its last line says."""
@@ -192,10 +191,8 @@ def _or_zero(value: float) -> float:
     return value if value == value else 0.0
 
 
-def paint_where(view: WhereView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+def paint_where(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     """The judgement, who is waited for, then what each source tells, with its age."""
-    if width < LEAST[0] or height < LEAST[1]:
-        return too_small(width, height, glyphs, LEAST)
     rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
     if not (view.untold or view.groups or view.engines or view.devices or view.jobs or view.logs):
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in wrap(_HINT, width - 2, 4))]
@@ -233,7 +230,7 @@ def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     ]
     source = where.source
     if source and where.moved_s is not None:
-        source += f", last gone on {_ago(where.moved_s, view.now_s)}"
+        source += f", last progress {_ago(where.moved_s, view.now_s)}"
     if where.accuracy_s is not None and where.accuracy_s >= 60.0:
         source += f", times may be off by {units.duration(where.accuracy_s)}"
     return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")] if source else rows
@@ -305,7 +302,7 @@ def _brief(source: str) -> str:
 
 def _age(time_s: float, now_s: float) -> str:
     coarse_s = _coarse(max(0.0, now_s - time_s))
-    return units.duration(coarse_s) if coarse_s else "<5 s"
+    return "<5 s" if not coarse_s else f"{coarse_s:.0f} s" if coarse_s < 100.0 else units.duration(coarse_s)
 
 
 def _section(title: str, columns: Sequence[Column], items: Sequence, width: int, glyphs: Glyphs) -> list[Row]:  # type: ignore[type-arg]
@@ -413,4 +410,4 @@ class WherePage(Page):
         return super().face(moment), told
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        return paint_where(build_where(moment.snapshot), width, height, moment.glyphs)
+        return paint_where(build_where(moment.snapshot), width, moment.glyphs)

@@ -579,12 +579,13 @@ def _words(paths: Sequence[str], discovery: Discovery) -> str:
     if not left:
         return words
     reasons = Counter(reason for _, reason in left).most_common()
-    told = [reason if count == 1 else f"{reason} ({count}×)" for reason, count in reasons[:_MOST_REASONS]]
-    name = next(PurePath(path).name for path, reason in left if reason == reasons[0][0])
-    if len(left) == 1:
-        return f"{words}; there is {name}: {told[0]}"
+    names = {reason: PurePath(path).name for path, reason in reversed(left)}
+    told = [
+        f"{names[reason]}{'' if count == 1 else f' and {count - 1} more'} ({reason})"
+        for reason, count in reasons[:_MOST_REASONS]
+    ]
     more = ", …" if len(reasons) > _MOST_REASONS else ""
-    return f"{words}; there are {len(left)} other files, {name} among them: {', '.join(told)}{more}"
+    return f"{words}; {len(left)} file{'' if len(left) == 1 else 's'} without metrics: {', '.join(told)}{more}"
 
 
 _RANGES_FILE = "ranges.json"

@@ -81,10 +81,10 @@ def test_of_several_that_appear_at_once_none_is_left_out(tmp_path: Path) -> None
 def test_what_is_there_and_holds_no_metrics_is_said_and_kept_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "trackio.db").write_bytes(b"SQLite format 3\0" + bytes(64))
     awaiting = Awaiting(str(tmp_path))
-    assert "there is trackio.db: an SQLite database" in awaiting.note
+    assert "1 file without metrics: trackio.db (an SQLite database" in awaiting.note
     (tmp_path / "metrics.jsonl").write_text("")
     awaiting.look()
-    assert "2 other files" in awaiting.note
+    assert "2 files without metrics: " in awaiting.note
     assert "empty" in awaiting.note
     write(tmp_path / "metrics.jsonl")
     awaiting.look()

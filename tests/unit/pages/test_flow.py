@@ -135,7 +135,7 @@ def test_a_run_that_generates_and_trains_in_turn_has_no_pipeline() -> None:
     run = run_of(verl_lines([(step, {**_ALWAYS, "timing_s/step": 9.0}) for step in range(1, 12)]))
     assert build_flow(Snapshot(run)) is None
     assert pipeline_document(Snapshot(run)) is None
-    shown = text_of(paint_flow(None, 80, 24, UNICODE))
+    shown = text_of(paint_flow(None, 80, UNICODE))
     assert "Nothing tells that this run is asynchronous" in shown
 
 
@@ -162,7 +162,7 @@ def test_what_is_logged_stands_in_its_box_with_its_key_and_the_rest_is_hollow(fi
     assert {fact.key.raw for box in filled for fact in box.facts} <= keys
     for box in flow.boxes:
         assert bool(box.facts) != bool(box.hint)
-    shown = paint_flow(flow, 120, 40, UNICODE)
+    shown = paint_flow(flow, 120, UNICODE)
     targets = {link.target for row in shown for link in row.links}
     assert targets == {Target(TargetKind.METRIC, fact.key.raw) for box in filled for fact in box.facts}
     hollow = [box for box in flow.boxes if not box.facts]
@@ -239,12 +239,12 @@ def test_an_idle_share_is_the_one_that_the_sentence_is_of() -> None:
 def test_a_key_that_is_turned_into_an_idle_share_is_shown_turned() -> None:
     flow = build_flow(Snapshot(verl(**{"dynamic_resource/train_resource_utilization": 0.6, "queue": 4})))
     assert flow is not None
-    assert "1 − dynamic_resource/train_resource_utilization" in text_of(paint_flow(flow, 120, 40, UNICODE))
+    assert "1 − dynamic_resource/train_resource_utilization" in text_of(paint_flow(flow, 120, UNICODE))
 
 
 def test_seconds_of_waiting_tell_how_busy_a_box_is() -> None:
     run = verl(**{"timing_s/step": 100.0, "fully_async/total_wait_time": 33.0, "queue": 0})
-    assert "busy 67 %" in text_of(paint_flow(build_flow(Snapshot(run)), 120, 40, UNICODE))
+    assert "busy 67 %" in text_of(paint_flow(build_flow(Snapshot(run)), 120, UNICODE))
 
 
 def test_a_number_that_is_no_longer_logged_is_dated() -> None:
@@ -252,7 +252,7 @@ def test_a_number_that_is_no_longer_logged_is_dated() -> None:
     for step in range(1, 41):
         early = {"fully_async/monitor/active_tasks_size": 90} if step < 20 else {}
         rows.append((step, {**_ALWAYS, TRAINER: 0.1, QUEUE: 3, **early}))
-    shown = text_of(paint_flow(build_flow(Snapshot(run_of(verl_lines(rows)))), 120, 40, UNICODE))
+    shown = text_of(paint_flow(build_flow(Snapshot(run_of(verl_lines(rows)))), 120, UNICODE))
     assert "@19: 90 in" in shown
     assert "step 19, 21 steps before 40" in shown
 
@@ -289,4 +289,4 @@ def test_seconds_of_many_threads_since_the_start_are_no_share_of_a_step() -> Non
     assert snapshot.identity is not None
     assert snapshot.identity.dialect.name == "NeMo-RL"
     assert flow.waits.sentence == "trainer waits 5 % of the step; samples are in the queue"
-    assert "threads that wait" in text_of(paint_flow(flow, 120, 40, UNICODE))
+    assert "threads that wait" in text_of(paint_flow(flow, 120, UNICODE))

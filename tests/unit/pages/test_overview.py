@@ -168,7 +168,7 @@ def test_no_baseline_is_invented_while_there_is_none() -> None:
     row = next(line for line in text_of(run).splitlines() if "actor/entropy" in line)
     assert " — " in row
     text = text_of(run)
-    assert "LEARNING  warming up" in text
+    assert "LEARNING  no alerts yet" in text
     assert text.count("learning what is normal: 8 of 30 steps") == 1
 
 

@@ -225,11 +225,11 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
     view = WhereView(Where("finished", source="metrics.jsonl"), NOW_S)
-    text = text_of(paint_where(view, 80, 24, UNICODE))
+    text = text_of(paint_where(view, 80, UNICODE))
     assert "finished" in text and "metrics.jsonl" in text
-    assert "last gone on" not in text
-    assert "last gone on 100 s ago" in text_of(
-        paint_where(view._replace(where=Where("finished", source="x", moved_s=NOW_S - 100.0)), 80, 24, UNICODE)
+    assert "last progress" not in text
+    assert "last progress 100 s ago" in text_of(
+        paint_where(view._replace(where=Where("finished", source="x", moved_s=NOW_S - 100.0)), 80, UNICODE)
     )
 
 
