@@ -164,7 +164,9 @@ class PageScreen(Screen[None]):
         yield KeyLine(self.page.footer)
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
-        rows = _with_marks(self.page.paint(self.moment, width, height), self.page, self.moment)
+        # What answers a key covers the last row of a low screen: the page is as high as before.
+        is_covered = self.has_class("-low") and bool(self._host.told)
+        rows = _with_marks(self.page.paint(self.moment, width, height + is_covered), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:

@@ -318,6 +318,14 @@ async def test_an_empty_page_offers_no_keys_of_what_it_has_not(tmp_path: Path) -
         assert "/ Find" in footer(app) and "Fold" not in footer(app) and "⏎" not in footer(app)
 
 
+async def test_what_answers_a_key_leaves_the_page_on_the_smallest_screen() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(40, 12)) as pilot:
+        await press(pilot, "F")
+        assert "nothing tells that this run" in status_text(app)
+        assert "too small" not in page_text(app) and "LEARNING" in page_text(app)
+
+
 async def test_before_the_first_step_the_footer_leads_to_no_page_that_is_empty(tmp_path: Path) -> None:
     app = app_over(tmp_path)
     async with app.run_test(size=(200, 40)) as pilot:
