@@ -25,6 +25,8 @@ from rltop.live.titles import SIGNS, Seen, Title, title_of
 from rltop.regex import regex
 
 EVERY_S, ANSWER_S = 5.0, 12.0
+MOST_A_SECOND = 6.0
+"""Of more nodes than are asked in the time above, each is asked less often: what an answer costs here adds up."""
 DEVICES_EVERY = 6
 """Devices are asked for every so many questions: `nvidia-smi` takes a second on a full node."""
 RETRY_S, LONGEST_RETRY_S = 10.0, 300.0
@@ -334,8 +336,12 @@ def _number(text: str) -> float:
 def node_probes(nodes: Sequence[str], via: str) -> list[NodesProbe]:
     gate, sockets = threading.Semaphore(STARTING), Sockets()
     if via:
-        return [NodesProbe(f"node {node}", via_words(via, node), gate) for node in nodes]
-    return [NodesProbe(f"ssh {node}", ssh_words(node, sockets.path), gate, sockets) for node in nodes]
+        found = [NodesProbe(f"node {node}", via_words(via, node), gate) for node in nodes]
+    else:
+        found = [NodesProbe(f"ssh {node}", ssh_words(node, sockets.path), gate, sockets) for node in nodes]
+    for each in found:
+        each.every_s = max(EVERY_S, len(found) / MOST_A_SECOND)
+    return found
 
 
 def job_probe(job: str) -> NodesProbe:

@@ -204,6 +204,12 @@ def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     child.close()
 
 
+def test_many_nodes_are_asked_less_often() -> None:
+    for count, every_s in ((1, 5.0), (30, 5.0), (64, 64 / 6)):
+        asked = node_probes([f"node{n}" for n in range(count)], "env {node}")
+        assert {each.every_s for each in asked} == {every_s}
+
+
 def test_a_hostile_name_never_reaches_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = in_path(tmp_path, monkeypatch, "ssh", "exit 255")
     (child,) = node_probes(["node-1"], "")
