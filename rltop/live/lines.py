@@ -281,7 +281,7 @@ OUTER_BARS = regex(r"Episode \[|Epoch", re.IGNORECASE)
 BARS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (regex(pattern, re.IGNORECASE), key)
     for pattern, key in (
-        (r"load|captur|shards|compil|preprocess|encod|filter|^map\b|tokeniz|download|warm", "setup"),
+        (r"load|captur|shards|compil|preprocess|encod|filter|^map\b|tokeniz|download|^fetching|warm", "setup"),
         (r"\beval|valid", "validation"),
         (r"update (?:expert )?weights|broadcast|sync|refit", "weight_sync"),
         (r"rollout|generat|processed prompts|sampl|trajector|get_batch", "generate"),

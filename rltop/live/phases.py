@@ -376,7 +376,9 @@ class Phases:
             around += [each for each in self.open.values() if each.key == phase.key and not each.told]
         for each in around:
             each.moved_s = max(each.moved_s, event.time_s)
-        if self.failure is not None and event.time_s > self.failure.time_s + 1.0:
+        # What another process was loading when the job said its last words may still be drawn to its end.
+        is_rest = self.failure is not None and self.failure.error.is_final and event.is_bar and event.key == "setup"
+        if self.failure is not None and event.time_s > self.failure.time_s + 1.0 and not is_rest:
             self._survive()
 
     def _survive(self) -> None:

@@ -16,7 +16,7 @@ _BESIDE_DETAIL = 160
 MAY_FAIL = (
     "rror", "ERROR", "CRITICAL", "FATAL", "SIG", "OOM", "oom", "emory", "NCCL", "nccl", "space left", "dumped", "quota",
     "xception", "nterrupt", "Exit", "EXHAUSTED", "Watchdog", "fault", "DUE TO", "Killed", "died with", "exitcode",
-    "raysubmit",
+    "raysubmit", "Could not override", "No module named", "can't open file",
 )  # fmt: skip
 """One of them stands in every line that tells of a failure; they are found ten times as fast as the patterns."""
 _PREFIX = regex(
@@ -39,6 +39,8 @@ _OTHER = regex(
     r"|\*\*\* SIG(?:ABRT|SEGV|BUS|FPE|ILL) received at time="
     r"|\bSignal \d+ \(SIG[A-Z]+\) received by PID|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
     r"|\bReceived (?:SIGINT|SIGTERM|\d+) death signal|\bJob 'raysubmit\w*' failed"
+    r"|^Could not override '|\bHYDRA_FULL_ERROR=1 for a complete stack trace"
+    r"|^(?:\S{0,200}/)?python[\d.]{0,8}: (?:Error while finding module|No module named|can't open file) "
 )
 _INTERRUPTION = regex(
     r"(?:^|[.\s])KeyboardInterrupt\b|\bSIGINT\b|[Gg]ot signal: 2\b|exitcode\s*: -2\b|\bCANCELLED AT\b(?!.*\bDUE TO\b)"
@@ -47,13 +49,14 @@ _INTERRUPTION = regex(
 _AFTERMATH = regex(
     r"\b(?:ChildFailedError|CalledProcessError|SystemExit|BrokenPipeError|ConnectionResetError|SignalException)\b"
     r"|NCCL communicator was aborted|ncclRemoteError"
-    r"|\bJob 'raysubmit\w*' failed"
+    r"|\bJob 'raysubmit\w*' failed|\bHYDRA_FULL_ERROR=1\b"
     r"|DataLoader worker|^srun: error:|^slurmstepd: error:(?!.*(?:DUE TO|oom))|exitcode\s*:(?! ?-)"
 )
 """What launchers and other processes say when one has failed: it names no cause."""
 _CATCHABLE = regex(r"^(?:Syntax|Indentation|Tab)Error: ")
 _LAST_WORDS = regex(
     r"\b(?:ChildFailedError|SystemExit|SignalException)\b|^srun: error:|exitcode\s*:|\bJob 'raysubmit\w*' failed"
+    r"|\bHYDRA_FULL_ERROR=1\b"
 )
 _SAMPLE = regex(r"\[(?:prompt|response)\](?:\s|$)")
 _SAMPLE_END = regex(r"\[(?:ground_truth|score)\]\s")
