@@ -165,7 +165,7 @@ class PageScreen(Screen[None]):
 
     def _rows(self, width: int, height: int) -> Sequence[Row]:
         # What answers a key covers the last row of a low screen: the page is as high as before.
-        is_covered = self.has_class("-low") and bool(self._host.told)
+        is_covered = self.has_class("-low") and self.has_class("-told")
         rows = _with_marks(self.page.paint(self.moment, width, height + is_covered), self.page, self.moment)
         return with_matches(rows, self._sought, self._match) if self._sought else rows
 

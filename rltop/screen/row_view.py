@@ -324,13 +324,15 @@ class RowView(Widget, can_focus=True):
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
         if self._painted_for == self.size:
             return
+        spot, height = self._selection.spot, self._painted_for.height
+        was_seen = not height or (spot is not None and self._top <= spot.y < self._top + height)
         self._painted_for = self.size
         old, below = self.target, self.below
         self.rows = self._paint(*self.size)
         self._strips.clear()
         self._selection.update(self.rows)
         self._top = min(self._top, self._last_top())
-        if old is not None:
+        if old is not None and was_seen:
             self._follow()
         if self.target != old or self.below != below:
             self.post_message(Selected(self.target))
