@@ -93,6 +93,10 @@ def opened(path: Path) -> Run:
     return read_whole(str(path), Config(), FakeClock()).runs[0]
 
 
+ROUNDED = {"verl-console/logic-rl-10-steps-noise"}
+"""Their learning rate is printed as 0.000 throughout: a key without a value."""
+
+
 @pytest.mark.parametrize("folder", provenances())
 def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None:
     (path,) = (each for each in folder.iterdir() if each.name not in ASIDE)
@@ -118,6 +122,7 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
         assert run.stream.last_step == said.last
     if said.keys is not None:
         count = len([key for key in run.stream.keys if not key.startswith("system/")])
+        count += f"{folder.parent.name}/{folder.name}" in ROUNDED
         # What a cut took from a row of veRL stands in the validation that is printed beside it.
         assert count > said.keys if run.counts.cut_evaluations else count == said.keys
 
