@@ -28,7 +28,7 @@ def head(app: RltopApp) -> str:
 
 
 async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
-    for _ in range(200):
+    for _ in range(1500):
         if holds():
             return
         await pilot.pause(0.02)

@@ -29,7 +29,7 @@ def type_ahead(app: RltopApp, *keys: str) -> None:
 
 async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
     """Wait until the keys have done what they should; fails when they never do."""
-    for _ in range(200):
+    for _ in range(1500):
         if is_so():
             return
         await pilot.pause(0.02)

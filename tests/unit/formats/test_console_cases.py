@@ -66,7 +66,7 @@ def test_an_output_in_blocks_holds_what_a_flushed_one_holds():
         ("aopd-29-steps-early-length-growth", range(30), 274),
         ("aopd-healthy-51", range(52), 234),
         ("aopd-length-collapse-slow", range(60), 270),
-        ("logic-rl-10-steps-noise", range(10), 49),
+        ("logic-rl-10-steps-noise", range(10), 48),
     ],
 )
 def test_recorded_verl_logs(name, steps, keys):
