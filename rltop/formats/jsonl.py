@@ -260,8 +260,10 @@ class JsonlDecoder(Decoder):
         records: list[Record] = []
         last = self._framer.pending
         if last is not None and last != self._given and last[0].rstrip().endswith(b"}") and _is_object(last[0]):
-            self._given = last
-            self._decode(*last, records)
+            given, self._given = self._given, last
+            # Of a line end that has two parts the first may have come.
+            if given is None or (given[0].rstrip(), given[1]) != (last[0].rstrip(), last[1]):
+                self._decode(*last, records)
         return records if self._exported is None else [*records, *self._exported.release(is_end=False)]
 
     @property

@@ -149,6 +149,14 @@ def test_a_half_line_waits_and_a_whole_last_line_needs_no_end():
     assert decoder.finish() == []
 
 
+def test_a_row_that_was_shown_is_not_read_again_when_half_of_its_line_end_comes():
+    decoder, records = JsonlDecoder(), []
+    for start, piece in enumerate((b'{"step": 1, "loss": 0.5}', b"\r", b"\n")):
+        records += [*decoder.feed(piece, start and 23 + start, 0), *decoder.flush()]
+    assert [one.step for one in records] == [1]
+    assert decoder.counts.lines == 1
+
+
 def test_bom_crlf_and_nul_holes():
     records, counts = decode(b'\xef\xbb\xbf{"step":1,"a":1}', b'\0\0\0\0{"step":2,"a":2}', b"", end=b"\r\n")
     assert [record.step for record in records] == [1, 2]
