@@ -299,6 +299,7 @@ class RankKey(NamedTuple):
     """A key that says how long one of several machines took for a stage; `scale` makes it seconds."""
 
     key: str
+    group: str
     rank: str
     stage: str
     scale: float
@@ -308,14 +309,17 @@ class RankKey(NamedTuple):
 def rank_keys(keys: tuple[str, ...]) -> tuple[RankKey, ...]:
     """Durations among `keys` that differ from others in the number of a machine alone: `rank/37/step_time`."""
     found = []
-    for each in dict.fromkeys(one.name for one in numbered_index(keys).values()):
-        machines = _MACHINE.findall(each)
-        stage = _MACHINE.sub("", each).replace("//", "/").strip("/_.:- ")
+    for name, numbered in {one.name: one for one in numbered_index(keys).values()}.items():
+        machines = _MACHINE.findall(name)
+        stage = _MACHINE.sub("", name).replace("//", "/").strip("/_.:- ")
         duration = _DURATION.search(stage)
-        if machines and duration is not None:
-            members = next(one for one in numbered_index(keys).values() if one.name == each).keys
+        # Of layers, too, one is always far from the others.
+        if machines and duration is not None and "{" not in stage:
             scale = 1e-3 if duration["ms"] else 1.0
-            found += [RankKey(key, f"{machines[-1]} {number}", stage, scale) for number, key in members.items()]
+            found += [
+                RankKey(key, machines[-1], f"{machines[-1]} {number}", stage, scale)
+                for number, key in numbered.keys.items()
+            ]
     return tuple(found)
 
 

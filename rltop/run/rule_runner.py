@@ -26,7 +26,6 @@ from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import NAMED
 from rltop.run.past import LIVENESS_RULE
-from rltop.stats.ranks import group_of
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream
 from rltop.structs import NamedTuple
@@ -415,7 +414,7 @@ class Observer:
         for one in rank_keys(tuple(self._stream.keys)):
             column = self._stream.column(one.key)
             if column is not None:
-                ranks.setdefault((group_of(one.rank), one.stage), []).append((one.rank, column, one.scale, 0.0))
+                ranks.setdefault((one.group, one.stage), []).append((one.rank, column, one.scale, 0.0))
         self._ranks = {place: _Columns(sources) for place, sources in ranks.items()}
         self._primary, self._stages = _Columns(primary), _Columns(stages)
         guessed = {

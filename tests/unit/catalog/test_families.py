@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.catalog.families import Family, Statistic, families, family_index
+from rltop.catalog.families import Family, Statistic, families, family_index, rank_keys
 
 
 def only(*keys: str) -> Family:
@@ -95,3 +95,14 @@ def test_every_member_finds_its_family() -> None:
     index = family_index(("a/mean", "a/max", "b", "c_mean", "c_std", "d_max"))
     assert set(index) == {"a/mean", "a/max", "c_mean", "c_std"}
     assert index["a/max"] is index["a/mean"]
+
+
+def test_ranks_are_those_of_machines_and_of_nothing_else() -> None:
+    def groups(pattern: str) -> set[tuple[str, str, int]]:
+        found = rank_keys(tuple(pattern.format(a=a, b=b) for a in range(4) for b in range(8)))
+        places = {(one.group, one.stage) for one in found}
+        return {(*place, sum(place == (one.group, one.stage) for one in found)) for place in places}
+
+    assert groups("node{a}/gpu{b}/step_time") == {("gpu", "step_time", 32)}
+    assert groups("rank/{b}/layer/{a}/step_time") == set()
+    assert groups("layer/{b}/rank/{a}/step_time") == set()
