@@ -39,7 +39,7 @@ UNKNOWN_DOUBT_S = 60.0
 _STEP_TIMES = ("timing_s/step", "perf/time_per_step", "perf/step_time", "timing/step", "step_time", "time/total")
 """What rows call the time of a whole step."""
 _FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
-_RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s)")
+_RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s|$)")
 _BAR = regex(
     r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
     r"\[(?P<elapsed>[\d:]{4,12})<"

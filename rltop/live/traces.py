@@ -60,8 +60,10 @@ class Traces:
         found = [self.of(folder / name) for name in names]
         for name in PHASE_FOLDERS:
             place = folder / name
-            hours = sorted(each for each in names_in(place) if each.endswith(".jsonl"))[-_HOURS:]
-            found.append([event for hour in hours for event in self.of(place / hour)])
+            hours = [str(place / each) for each in sorted(names_in(place)) if each.endswith(".jsonl")][-_HOURS:]
+            for past in [each for each in self._read if each.startswith(f"{place}{os.sep}") and each not in hours]:
+                del self._read[past]
+            found.append([event for hour in hours for event in self.of(hour)])
         return [each for each in found if each]
 
     def of(self, path: Path | str) -> list[PhaseEvent]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from rltop.live.judge import stuck_after_s
 from rltop.live.log import LogReader
 from rltop.live.phases import Phases
 from rltop.live.probe import LogTold
-from rltop.live.traces import rows
+from rltop.live.traces import Traces, rows
 
 LATE_S = 5.0
 
@@ -184,3 +186,25 @@ def test_the_last_checkpoint_beside_the_run_is_looked_for_once_a_minute(tmp_path
     assert len(asked) == 1
     probe.ask(now_s + 61.0)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("front", ["3: ", "3:\t", "[rank3]: ", "(Worker pid=7, rank=3) ", "[default1]:[rank3]: "])
+def test_the_rank_is_that_of_the_launcher_in_front(front: str) -> None:
+    line = f"{front}[2026-03-24 06:20:10] timer.py:24 - Timer actor_train start\n"
+    assert [event.rank for event in LogReader().feed(line.encode(), 0.0, is_recorded=False)] == [3]
+
+
+def test_hours_of_traces_that_are_past_are_let_go(tmp_path: Path) -> None:
+    folder, traces, held = tmp_path / "phases", Traces(), []
+    folder.mkdir()
+    spans = "".join(json.dumps({"name": "sample", "t0": at, "t1": at + 1.0, "pid": at}) + "\n" for at in range(400))
+    tracemalloc.start()
+    try:
+        for hour in range(40):
+            (folder / f"2026-01-01T{hour:02d}.jsonl").write_text(spans)
+            assert sum(map(len, traces.beside(tmp_path))) == 2 * 400 * min(hour + 1, 4)
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[-1] < 2 * held[7]
