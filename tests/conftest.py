@@ -1,4 +1,4 @@
-"""What every test shares: how hypothesis chooses its examples, and who has the machine to itself."""
+"""What every test shares: where state is kept, how long it may take, and who has the machine to itself."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None, max_examples=1_000)
-settings.load_profile(os.environ.get("RLTOP_HYPOTHESIS", "same"))
+from examples import EXPLORED_S, EXPLORES
 
 HERE = Path(__file__)
 
@@ -28,6 +24,8 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put last what has the machine to itself: until then nobody waits for anybody."""
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    for item in items if EXPLORES else ():
+        item.add_marker(pytest.mark.timeout(EXPLORED_S), append=False)
 
 
 def pytest_collection_finish() -> None:

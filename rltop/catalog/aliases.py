@@ -173,7 +173,8 @@ class SharedSpelling:
     def _sort(self) -> None:
         sections: dict[str, set[str]] = {}
         wild: list[Alias] = []
-        exact = self._exact
+        by_section: dict[str, list[Alias]] = {}
+        exact: dict[str, list[tuple[int, Alias]]] = {}
         for whose, dialect in enumerate(self._dialects):
             here = sections.setdefault(dialect.name, set())
             for alias in dialect.aliases:
@@ -194,7 +195,9 @@ class SharedSpelling:
             section, slash, rest = alias.pattern.partition("/")
             is_whole = rest in ("*", "%") and owners[section] > 1
             if slash and not is_whole and is_exact(section):
-                self._wild.setdefault(section, []).append(alias)
+                by_section.setdefault(section, []).append(alias)
+        # Whole, and what is asked for first at last: another thread may look up keys meanwhile.
+        self._wild, self._exact = by_section, exact
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, in the order of the keys; see `Spelling.signals`."""

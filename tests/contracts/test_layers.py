@@ -169,3 +169,18 @@ def test_no_file_class_or_function_is_larger_than_a_person_reads_at_once() -> No
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 too_large += [f"{place}: {node.name}, {lines} lines"] if lines > most[type(node)] else []
     assert not too_large
+
+
+def test_on_how_many_examples_a_property_is_tried_is_decided_in_one_place() -> None:
+    tests = Path(__file__).parents[1]
+    own = [
+        path
+        for path in tests.rglob("*.py")
+        if any(
+            isinstance(node, ast.ImportFrom)
+            and node.module == "hypothesis"
+            and any(alias.name == "settings" for alias in node.names)
+            for node in nodes_of(path)
+        )
+    ]
+    assert own == [tests / "examples.py"]

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from recorded import each_jsonl_run
 from stores import contents
@@ -268,7 +269,7 @@ def followed(found, seed, options, *, is_looked_at=False):
     return outcome(run)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 @given(lives(), st.integers(0, 2**32), st.sampled_from([3_000, 20_000, 10**8]))
 def test_any_lives_of_a_file_are_the_same_run_however_they_arrive(found, seed, memory_bytes):
     options = IngestOptions(has_preview=False, store=StoreOptions(memory_bytes, head_rows=8))

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from examples import examples
 from fake_run import run_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from observations import alarms, first, identity, noisy, observation
 
@@ -119,7 +120,7 @@ def signature(engine: Engine, rule: str) -> list[tuple[int, Level]]:
     return [(event.record, event.level) for event in alarms(engine, rule)]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(data=st.data())
 @pytest.mark.parametrize("rule", SCALABLE)
 def test_scale_changes_nothing_above_the_absolute_floor(rule: str, data: st.DataObject) -> None:
@@ -163,7 +164,7 @@ HEALTHY: dict[str, Series] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     metric=st.sampled_from(sorted(HEALTHY)),
     record=st.integers(2, 118),

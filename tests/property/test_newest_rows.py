@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 from binary_files import block_log, event, frame, history, run_record, span, stats, value, version_event
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from recorded import runs_root
 from stores import contents
@@ -155,11 +156,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(tail, "FIRST_BLOCK", 700)
 
 
-SLOW = settings(
-    max_examples=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+SLOW = examples(50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 @SLOW

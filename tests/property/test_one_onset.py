@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from observations import identity as identity_of
 from observations import learning, series, step_up
@@ -58,7 +59,7 @@ def assert_one_onset(verdicts: Iterable[Verdict]) -> None:
 _ONSETS = st.integers(70, 110)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(_ONSETS, _ONSETS, _ONSETS, _ONSETS, _ONSETS)
 def test_made_incidents_have_one_onset(reward: int, entropy: int, gradient: int, length: int, gap: int) -> None:
     engine = Engine(identity_of(), EngineOptions())

@@ -7,7 +7,8 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from examples import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rltop.formats.compressed import CompressedDecoder
@@ -68,13 +69,13 @@ def read(decoder, parts):
 
 @pytest.mark.parametrize("log", LOGS, ids=[path.name for path in sorted(CONSOLE.glob("*.log"))])
 @given(cuts=st.lists(st.integers(0, 20_000), max_size=6))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_console_logs_may_come_in_any_pieces(log, cuts):
     assert read(ConsoleDecoder(), pieces(log, cuts)) == read(ConsoleDecoder(), [(log, 0)])
 
 
 @given(cuts=st.lists(st.integers(0, 2_000), max_size=6))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_tables_documents_and_compressed_files_may_come_in_any_pieces(cuts):
     for make, data in (
         (CsvDecoder, TABLE),
@@ -87,7 +88,7 @@ def test_tables_documents_and_compressed_files_may_come_in_any_pieces(cuts):
 @given(
     st.lists(FRAGMENTS | st.binary(max_size=6), max_size=40).map(b"".join), st.lists(st.integers(0, 400), max_size=3)
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @example(b"\x1b]" * 40, [])
 def test_no_console_bytes_raise_and_pieces_do_not_matter(data, cuts):
     assert read(ConsoleDecoder(), pieces(data, cuts)) == read(ConsoleDecoder(), [(data, 0)])
@@ -97,13 +98,13 @@ def test_no_console_bytes_raise_and_pieces_do_not_matter(data, cuts):
     st.binary(max_size=200) | st.text('",\n\r;\t1.se', max_size=80).map(str.encode),
     st.lists(st.integers(0, 200), max_size=3),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_table_bytes_raise_and_pieces_do_not_matter(data, cuts):
     assert read(CsvDecoder(), pieces(data, cuts)) == read(CsvDecoder(), [(data, 0)])
 
 
 @given(st.binary(max_size=100), st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_compressed_bytes_raise(data, behind):
     for codec, magic in ((Codec.GZIP, b"\x1f\x8b\x08"), (Codec.BZIP2, b"BZh9")):
         read(CompressedDecoder(codec, JsonlDecoder()), [(magic + data, 0)])
@@ -111,6 +112,6 @@ def test_no_compressed_bytes_raise(data, behind):
 
 
 @given(DOCUMENTS)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_document_raises(document):
     read(DocumentDecoder(), [(json.dumps(document).encode(), 0)])

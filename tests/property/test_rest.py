@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stores import contents
 
@@ -80,7 +80,6 @@ ROW = st.dictionaries(
 
 
 @given(rows=st.lists(ROW, max_size=6), ends=st.sampled_from(["\n", "\r\n", " \n"]), data=st.data())
-@settings(deadline=None)
 def test_a_row_that_is_shown_before_its_line_has_ended_is_neither_lost_nor_doubled(rows, ends, data):
     text = "".join(json.dumps(row) + ends for row in rows).encode()
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))

@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
 from telescope_run import TelescopeRun
@@ -72,14 +73,14 @@ def test_a_whole_dump_gives_its_steps(dump: dict[str, bytes], tmp_path: Path) ->
     assert _read_all(tmp_path, dump) == set(STEPS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(damaged())
 def test_a_damaged_dump_raises_nothing(dump: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _read_all(Path(folder), dump)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40, suppress_health_check=list(HealthCheck))
 @given(
     st.binary(max_size=300),
     st.sampled_from(["rollouts.jsonl", "1.jsonl", "completions_1.parquet", "explorer_output.db", "1.zip"]),

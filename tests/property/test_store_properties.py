@@ -7,7 +7,8 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from stores import contents, decoded, stream_of
 
@@ -30,7 +31,7 @@ def growing_runs(draw, max_rows=400):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(growing_runs())
 def test_the_ring_holds_what_a_dict_would(run):
     stream = stream_of(run)
@@ -43,7 +44,7 @@ def test_the_ring_holds_what_a_dict_would(run):
     assert list(stream.steps()) == [step for step, _ in run]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(growing_runs(), st.integers(1, 40))
 def test_downsampling_loses_no_extreme_and_no_point(run, stride):
     stream = stream_of(run, TINY)
@@ -59,7 +60,7 @@ def test_downsampling_loses_no_extreme_and_no_point(run, stride):
             assert math.isclose(total, sum(values), rel_tol=1e-6, abs_tol=1e-6 * sum(map(abs, values)) + 1e-30)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(growing_runs())
 def test_the_newest_rows_stay_raw_and_the_first_ones_too(run):
     stream = stream_of(run, TINY)
@@ -93,7 +94,7 @@ def metric_files(draw):
     return b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(metric_files(), st.lists(st.integers(1, 4000), max_size=12), st.booleans())
 def test_any_split_of_the_bytes_gives_the_same_store(data, cuts, is_tiny):
     options = TINY if is_tiny else None
@@ -103,7 +104,7 @@ def test_any_split_of_the_bytes_gives_the_same_store(data, cuts, is_tiny):
     assert split_decoder.counts == whole_decoder.counts
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(metric_files())
 def test_one_byte_at_a_time_gives_the_same_store(data):
     assert contents(decoded(data, range(len(data)))[0]) == contents(decoded(data)[0])
@@ -132,7 +133,7 @@ def with_segments_kept(monkeypatch, kept, run, options=None):
     return stream_of(run, options)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(restarted_runs(), st.sampled_from([2, 5, 64]))
 def test_after_any_restarts_a_reader_sees_each_step_as_it_was_last_written(monkeypatch, run_and_seen, kept):
     run, seen = run_and_seen
@@ -149,7 +150,7 @@ def test_after_any_restarts_a_reader_sees_each_step_as_it_was_last_written(monke
     assert sum(b.count for b in buckets) == len(seen)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(restarted_runs(), st.sampled_from([2, 5]), st.integers(1, 9))
 def test_joined_segments_are_downsampled_without_losing_what_can_be_seen(monkeypatch, run_and_seen, kept, stride):
     run, seen = run_and_seen

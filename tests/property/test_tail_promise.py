@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 
+from examples import examples
 from fake_filesystem import FakeFileSystem, os_error
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -235,6 +235,6 @@ class ReopenedMachine(TailMachine):
 
 
 TestHeld = HeldMachine.TestCase
-TestHeld.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestHeld.settings = examples(40, stateful_step_count=25)
 TestReopened = ReopenedMachine.TestCase
-TestReopened.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestReopened.settings = examples(40, stateful_step_count=25)

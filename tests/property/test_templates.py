@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import pytest
 from binary_files import event, frame, integer, span, value, version_event
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.formats.protobuf import encode_varint
@@ -118,7 +119,7 @@ def outcome(decoder: TensorBoardDecoder, data: bytes, edges: list[int], flushed:
     return [rows, said, left]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=st.integers(0, 2**32))
 def test_a_template_reads_what_the_careful_reader_reads(seed: int) -> None:
     dice = random.Random(seed)

@@ -6,7 +6,8 @@ import random
 from itertools import pairwise
 
 from binary_files import block_log, exit_record, history, integer, span, stats
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.formats.wandb.decoder import WandbDecoder
@@ -124,7 +125,7 @@ def outcome(decoder: WandbDecoder, data: bytes, edges: list[int]) -> list[object
     return [rows, said, decoder.bad_bytes, decoder.held_bytes, decoder.step_key]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(0, 2**32))
 def test_a_known_key_changes_nothing_about_what_is_read(seed: int) -> None:
     dice = random.Random(seed)

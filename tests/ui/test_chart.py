@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.app import plot_pane
@@ -73,7 +74,7 @@ def roles(rows: list[Row]) -> set[str]:
     st.integers(0, 30),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_any_numbers_on_any_size_are_drawn_without_an_error(
     values: list[float], width: int, height: int, is_log: bool
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyte
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -30,7 +31,7 @@ def cells(data: str) -> list[object]:
     return [*[screen.buffer[0][x] for x in range(60)], screen.cursor.attrs]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEGMENTS, SYSTEMS)
 def test_it_looks_like_what_rich_writes_in_no_more_bytes(segments: list[Segment], system: ColorSystem) -> None:
     pen = Pen(system)

@@ -14,7 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.errors import DecodeError
@@ -42,7 +43,7 @@ def read_all(path: Path, name: str = "t", after: int | None = None) -> list[Row]
     return DatabaseFile(str(path)).look(read)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     size=st.sampled_from([512, 1024, 4096, 65536]),
     mode=st.sampled_from(["DELETE", "WAL", "TRUNCATE", "PERSIST"]),
@@ -144,7 +145,7 @@ def test_a_descending_key_has_values_of_its_own(tmp_path: Path, order: str) -> N
     assert read_all(path) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(alphabet="(),'\"`[]ab PRIMARYKEY-*/\n", max_size=60))
 def test_any_statement_has_columns_or_none(sql: str) -> None:
     columns_of(sql)
@@ -312,7 +313,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return {each.name: each.read_bytes() for each in path.parent.iterdir() if not each.name.endswith("-shm")}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(data=st.data())
 def test_damage_is_a_decode_error_and_never_a_hang(
     tmp_path_factory: pytest.TempPathFactory, whole: dict[str, bytes], data: st.DataObject

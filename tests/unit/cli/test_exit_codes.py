@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from ptys import Terminal
 
@@ -147,7 +148,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(words=st.lists(st.sampled_from([word for word in WORDS if "\0" not in word]), max_size=6))
 def test_words_in_any_order_are_no_fault(words: list[str], rows: Path) -> None:
     if "watch" in words[:1]:

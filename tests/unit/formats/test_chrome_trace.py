@@ -6,7 +6,8 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from trace_run import START_US, TraceRun, embodied
 
@@ -179,7 +180,7 @@ def test_an_event_that_comes_in_many_pieces_is_looked_at_once() -> None:
     assert time.process_time() - started < 30
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_damage_raises_nothing_and_any_pieces_agree(data: st.DataObject) -> None:
     raw = bytearray(written(embodied(range(2), ranks=1), data.draw(st.sampled_from(FORMS))))

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rollout_dumps import (
     add_experiences,
@@ -241,7 +242,7 @@ def test_a_step_that_cannot_be_read_just_now_is_tried_again(tmp_path: Path) -> N
     assert len(stamps) < 20
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=200))
 def test_no_pickle_surprises(blob: bytes) -> None:
     look_inside(blob)
@@ -323,7 +324,7 @@ def test_the_newest_rows_of_a_large_file_are_known_first(tmp_path: Path, small_p
         assert len(source.read(step)) == 12
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 900)), max_size=40),
     st.lists(st.integers(0, 12_000), max_size=5),

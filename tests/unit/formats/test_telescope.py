@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from telescope_run import START_S, TelescopeRun
 
@@ -83,7 +84,7 @@ def test_how_the_two_kinds_of_archives_interleave_changes_nothing(first: tuple[i
     assert [record.step for record in records] == sorted(record.step for record in records)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.integers(0, 3), max_size=11))
 def test_a_live_run_shows_each_value_once_and_in_order(looks: list[int]) -> None:
     """The trainer goes on; tails are read when somebody looks, whole or cut in the middle of being written."""
@@ -180,7 +181,7 @@ def test_the_kind_is_found_by_the_first_table() -> None:
         assert decoder.kind.name == "telescope"
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.data())
 def test_damage_raises_nothing(data: st.DataObject) -> None:
     raw = bytearray(steps_until(1))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from binary_files import event, frame, integer, scalar_events, span, value, version_event
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
@@ -251,7 +252,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(rows, st.integers(1, 60), st.integers(0, 40))
 def test_any_split_gives_the_same_records(found, piece, hole):
     data = frame(version_event()) + scalar_events(*found[:9]) + bytes(hole) + scalar_events(*found[9:])
@@ -261,7 +262,7 @@ def test_any_split_gives_the_same_records(found, piece, hole):
     assert (split.counts, split.bad_bytes, split.stopped) == (whole.counts, whole.bad_bytes, whole.stopped)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows, st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4), st.integers(0, 4000))
 def test_no_damage_raises_and_every_byte_is_explained(found, damage, cut):
     data = bytearray(frame(version_event()) + scalar_events(*found))
@@ -275,7 +276,7 @@ def test_no_damage_raises_and_every_byte_is_explained(found, damage, cut):
     assert split.bad_bytes == decoder.bad_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.binary(max_size=60), max_size=4), st.integers(1, 50))
 def test_any_payload_is_read_or_counted(payloads, piece):
     data = b"".join(frame(payload) for payload in payloads)

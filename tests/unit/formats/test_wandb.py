@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from binary_files import BLOCK, alert, block_log, exit_record, history, integer, run_record, span, stats
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
@@ -323,7 +324,7 @@ tables = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(tables, st.integers(1, 90))
 def test_any_split_gives_the_same_records(rows, piece):
     data = block_log(*(history(row) for row in rows), stats(cpu=1.0))
@@ -333,7 +334,7 @@ def test_any_split_gives_the_same_records(rows, piece):
     assert (split.counts, split.bad_bytes) == (whole.counts, whole.bad_bytes)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 17))
 def test_no_damage_raises_and_every_byte_is_explained(damage, cut):
     data = bytearray(long_log(60, 60))
@@ -347,7 +348,7 @@ def test_no_damage_raises_and_every_byte_is_explained(damage, cut):
     assert split.bad_bytes == decoder.bad_bytes
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.sampled_from([2, 5, 7, 17, 18]))
 def test_any_record_is_read_or_counted(payloads, number):
     data = block_log(*payloads, *(span(number, payload) for payload in payloads))

@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from observations import DIALECT, alarms, identity, noisy, observation, play, series
 
@@ -72,7 +73,7 @@ def test_peeking_changes_nothing() -> None:
     assert engine.warm_up is None
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(st.integers(1, 119), max_size=8))
 def test_peeking_anywhere_leaves_the_events_as_they_were(places: list[int]) -> None:
     def run(peeks: set[int]) -> list[object]:

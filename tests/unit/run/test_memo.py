@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from examples import examples
 from fake_run import run_of, verl_lines
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.formats.decoder import DecoderOptions
@@ -23,7 +24,7 @@ from rltop.trainers import ALL
     ),
     st.integers(2, 30),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_columns_from_memory_are_those_of_the_store(rows: list[tuple[int, str, float | None]], columns: int) -> None:
     stream = Stream("", StoreOptions(memory_bytes=4096))
     memo, decoder = Memo(stream), JsonlDecoder(DecoderOptions())

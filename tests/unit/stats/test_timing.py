@@ -2,7 +2,8 @@ import math
 import time
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.catalog.dialect import Stage, TimingPlan
@@ -219,7 +220,7 @@ def test_stage_keys_are_the_top_level_ones() -> None:
     assert ("gen", "timing_s/gen", 1.0) in stage_keys(VERL, keys)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -3,11 +3,15 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
+from rltop.catalog import aliases
+from rltop.catalog.aliases import SharedSpelling
 from rltop.catalog.dialect import FLAT, NESTED, Identity
 from rltop.model import Algorithm
+from rltop.trainers import ALL
 from rltop.trainers.identify import identify, with_keys
 
 NAN = float("nan")
@@ -277,7 +281,7 @@ def test_no_group_size_from_advantages_that_do_not_tell(highest: list[float], lo
 # -- new keys --------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_keys_in_pieces_give_the_same_signals(data: st.DataObject) -> None:
     keys = data.draw(st.sampled_from([VERL_PPO, TRL_GRPO, TRL_PPO, TINKER]))
@@ -512,3 +516,19 @@ def test_of_two_guessed_rewards_the_one_with_values_stands_first() -> None:
 def test_a_reward_that_comes_late_is_not_the_main_one():
     identity = with_keys(identify(["reward", "loss"], {"reward": [0.5] * 20}), ["reward", "loss", "mean_reward"])
     assert identity.primary("reward_mean").key == "reward"
+
+
+def test_a_thread_that_asks_while_another_sorts_the_aliases_is_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = [alias.pattern for dialect in ALL for alias in dialect.aliases]
+    keys = [pattern.replace("*", "x").replace("%", "x") for pattern in patterns]
+    shared, exact, told = SharedSpelling(ALL), aliases.is_exact, []
+
+    def asks_meanwhile(text: str) -> bool:
+        if not told:
+            told.append({})
+            told[0] = shared.signals(keys, Algorithm.UNKNOWN)
+        return exact(text)
+
+    monkeypatch.setattr(aliases, "is_exact", asks_meanwhile)
+    found = shared.signals(keys, Algorithm.UNKNOWN)
+    assert told == [found]
