@@ -156,6 +156,9 @@ def in_force(
     """Every setting with where it comes from; a theme chosen on the screen comes before that of the config file.
 
     A terminal of few colours has none that was chosen elsewhere.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
     """
     found = gather(argv_options, environ, _file(environ, config_path))
     chosen = None if _is_of_session(found) or has_few_colours(environ) else kept(THEME, environ)

@@ -167,6 +167,12 @@ class Pages:
         self.header = b""
 
     def begin(self) -> None:
+        """Read the header.
+
+        Raises:
+            DecodeError: it is no database, or its header is damaged.
+            OSError: it cannot be read.
+        """
         self.size = self._page_size()
         self.header = self.page(1)[:HEADER_BYTES]
         self.usable = self.size - self.header[20]
@@ -188,7 +194,12 @@ class Pages:
         return size
 
     def page(self, number: int) -> bytes:
-        """The content of a page as of the last commit."""
+        """The content of a page as of the last commit.
+
+        Raises:
+            DecodeError: the database has no such page.
+            OSError: it cannot be read.
+        """
         suffix, at = "", (number - 1) * self.size
         if number in self._log.frames:
             suffix, at = "-wal", self._log.frames[number]

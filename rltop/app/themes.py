@@ -32,6 +32,11 @@ class ThemeChoice:
         return names[(at + 1) % len(names)]
 
     def take(self, name: str) -> None:
+        """Take another theme.
+
+        Raises:
+            ThemeError: it cannot be used; the present one stays.
+        """
         self.palette = self._load(name)
 
     def keep(self) -> str:

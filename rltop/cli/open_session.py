@@ -77,6 +77,11 @@ def runs_of(path: str) -> list[Found]:
 
 
 def _is_place(path: str) -> bool:
+    """Is it a directory or a pattern, rather than a file or a run in one?
+
+    Raises:
+        SourceError: it is a file that cannot be read.
+    """
     # A Path raises without permission; here the error comes from opening the file, with its reason.
     if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
         return True

@@ -41,12 +41,22 @@ HEADER = f"""\
 
 
 def callback(arguments: Namespace) -> int:
+    """Print the file; 0.
+
+    Raises:
+        OutputError: standard output cannot be written.
+    """
     del arguments
     say(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
     return 0
 
 
 def skill(arguments: Namespace) -> int:
+    """Print the page, or the schema; 0.
+
+    Raises:
+        OutputError: standard output cannot be written.
+    """
     schemas = {"check": "schema.json", "where": "where_schema.json"}
     name = ("report", schemas[arguments.schema]) if arguments.schema else ("cli", "skill.md")
     say(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
@@ -54,6 +64,11 @@ def skill(arguments: Namespace) -> int:
 
 
 def completions(arguments: Namespace) -> int:
+    """Print the script for a shell; 0.
+
+    Raises:
+        OutputError: standard output cannot be written.
+    """
     say(files("rltop").joinpath("cli", "completions", f"rltop.{arguments.shell}").read_text(encoding="utf-8"))
     return 0
 

@@ -75,7 +75,11 @@ def report(arguments: Namespace) -> int:
 
 
 def refuse_without_evidence(arguments: Namespace) -> None:
-    """Refuse the flags that only `--evidence` has."""
+    """Refuse the flags that only `--evidence` has.
+
+    Raises:
+        RltopError: one is given without it.
+    """
     flags = ("stack", "with_text", "metrics", "prometheus", "ray", "nodes", "via", "job", "token_file", "cacert")
     given = next((name for name in flags if getattr(arguments, name)), None)
     if given is not None:
@@ -156,7 +160,11 @@ def steps_of(arguments: Namespace) -> tuple[int | None, int | None]:
 
 
 def write_summary(path: str, reports: Sequence[RunReport]) -> None:
-    """Write what `check` found as the summary of a CI job."""
+    """Write what `check` found as the summary of a CI job.
+
+    Raises:
+        RltopError: it cannot be written.
+    """
     write(path, job_summary(reports, made_now()).encode("utf-8", "backslashreplace"))
 
 
@@ -166,7 +174,11 @@ def made_now() -> Made:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a file as a whole."""
+    """Write a file as a whole.
+
+    Raises:
+        RltopError: it cannot be written; says why.
+    """
     try:
         replace_file(os.path.expanduser(path), data)  # noqa: PTH111 - a path may be no valid text
     except OSError as error:

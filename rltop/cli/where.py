@@ -82,6 +82,11 @@ def where(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, paths: Sequence[str]) -> None:
+    """Refuse what cannot be meant.
+
+    Raises:
+        RltopError: says what to leave out.
+    """
     if not paths:
         raise RltopError("no path and no source is named", "rltop where train.log, or rltop where --ray 127.0.0.1:8265")
     if arguments.now is not None and names_sources(arguments):
@@ -114,6 +119,11 @@ def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
 
 
 def where_of_path(path: str, config: Config, now_s: float, asked: Asked) -> Where:
+    """Where the job of a path is.
+
+    Raises:
+        RltopError: there is nothing that can be read, and no source that was named tells anything.
+    """
     if not path:
         return where_of("", [], "", now_s, asked)
     if answered(path, lambda: _is_told_alone(path)):

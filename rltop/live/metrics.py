@@ -90,6 +90,11 @@ def _pattern() -> str:
 
 
 def _matrix(data: bytes) -> list[Sample]:
+    """The samples of an answer, at most those of one scrape each time.
+
+    Raises:
+        ProbeError: it is no answer of Prometheus.
+    """
     try:
         answer = json.loads(data)
         found: list[dict[str, Any]] = answer["data"]["result"]

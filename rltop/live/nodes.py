@@ -334,6 +334,14 @@ def _number(text: str) -> float:
 
 
 def node_probes(nodes: Sequence[str], via: str) -> list[NodesProbe]:
+    """A probe for each node.
+
+    Args:
+        via: the command that reaches one; empty is ssh.
+
+    Raises:
+        RltopError: that command cannot be read.
+    """
     gate, sockets = threading.Semaphore(STARTING), Sockets()
     if via:
         found = [NodesProbe(f"node {node}", via_words(via, node), gate) for node in nodes]
@@ -345,6 +353,11 @@ def node_probes(nodes: Sequence[str], via: str) -> list[NodesProbe]:
 
 
 def job_probe(job: str) -> NodesProbe:
+    """A probe for all nodes of a job.
+
+    Raises:
+        RltopError: it is no number of a job.
+    """
     if not JOB_ID.fullmatch(job):
         raise RltopError(f"--job {job}: not the number of a job", "as squeue shows it, for example 123456")
     return NodesProbe(f"srun in job {job}", srun_words(job), threading.Semaphore(1))

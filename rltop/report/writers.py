@@ -40,6 +40,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def format_of(path: str) -> str:
+    """The format of a report, as a suffix of `FORMATS`.
+
+    Raises:
+        RltopError: the file name ends in none of them.
+    """
     suffix = PurePath(path).suffix.lower()
     suffix = _SAME.get(suffix, suffix)
     if suffix not in FORMATS:

@@ -56,8 +56,10 @@ _DIGITS = regex(r"\d+")
 class Ending(NamedTuple):
     """What the console log beside a run says of its end.
 
-    still_s: how long the log had not been written to then.
-    dies_after_s: how long that must be at least until the run is dead.
+    Attributes:
+        rows: how many rows the run had when the log was looked at; when more have come, it went on.
+        still_s: how long the log had not been written to then.
+        dies_after_s: how long that must be at least until the run is dead.
     """
 
     path: str

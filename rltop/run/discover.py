@@ -202,7 +202,11 @@ def _declared(found: Found, result: Discovery) -> Ranges:
 
 
 def _expand(path: str, result: Discovery) -> list[str]:
-    """The paths that one path means: itself, unless it is a pattern."""
+    """The paths that one path means: itself, unless it is a pattern.
+
+    Raises:
+        SourceError: it is a pattern, and the folder that it begins in cannot be listed.
+    """
     if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
         return [path]
     found = []
@@ -229,7 +233,12 @@ def _list_start(pattern: str) -> None:
 
 
 def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
-    """Look at one path that is no pattern."""
+    """Look at one path that is no pattern.
+
+    Raises:
+        SourceError: it is known to hold no metrics.
+        OSError, DecodeError: it cannot be read.
+    """
     member = split_member(path)
     if member is not None and not Path(path).exists():
         if not _size_of(member[0]):
@@ -338,7 +347,12 @@ def _member(path: str, member: str) -> Found:
 
 
 def _refuse(path: str, reason: str) -> None:
-    """Say what a file that was named is, where it is certain that it holds no metrics."""
+    """Say what a file that was named is, where it is certain that it holds no metrics.
+
+    Raises:
+        SourceError: it is of a kind that is known and not read, or it holds samples.
+        OSError: it cannot be read.
+    """
     if reason in SAMPLES:
         hint = f"pass the metrics file instead; to read this one anyway: rltop - < {path}"
         raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
@@ -459,7 +473,11 @@ def _title(path: str, kind: Kind | None) -> str:
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
-    """Every file below a directory that may hold metrics."""
+    """Every file below a directory that may hold metrics.
+
+    Raises:
+        OSError: the directory itself cannot be listed; one below it is left out.
+    """
     seen, queue, scanned = 0, [(folder, 0)], [Path(folder).resolve()]
     while queue:
         here, depth = queue.pop(0)
@@ -597,7 +615,8 @@ _ENVIRONMENTS = regex(r"(\s*)environments\s*:\s*(?:#.*)?$")
 def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
     """What is declared beside a run; nothing, where nothing is.
 
-    note: told the path and the reason of a file that cannot be used.
+    Args:
+        note: told the path and the reason of a file that cannot be used.
     """
     where = Path(path)
     home = where if where.is_dir() else where.parent

@@ -119,7 +119,11 @@ def _head(found: Found) -> tuple[list[RowSample], int | None]:
 
 
 def max_steps_of(path: str) -> int | None:
-    """How many steps a document says that its run is to make, at its beginning or its end."""
+    """How many steps a document says that its run is to make, at its beginning or its end.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     with open_regular(path) as file:
         told = _MAX_STEPS.search(file.read(_END_BYTES) or b"")
         if told is None:

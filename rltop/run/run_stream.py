@@ -106,6 +106,7 @@ class RunStream:
         is_rank: it is one of many ranks, which are compared with each other only.
         modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
 
+    Attributes:
         whole, previews: as given; previews go when history shows all that they do.
         known: the whole file as far as it is known: while it rests, as if nothing more came.
         has_caught_up: all has been read that was there when the file was opened.
@@ -652,7 +653,12 @@ class Judging:
         return self.judged(is_loading=self._stream.loading is not None)
 
     def judged(self, *, is_loading: bool) -> Judgement:
-        """What the rules say; looks at the open row when something has moved."""
+        """What the rules say; looks at the open row when something has moved.
+
+        Args:
+            is_loading: history, of this or of another stream of the run, is still being read: only values that
+                are no numbers may be spoken of, and only provisionally.
+        """
         known = self._known(is_loading)
         if self._judged[0] != known:
             self._judged = (known, self._judge(is_loading))

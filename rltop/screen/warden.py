@@ -125,7 +125,7 @@ def _begin_anew(reading: int, put_right: Callable[..., None], arguments: Sequenc
         os.set_inheritable(descriptor, True)
     path = [_HOME, *(one for one in sys.path if os.path.isabs(one))]  # noqa: PTH117
     told = reading, module, name, tuple(arguments)
-    program = f"import sys; sys.path[:0] = {path!r}; from {__name__} import go_on; go_on(*{told!r})"
+    program = f"import sys; sys.path[:0] = {path!a}; from {__name__} import go_on; go_on(*{told!r})"
     try:
         os.execv(sys.executable, (sys.executable, "-I", "-S", "-B", "-c", program))
     except OSError:

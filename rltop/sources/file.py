@@ -141,6 +141,9 @@ def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
 
     Returns:
         Fewer bytes only where the file ends.
+
+    Raises:
+        OSError: whatever the file system says.
     """
     data = fs.read_at(handle, size, offset)
     while len(data) < size:
@@ -285,6 +288,9 @@ class FileFingerprint:
 
         Returns:
             False if the file does not reach that far.
+
+        Raises:
+            OSError: whatever the file system says.
         """
         head = read_fully(fs, handle, min(HEAD_BYTES, offset), 0)
         length = min(ANCHOR_BYTES, offset)
@@ -300,6 +306,9 @@ class FileFingerprint:
         Returns:
             True: nothing contradicts; False: another content; None: what can be
             read agrees, but it is less than what was read before.
+
+        Raises:
+            OSError: whatever the file system says.
         """
         is_short = False
         for known, start in ((self.head, 0), (self.anchor, offset - len(self.anchor))):

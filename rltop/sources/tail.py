@@ -401,7 +401,14 @@ def _stamp(seen: FileStat) -> tuple[int, int, int]:
 def archives_in(
     folder: str, fs: FileSystem, leave_out: Callable[[str, OSError], None] = lambda _path, _error: None
 ) -> list[str]:
-    """The archives one folder below `folder`."""
+    """The archives one folder below `folder`.
+
+    Args:
+        leave_out: told of a folder below it that cannot be looked into, and why.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
     found: list[str] = []
     for entry in fs.scandir(folder)[:MAX_ENTRIES]:
         below = posixpath.join(folder, entry.name)
