@@ -125,11 +125,10 @@ class LogReader:
         events: list[tuple[int, PhaseEvent]] = []
         anchors: list[float | None] = []
         next_s = _next_known(clocks)
-        for number, (line, clock_s) in enumerate(zip(lines, clocks, strict=True)):
+        for number, (line, said_s) in enumerate(zip(lines, clocks, strict=True)):
             self._latest_s = next_s[number] if is_recorded else math.inf
+            clock_s = said_s if is_recorded or self._fits(line.clock, said_s, seen_s) else None
             if clock_s is not None:
-                if not is_recorded and abs(seen_s - clock_s - (self.shift_s or 0.0)) > COPIED_S:
-                    self._zone([line], [clock_s], seen_s)
                 self._time_s = clock_s if is_recorded else clock_s + (self.shift_s or 0.0)
             elif not is_recorded:
                 self._time_s = max(self._time_s, seen_s)
@@ -177,19 +176,27 @@ class LogReader:
             self.last_s = seen_s if anchors[last] is None and is_whole else end_s
         return found
 
-    def _zone(
-        self, lines: list[_Read], clocks: list[float | None], seen_s: float, newest_s: float | None = None
-    ) -> None:
+    def _zone(self, lines: list[_Read], clocks: list[float | None], seen_s: float, newest_s: float) -> None:
         for line, clock_s in zip(reversed(lines), reversed(clocks), strict=True):
             if line.clock is None or clock_s is None:
                 continue
             if line.clock.is_exact:
                 self.shift_s = 0.0
                 return
-            shift_s = zone_shift(newest_s if newest_s is not None else clock_s, seen_s, has_date=line.clock.has_date)
+            shift_s = zone_shift(newest_s, seen_s, has_date=line.clock.has_date)
             self.zone_doubt_s = NO_ZONE_S if shift_s is None else 0.0
             self.shift_s = shift_s or 0.0
             return
+
+    def _fits(self, clock: LineTime | None, clock_s: float | None, seen_s: float) -> bool:
+        """Learn the zone of a line that comes now; False where its date is of another day: a text, or an old log's."""
+        if clock is None or clock_s is None or abs(seen_s - clock_s - (self.shift_s or 0.0)) <= COPIED_S:
+            return True
+        shift_s = 0.0 if clock.is_exact else zone_shift(clock_s, seen_s, has_date=clock.has_date)
+        if shift_s is None:
+            return False
+        self.shift_s, self.zone_doubt_s = shift_s, 0.0
+        return True
 
     # -- lines -------------------------------------------------------------------------------------------------------
 

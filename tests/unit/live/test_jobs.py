@@ -61,9 +61,10 @@ def test_a_log_tells_where_its_job_is(
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_name)
-def test_a_job_that_is_followed_is_stuck_when_it_is_and_not_before(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("late_s", [0.0, 98 * 86_400.0])
+def test_a_job_that_is_followed_is_stuck_when_it_is_and_not_before(case: dict[str, Any], late_s: float) -> None:
     log = GrowingLog()
-    pieces = printed(case)
+    pieces = [piece._replace(time_s=piece.time_s + late_s) for piece in printed(case)]
     times_s = [piece.time_s for piece in pieces[1:]] + [pieces[-1].time_s + case["silent"]]
     found, stuck_s = set(), None
     for piece, until_s in zip(pieces, times_s, strict=True):
