@@ -100,17 +100,22 @@ class Page:
         )  # fmt: skip
         os.close(theirs)
         os.close(ours)
-        self._asked, self._rest, self._session = 0, b"", ""
+        self._asked, self._rest, self._session, self._target = 0, b"", "", ""
         self.heard: list[dict[str, Any]] = []
         self.screen = Screen(80, 24)
         self._stream = pyte.ByteStream(self.screen)
 
     def open(self, address: str) -> None:
         """Show what is at an address."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         self.call("Network.enable")
         self.call("Page.navigate", url=address)
+
+    def close_tab(self) -> None:
+        """Close the page, not the browser. One that is only left may be kept for going back to, connection and all."""
+        self._session = ""
+        self.call("Target.closeTarget", targetId=self._target)
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
         """Ask the browser for something; its answer."""

@@ -83,5 +83,5 @@ def test_the_overview_is_drawn_and_keys_work(page: Page, server: tuple[str, subp
 
 def test_a_page_that_is_closed_ends_the_program(page: Page, server: tuple[str, subprocess.Popen[bytes]]) -> None:
     assert programs_of(server[1])
-    page.call("Page.navigate", url="about:blank")
+    page.close_tab()
     page.until(lambda: not programs_of(server[1]))
