@@ -24,7 +24,7 @@ def kind_word(mode: int) -> str:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file; nothing else is opened, so that no pipe or device notices.
+    """Open a regular file, which the caller closes; nothing else is opened, so that no pipe or device notices.
 
     Raises:
         OSError: from the file system, or because it is a named pipe, a directory, a device.

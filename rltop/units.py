@@ -190,7 +190,8 @@ def size(size_bytes: int) -> str:
 def quantity(value: float, unit: Unit) -> tuple[str, str]:
     """A value in its unit as (number, unit), so that numbers can be aligned.
 
-    Fractions are written as per cent. Durations that need two units carry them in the number and leave the unit empty.
+    A fraction of 1 is written in per cent. Durations that need two units carry them in the number and leave the unit
+    empty.
     """
     if not math.isfinite(value):
         return number(value), ""
@@ -226,7 +227,10 @@ def unit_suffix(unit: Unit) -> str:
 
 
 def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
-    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp."""
+    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp.
+
+    Fractions differ by percentage points, seconds by a duration, all else by a bare number.
+    """
     delta = value - base
     if not math.isfinite(delta):
         return UNKNOWN

@@ -70,5 +70,9 @@ def guessed(signal: Signal) -> Signal:
 
 
 def signal_of_guess(metric: str, key: str) -> Signal:
-    """The signal that a key would be if the guess were right."""
+    """The signal that a key would be if the guess were right.
+
+    Args:
+        key: as logged; it is read as it stands, in the metric's own unit.
+    """
     return Signal(CATALOG[metric], key)

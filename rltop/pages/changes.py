@@ -312,7 +312,14 @@ class ChangePage(Page):
     def __init__(
         self, stream: str = "", step: int | None = None, *, returns_to: int | None = None, has_travelled: bool = False
     ) -> None:
-        """The page at the step of the time cursor."""
+        """The page at the step of the time cursor.
+
+        Args:
+            stream: whose keys; "" is the main one.
+            step: the step to show in that stream while no time cursor is set.
+            returns_to: where the cursor was before it was set for this page.
+            has_travelled: the cursor was set for this page, and goes back with it.
+        """
         super().__init__(stream)
         self._step = step
         self._returns_to = returns_to

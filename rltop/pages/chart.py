@@ -493,7 +493,12 @@ def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
 
 
 def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -> PlotData:
-    """A chart over steps, drawn over something else."""
+    """A chart over steps, drawn over something else.
+
+    Args:
+        plot: over steps, but for its series: those are on the axis already.
+        is_log: the x axis is logarithmic; what is not above zero is left out.
+    """
     if axis is Axis.STEP and not is_log:
         return plot
 

@@ -94,7 +94,15 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A metric with its chart."""
+    """A metric with its chart.
+
+    Attributes:
+        value: the newest value with its unit, as on the screen.
+        change: against the baseline; empty where there is none.
+        metric: name in the catalogue; empty where it has none.
+        stream: the stream of the run that it is in; "" is the main one.
+        places: where its steps are there; None where the run does not log it.
+    """
 
     title: str
     key: Label
@@ -194,7 +202,15 @@ def build_report(
     baseline: Snapshot | None = None,
     beside: Snapshot | None = None,
 ) -> RunReport:
-    """Read everything that a report says of a run."""
+    """Read everything that a report says of a run.
+
+    Args:
+        has_charts: read the charts too, which are most of the work.
+        window: the steps, both inside, of the curves of the key metrics; None is all.
+        axis: what this run and others are aligned by in one chart.
+        baseline: the run with which this one is compared, metric by metric.
+        beside: without one, the run from which this one is said to diverge.
+    """
     view = build_overview(snapshot, width=_OVERVIEW[0], height=_OVERVIEW[1])
     divergence = ""
     other = beside if baseline is None else baseline
@@ -498,7 +514,12 @@ def _key_figures(
 def figure_of(
     part: Snapshot, key: str, title: str = "", spark: str = "", window: tuple[int, int] | None = None
 ) -> Figure:
-    """A metric with its chart."""
+    """A metric with its chart.
+
+    Args:
+        title: what it is called; by default as the catalogue calls it.
+        window: the steps of the chart, both inside; None is all.
+    """
     view = build_metric(part, key, columns=COLUMNS, zoom=None if window is None else Zoom(*window))
     reading, plot = view.reading, view.plot
     change = change_text(reading)

@@ -185,7 +185,11 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
 
 
 def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list[Row]:
-    """Two blocks of rows next to each other; what can be selected stays where its text is."""
+    """Two blocks of rows next to each other; what can be selected stays where its text is.
+
+    Args:
+        left: no row of it is `column` cells wide or more.
+    """
     rows = []
     for one, other in zip_longest(left, right, fillvalue=Row(())):
         gap = column - sum(cell_width(piece.text) for piece in one.line)

@@ -93,7 +93,15 @@ class Sorting(NamedTuple):
 
 
 def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
-    """The rows in the order that was asked for."""
+    """The rows in the order that was asked for.
+
+    Args:
+        columns: the columns, of which one has the head that `sorting` names.
+        sorting: the order; None leaves it, and so does a head that no column has.
+
+    Returns:
+        The rows, stable; those without a value in the column stand last either way.
+    """
     by = None if sorting is None else next((one.sort for one in columns if one.head == sorting.head), None)
     if by is None or sorting is None:
         return list(items)
@@ -142,6 +150,9 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     Columns leave, the highest priority first, until what the others need at the least has room; of those that never
     leave, what is drawn is narrowed first, then texts, then names. What is left over goes to the columns that want
     more, the narrowest of them first, and at the last to what is drawn.
+
+    Args:
+        wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
     """
     kept = [one for one in range(len(columns)) if wanted[one]]
     needed = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]

@@ -144,7 +144,12 @@ def _pattern(name: str) -> str:
 
 
 def last_error(data: bytes, last_step: int | None) -> tuple[str, float]:
-    """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise."""
+    """The error that a log ends with, as the run's that has come to a step; empty where it ends otherwise.
+
+    Args:
+        data: the end of the log, from the beginning of a line on.
+        last_step: the newest step of the run, or None.
+    """
     from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415 - only where there is a log
     from rltop.formats.console.failures import OF_TRACKERS, tells_alone  # noqa: PLC0415
     from rltop.formats.console.steps import read_bar  # noqa: PLC0415

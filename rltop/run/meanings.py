@@ -99,7 +99,14 @@ def said_in(name: str, table: str, environment: Mapping[str, str] | None) -> dic
 
 
 def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> Meanings:
-    """The same with one key more."""
+    """The same with one key more.
+
+    Args:
+        metric: canonical name, `NO_METRIC`, or None to forget what was said.
+
+    Returns:
+        New tables; a project of which nothing is said any more is left out.
+    """
     own = {name: each for name, each in meanings.get(project, {}).items() if name != key}
     if metric is not None:
         own[key] = metric

@@ -46,6 +46,16 @@ class Memo:
             self._lines, self._timings, self._starts = {}, {}, {}
 
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
+        """`stream.buckets(key, stride, start, stop)`, the past from memory.
+
+        Columns before the one with the newest step are read once.
+
+        Args:
+            start: first step of the first bucket.
+
+        Returns:
+            Bucket i covers the steps from `start + i * stride` on; values as logged.
+        """
         stream = self.stream
         last = stream.last_step
         if last is None or stop <= start or not stream.has(key):
@@ -60,6 +70,14 @@ class Memo:
         return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
 
     def timings(self, plan: TimingPlan, steps: Sequence[int]) -> Iterator[StepTiming | None]:
+        """The timing trees of steps, without what no stage claims.
+
+        Args:
+            steps: those wanted, ascending; all of them still held raw.
+
+        Returns:
+            The tree of each step, the last step first; None where a step logs no timing.
+        """
         self._check()
         stream, timings, plan_id = self.stream, self._timings, id(plan)
         last = stream.last_step

@@ -22,7 +22,11 @@ Row = Mapping[str, float]
 
 
 class Recaller:
-    """Reads single rows of one file; at most one request at a time, the newest wish wins."""
+    """Reads single rows of one file; at most one request at a time, the newest wish wins.
+
+    Args:
+        on_done: called in the thread that reads, after every row that was looked for.
+    """
 
     def __init__(self, path: str, options: DecoderOptions, on_done: Callable[[], None]) -> None:
         self._path = path
@@ -79,6 +83,12 @@ def read_row(path: str, step: int, position: FilePosition, options: DecoderOptio
     """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
 
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
+
+    Args:
+        position: where to read from; 32 MiB are read at most.
+
+    Returns:
+        Key → value; None too where the file cannot be read.
     """
     decoder = JsonlDecoder(DecoderOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}

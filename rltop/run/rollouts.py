@@ -534,7 +534,12 @@ class RolloutWatch:
         self._ahead = self
 
     def take(self, summaries: Sequence[StepSummary], newest: StepSummary | None) -> None:
-        """Judge every step behind the last one that was judged."""
+        """Judge every step behind the last one that was judged.
+
+        Args:
+            summaries: of steps that are written to their end, in ascending order.
+            newest: of the step after these, which may change: what comes of it is provisional.
+        """
         if not self._options.is_enabled(_RULE):
             return
         records = self.records

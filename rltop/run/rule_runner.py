@@ -182,7 +182,13 @@ class RuleRunner:
     def input_verdict(
         self, counts: Counts, steps: Sequence[int], waited_s: float | None, overwritten: int = 0
     ) -> Verdict | None:
-        """The verdict on lines that cannot be read, or on a file that has no record yet."""
+        """The verdict on lines that cannot be read, or on a file that has no record yet.
+
+        Args:
+            steps: the steps that are held, oldest first.
+            waited_s: seconds that the first record has been waited for; None where there is one.
+            overwritten: rows that gave a step other values than it had.
+        """
         found = None
         if waited_s is not None:
             found = first_record_late(waited_s, self.limits(FIRST_RECORD))

@@ -354,6 +354,9 @@ class Session:
     def mean(self, run: Run, key: str, metric: str | None) -> None:
         """Keep what a person says that a key means, and read the runs of its project anew.
 
+        Args:
+            metric: canonical name; "" is no metric, None forgets what was said.
+
         Raises:
             OSError: it cannot be kept; nothing has changed then.
         """
@@ -369,6 +372,13 @@ class Session:
         self, run: Run, scope: own_rules.RuleScope, rule: str, name: str, value: own_rules.Said | None
     ) -> None:
         """Keep a threshold or a mute of one's own, and judge the runs for which it holds by it.
+
+        Args:
+            run: on the screen.
+            scope: for which runs.
+            rule: its id, or that of a part.
+            name: of the threshold, or `own_rules.MUTE`; empty for all that was set there of the rule.
+            value: None takes back what was set.
 
         Raises:
             OSError: it cannot be kept; nothing has changed then.

@@ -189,6 +189,11 @@ class Timing:
 
         Only steps whose rows are still held raw, and only those that log a timing. Where
         the run has true spans, these are what is shown.
+
+        Args:
+            count: how many steps at most.
+            unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
+                all. The others have none.
         """
         until, spans = self._snapshot.at_step, self._snapshot.part.spans
         if spans is not None and spans.steps:
@@ -217,7 +222,11 @@ class Timing:
         return found[::-1]
 
     def exact(self, row: Mapping[str, float] | None, unclaimed: int | None = None) -> StepTiming | None:
-        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set."""
+        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set.
+
+        Args:
+            row: the row, where memory has downsampled it and the caller has read it again.
+        """
         plan, at = self.plan, self._snapshot.at_step
         if plan is None or at is None:
             return None

@@ -74,7 +74,11 @@ class ScreenGuard(Protocol):
         ...
 
     def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
-        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule."""
+        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule.
+
+        Args:
+            stop: what to call; None takes the registration back.
+        """
         ...
 
     def stop_job(self) -> None:

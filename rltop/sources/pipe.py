@@ -22,7 +22,11 @@ class PipeFeed:
     """Everything that comes through a file descriptor, until its other end is closed."""
 
     def __init__(self, descriptor: int, on_data: Callable[[], None] | None = None) -> None:
-        """Begins to read."""
+        """Begins to read.
+
+        Args:
+            descriptor: open for reading; it belongs to the feed from now on.
+        """
         self._descriptor = descriptor
         self._on_data = on_data
         self._queue = EventQueue(QUEUE_BYTES)

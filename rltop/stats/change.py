@@ -67,6 +67,10 @@ class Usual(NamedTuple):
         Usual is any value between the old level and the trend carried on at up to twice its pace, so that neither a
         curve that goes on nor one that levels off has moved. Sigma is at least 1.25 % of the level or the value, so
         that 4 sigma of a constant are 5 %.
+
+        Args:
+            value: finite.
+            ahead: how many records after the last of the values it stands.
         """
         gone = min(ahead, 2 * self.length) + (self.length - 1) / 2
         far = self.centre + _PACE * self.slope * gone

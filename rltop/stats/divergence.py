@@ -42,7 +42,7 @@ class Divergence(NamedTuple):
 
 
 def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]) -> Divergence | None:
-    """Where two runs diverge in one metric, for good.
+    """Where two runs diverge in one metric, for good; None where they do not, or where there are too few records.
 
     The noise of a run is what its values differ by from one record to the next, which
     a trend hardly moves: `1.4826 · median |x[i] − x[i−1]| / √2`.

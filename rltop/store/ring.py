@@ -162,7 +162,12 @@ class Block:
         self.data[row * self.width : row * self.width] = cells
 
     def overwrite(self, row: int, columns: Sequence[int], values: Sequence[float], marked: Container[int]) -> None:
-        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`."""
+        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`.
+
+        Args:
+            columns: of the cells; -1 for one that is not kept.
+            marked: columns that hold something that is not finite.
+        """
         step, start = self.steps[row], row * self.width
         for column, value in zip(columns, values, strict=True):
             if column < 0 or (value != value and column not in marked):

@@ -256,7 +256,12 @@ class LinesDump:
 
 
 def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step: int | None) -> Iterator[Completion]:
-    """The rows of a stretch of a file; where `step` is given, only those that name it."""
+    """The rows of a stretch of a file; where `step` is given, only those that name it.
+
+    Args:
+        stop: the byte behind it; None: the end of the file.
+        step: only rows that name this step; None: all.
+    """
     way = _Pass(start, stop, is_aligned=True)
     before = -1
     while way.at != before:
