@@ -73,6 +73,7 @@ class FakeRun:
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
     settings: RunSettings | None = None
+    has_job: bool = True
     whereabouts: Whereabouts | None = None
     arrived_s: float | None = None
 

@@ -32,6 +32,7 @@ _COARSE = ((60.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
 _MOST_LISTED = 64
 _WAITS = "waiting for the first metric file; then its job is looked for"
+_NO_JOB = "rows that are played back, or come by standard input, name no job"
 _UNTOLD = "nothing tells yet where the job is"
 _HINT = (
     "Waiting for a console log, processes, engines or a scheduler to say more. Name the log: rltop --log FILE RUN; "
@@ -170,9 +171,8 @@ def build_where(snapshot: Snapshot) -> WhereView:
     """Everything that is told of the job of a run now, at whatever step the screen is."""
     whereabouts = snapshot.run.whereabouts
     if whereabouts is None:
-        is_piped, is_awaited = snapshot.path.raw == "-", snapshot.run.main.is_awaited
-        waits = _WAITS if is_awaited else "looking for the console log of the run ..."
-        return WhereView(Where("unknown"), 0.0, untold="standard input names no job" if is_piped else waits)
+        waits = _WAITS if snapshot.run.main.is_awaited else "looking for the console log of the run ..."
+        return WhereView(Where("unknown"), 0.0, untold=waits if snapshot.run.has_job else _NO_JOB)
     where, facts = whereabouts.where(), whereabouts.facts
     devices = [fact for fact in facts if isinstance(fact, Device)]
     return WhereView(

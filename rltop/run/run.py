@@ -59,6 +59,7 @@ class Run:
         beside: the others, each with a step axis of its own.
         rollouts, console: its completions one by one, its console log; None before anybody has looked for them.
         ending: how the console log beside it ends, where that is a failure; None before it was looked at, and else.
+        has_job: its rows may be those of a job that is under way: they are neither played back nor piped.
         whereabouts: where its job is; None where nobody follows that.
         rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         arrangement: which rows a person wants to see of it.
@@ -89,6 +90,7 @@ class Run:
         self.console: ConsoleLog | None = None
         self.ending: Ending | None = None
         self.settings: RunSettings | None = None
+        self.has_job = True
         self.whereabouts: Whereabouts | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None

@@ -129,7 +129,7 @@ class RunBuilder:
         run.arrangement = meanings.rows_of_path(path, options.rows)
         run.acknowledged = acknowledged.of_path(path, options.acknowledged)
         run.goal = goals.of_path(path, options.goals)
-        run.own_rules = options.own_rules
+        run.own_rules, run.has_job = options.own_rules, options.follows_jobs and path != "-"
         muted = own_rules.muted_of(path, options.own_rules)
         for rule in muted ^ run.muted:
             run.mute(rule, rule in muted)
@@ -529,12 +529,7 @@ class Session:
 
     def look_where(self, run: Run) -> None:
         """Begin to follow where the job of a run is; what is told, `run.whereabouts` has."""
-        if (
-            run.whereabouts is None
-            and self.builder.options.follows_jobs
-            and not run.main.is_awaited
-            and run.path.raw != "-"
-        ):
+        if run.whereabouts is None and run.has_job and not run.main.is_awaited:
             from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame
 
             probes = self.builder.options.probes(run.path.raw) if self.builder.options.probes is not None else ()

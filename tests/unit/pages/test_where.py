@@ -26,9 +26,13 @@ from rltop.pages.where import OpenStep, WherePage, WhereView, build_open, paint_
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
+from rltop.run.found import Found
 from rltop.run.goals import Goal
+from rltop.run.options import IngestOptions
+from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.run.whereabouts import Whereabouts
+from rltop.sources.feed import DirectFeed
 
 NOW_S = 1_787_190_000.0
 SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
@@ -221,6 +225,10 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
     assert "looking for the console log" in text_of(
         WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 80, 24)
     )
+    clock, played = FakeClock(NOW_S), IngestOptions(follows_jobs=False)
+    session = Session([Found(run.path.raw, run.name)], lambda path, _: DirectFeed(path), clock, played)
+    shown = text_of(WherePage().rows(Moment(snapshot=Snapshot(session.runs[0]), glyphs=UNICODE), 80, 24))
+    assert "played back" in shown and "looking" not in shown
 
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
