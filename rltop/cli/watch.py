@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -43,7 +42,7 @@ from rltop.run.run import Run
 from rltop.run.run_stream import broken_off
 from rltop.run.session import Session
 from rltop.screen.endings import answerable, signal_name
-from rltop.screen.warden import Warden
+from rltop.screen.warden import KILL_AFTER_S, LOOK_S, Warden, end_groups
 from rltop.settings import STUCK_VARIABLES, VERDICT_VARIABLES
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
@@ -61,13 +60,10 @@ TIMEOUT_S = 60.0
 PER_HOUR = 20
 MOST_AT_ONCE = 4
 MOST_WAITING = 64
-KILL_AFTER_S = 3.0
-"""Seconds between SIGTERM and SIGKILL."""
 
 _SHELL = "/bin/sh"
 _LONGEST = 2000
 _HOUR_S = 3600.0
-_LOOK_S = 0.02
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
@@ -223,10 +219,10 @@ class Hooks:
         for each in self._running:
             signal_group(each.process, signal.SIGTERM)
         pause = threading.Event()
-        for _ in range(int(KILL_AFTER_S / _LOOK_S)):
+        for _ in range(int(KILL_AFTER_S / LOOK_S)):
             if all(has_ended(each.process) for each in self._running):
                 break
-            pause.wait(_LOOK_S)
+            pause.wait(LOOK_S)
         for each in self._running:
             signal_group(each.process, signal.SIGKILL)
             each.process.wait()
@@ -243,31 +239,10 @@ class Hooks:
 def group_warden() -> Warden | None:
     """Kills the running commands if this process is killed or crashes; start it before any thread."""
     try:
-        return Warden(_end_groups)
+        return Warden(end_groups)
     except OSError:
         # No more processes: the watch works without it.
         return None
-
-
-def _end_groups(leaders: bytes) -> None:
-    groups = [int(each) for each in leaders.split()]
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for group in groups:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
-        for _ in range(int(KILL_AFTER_S / _LOOK_S)):
-            groups = [group for group in groups if _has_members(group)]
-            if not groups:
-                return
-            time.sleep(_LOOK_S)
-
-
-def _has_members(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:

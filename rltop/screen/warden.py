@@ -9,18 +9,22 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 _MOST_BYTES = 1 << 16
 _STANDARD_STREAMS = (0, 1, 2)
 _PUT_RIGHT_S = 10
 """A warden that has not done by then ends all the same: nothing stays behind."""
+KILL_AFTER_S = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
+LOOK_S = 0.02
 _AS_FORKED_MS = 3000
 """Until it begins anew: by then the first frame and all that follows have been shown."""
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
@@ -133,12 +137,12 @@ def _begin_anew(reading: int, put_right: Callable[..., None], arguments: Sequenc
 
 
 def go_on(reading: int, module: str, name: str, arguments: Sequence[int]) -> NoReturn:
-    """Wait as the process that was forked did, having begun anew."""
+    """Wait as the process that was forked did, having begun anew.
 
-    def put_right(*told: Any) -> None:
-        getattr(import_module(module), name)(*told)
-
+    What it will need is imported at once: later the program may be of another version, gone, or on a slow disk.
+    """
     try:
+        put_right = getattr(import_module(module), name)
         _take_name()
         _wait(reading, put_right, arguments)
     finally:
@@ -154,3 +158,25 @@ def _wait(reading: int, put_right: Callable[..., None], arguments: Sequence[int]
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_PUT_RIGHT_S)
         put_right(word, *arguments)
+
+
+def end_groups(leaders: bytes) -> None:
+    """End groups of processes, SIGTERM first; it stands here so that a warden has no more to import for it."""
+    groups = [int(each) for each in leaders.split()]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+        for _ in range(int(KILL_AFTER_S / LOOK_S)):
+            groups = [group for group in groups if _has_members(group)]
+            if not groups:
+                return
+            time.sleep(LOOK_S)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import rltop
 from rltop.screen.endings import answerable, signal_name
 
 PROGRAM = """
@@ -73,6 +76,40 @@ def test_a_warden_that_has_begun_anew_knows_what_was_said(
     path = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", ANEW, *words], capture_output=True, env=path, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (-signal.SIGKILL, expected)
+
+
+GROUP = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from rltop.screen import warden
+warden._AS_FORKED_MS = 0
+waiting = warden.Warden(warden.end_groups)
+command = subprocess.Popen(["sleep", "60"], start_new_session=True)
+waiting.tell(b"%d" % command.pid)
+process = Path(f"/proc/{waiting._pid}")
+while b"go_on" not in (process / "cmdline").read_bytes() or (process / "comm").read_text() != "warden\\n":
+    time.sleep(0.01)
+# What the program was installed from may be another version by then, or gone.
+os.rename(sys.argv[1], sys.argv[1] + "-before")
+print(command.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_warden_that_has_begun_anew_ends_groups_where_the_program_is_gone(tmp_path: Path) -> None:
+    package = tmp_path / "rltop"
+    shutil.copytree(Path(rltop.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-c", GROUP, str(package)]
+    done = subprocess.run(words, capture_output=True, env=path, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    command = Path(f"/proc/{done.stdout.strip()}/stat")
+    for _ in range(500):
+        # Nobody may be there to reap it.
+        if not command.exists() or command.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.01)
+    pytest.fail("it goes on")
 
 
 def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
