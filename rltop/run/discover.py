@@ -497,7 +497,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 result.leave_out(folder, f"more than {_MAX_ENTRIES:,} entries; the rest was not scanned")
                 return
             try:
-                if entry.is_dir(follow_symlinks=False) or _leads_away(entry, scanned):
+                if _is_folder_to_scan(entry, scanned):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
                 elif _is_worth_a_look(entry, result):
@@ -508,12 +508,15 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 _note(entry.path, error, result, is_link=entry.is_symlink())
 
 
-def _leads_away(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
-    """Is an entry a link to a folder elsewhere? One into what is scanned already, or back up, would show runs twice."""
+def _is_folder_to_scan(entry: os.DirEntry[str], scanned: list[Path]) -> bool:
+    """Is an entry a folder, or a link to one elsewhere? What leads to a folder that is scanned shows no run twice."""
+    if entry.is_dir(follow_symlinks=False):
+        return len(scanned) == 1 or Path(entry.path).resolve() not in scanned
     if not (entry.is_symlink() and entry.is_dir()):
         return False
-    to = Path(entry.path).resolve()
-    if any(to.is_relative_to(one) or one.is_relative_to(to) for one in scanned):
+    to, here = Path(entry.path).resolve(), Path(entry.path).parent.resolve()
+    leads_up = scanned[0].is_relative_to(to) or here.is_relative_to(to)
+    if leads_up or any(to.is_relative_to(one) for one in scanned):
         return False
     scanned.append(to)
     return True

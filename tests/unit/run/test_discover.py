@@ -99,6 +99,21 @@ def test_links_to_folders_of_runs_are_followed_once_and_name_their_runs(tmp_path
     assert sorted(one.name.raw for one in found.found) == ["best", "own"]
 
 
+@pytest.mark.parametrize("around", ["all", "whole"])
+def test_a_link_to_a_folder_around_that_of_another_link_hides_no_run(tmp_path, around):
+    jobs, links = tmp_path / "jobs", tmp_path / "links"
+    for name in ("17", "18"):
+        rows(jobs / name / "metrics.jsonl")
+    (jobs / "18" / "up").symlink_to(tmp_path)
+    links.mkdir()
+    (links / around).symlink_to(jobs)
+    (links / "best").symlink_to(jobs / "18")
+    found = discover([str(links)]).found
+    assert sorted(os.path.realpath(one.path) for one in found) == [
+        str(jobs / n / "metrics.jsonl") for n in ("17", "18")
+    ]
+
+
 def test_the_folder_above_jobs_of_several_streams_has_a_run_for_each(tmp_path):
     trinity(tmp_path / "exp" / "a", steps=5)
     rlinf(tmp_path / "exp" / "b", steps=5, ranks=2)
