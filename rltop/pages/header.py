@@ -274,7 +274,7 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
     """One line; what matters least is left out where there is no room."""
-    for level in range(-1, _LEVELS):
+    for level in range(-2, _LEVELS):
         left, right = _left(view, level), _right(view, level, glyphs)
         left_width = sum(cell_width(piece.text) for piece in left)
         right_width = sum(cell_width(piece.text) for piece in right)
@@ -329,9 +329,9 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         is_told = view.logged_s is not None and level < 1
         why = f" by the clock, {units.duration(view.logged_s or 0.0)} logged" if is_told else ""
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(why, "note"), Piece(gap)]
-    if view.elapsed_s is not None and level < 1:
+    if view.elapsed_s is not None and level < 0:
         pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value")]
-        if view.gpu_hours is not None and level < 0:
+        if view.gpu_hours is not None and level < -1:
             pieces += [Piece(", ", "unit"), Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]
         pieces.append(Piece(gap))
     pieces += _ahead(view, level, gap, glyphs) if view.open is None else []
@@ -365,7 +365,7 @@ def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece
         text = units.duration(view.eta_s)
         if view.arrival_s is not None:
             at = clock_text(view.arrival_s, view.arrival_s - view.eta_s)
-            text = f"{text}, at {at}" if level <= 0 else at
+            text = f"{text}, at {at}" if level < 0 else at
         pieces += [Piece("ETA ", "unit"), Piece(text, "value"), Piece(gap)]
     if view.until_s is None or level > (6 if is_short else 4):
         return pieces
@@ -373,7 +373,7 @@ def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece
     limit = f"limit {clock_text(view.until_s, now_s)}"
     if stops is not None and (is_short or total is None) and level < 2:
         limit += f": stops near {units.step(stops)}"
-        if view.checkpoint is not None and level < 0:
+        if view.checkpoint is not None and level < -1:
             limit += f"; last checkpoint {units.step(view.checkpoint)}"
     return [
         *pieces,
