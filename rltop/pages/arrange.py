@@ -11,7 +11,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, Metric, Signal, Unit
-from rltop.pages.key_metrics import choose_key_metrics, choose_others, value_text
+from rltop.pages.key_metrics import VALUE_CELLS, VALUE_HEAD, choose_key_metrics, choose_others, reading_cell
 from rltop.pages.moment import Moment
 from rltop.pages.page import Arrange, Ask, Effect, ListPage, Mean, Say
 from rltop.pages.signals import generic_signal, key_label, read_signal, signal_of
@@ -19,7 +19,7 @@ from rltop.regex import regex
 from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Scope
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import Column, Fit, Table, TablePainter
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -143,17 +143,16 @@ def _title(one: ArrangedRow) -> tuple[str, str]:
 
 
 def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
-    def value(one: ArrangedRow) -> tuple[str, str]:
+    def value(one: ArrangedRow) -> Line:
         if not one.is_logged:
-            return "not logged", "dim"
-        text, unit = value_text(read_signal(snapshot.within(one.stream), one.signal, 0))
-        return f"{text} {unit}".strip(), "value"
+            return (Piece("not logged", "dim"),)
+        return reading_cell(read_signal(snapshot.within(one.stream), one.signal, 0))
 
     return (
         Column("", _state, Fit.TEXT, least=6, is_steady=True),
         Column("metric", _title, Fit.NAME, least=13, most=40),
         Column("key", lambda one: (Label.of(one.signal.key).display, "key"), Fit.NAME, least=12, most=64, priority=2),
-        Column("last", value, least=8, priority=1),
+        Column(VALUE_HEAD, value, least=VALUE_CELLS, is_right=False, priority=1, gap=1),
     )  # fmt: skip
 
 

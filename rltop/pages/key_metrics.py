@@ -255,6 +255,7 @@ _LEAST_KEY, _LEAST_LINE = 12, 20
 _WITH_CHANGE, _WITH_KEYS, _WITH_RANGE = 63, 90, 140
 _SIGN, _VALUE = 3, 8
 VALUE_CELLS = _VALUE + 6
+VALUE_HEAD = f"{'last':>{_VALUE}}"
 """Cells of a value and its unit."""
 
 
@@ -287,7 +288,7 @@ def metric_columns(
             "key", lambda row: (row.name, "key"), Fit.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,
         ),
-        Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
+        Column(VALUE_HEAD, value_cell, least=VALUE_CELLS, is_right=False, gap=1),
         Column("vs base", change_cell, least=8, priority=1, gap=1),
         Column("vs run", lambda row: (row.against, "note"), least=8, priority=2, gap=1),
         Column(
@@ -406,8 +407,11 @@ def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
 
 
 def value_cell(row: MetricRow) -> Line:
+    return reading_cell(row.reading)
+
+
+def reading_cell(reading: SignalReading) -> Line:
     """The value, numbers under one another and units behind them; a long number without a unit takes their room."""
-    reading = row.reading
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "dim" if reading.point is None else "value"
     number = Piece(" " * (_VALUE - cell_width(text)) + text, role)

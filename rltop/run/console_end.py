@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,13 @@ if TYPE_CHECKING:
 
 END_BYTES = 256 * 1024
 """So much of the end of a log is looked through."""
-SLACK_S = 60.0
-"""A log that was written to no later than so long before the newest row is that of a run before it."""
+SLACK_S = (5.0, 60.0)
+"""A log written to last longer before the newest row than a step takes, within these bounds, is of a run before it.
+
+A row may come behind an error, as when a trainer closes its files; where several do, the run went on.
+"""
+_STEPS = 16
+"""So many of the newest rows tell how long a step takes."""
 SOON_S = 600.0
 """A log of any name, such as a server's, tells of the run only so soon after its newest row; a job's may hang first."""
 AFTERMATH_LINES = 200
@@ -70,19 +76,25 @@ class Ending(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A run that has fallen silent."""
+    """A run that has fallen silent.
+
+    slack_s: so long before its newest row its log may have been written to last.
+    """
 
     path: str
     log: str
     rows: int
     last_step: int | None
     newest_s: float | None
+    slack_s: float = SLACK_S[1]
 
 
 def silent_run(run: Run, log: str = "") -> Silent:
     written_s = run.stream.last_time_s
     newest_s = run.main.newest_s if written_s is None else written_s
-    return Silent(run.path.raw, log, run.stream.rows, run.stream.last_step, newest_s)
+    took_s = sorted(b - a for a, b in pairwise(run.stream.times(last=_STEPS).values) if b >= a)
+    slack_s = SLACK_S[1] if not took_s else min(max(took_s[len(took_s) // 2], SLACK_S[0]), SLACK_S[1])
+    return Silent(run.path.raw, log, run.stream.rows, run.stream.last_step, newest_s, slack_s)
 
 
 def ending_of(run: Silent, now_s: float) -> Ending | None:
@@ -130,7 +142,7 @@ def own_logs(run: Silent) -> list[str]:
             continue
         after_s = 0.0 if run.newest_s is None else seen.st_mtime - run.newest_s
         is_of_job = is_named_alike or is_job_log(name)
-        if not stat.S_ISREG(seen.st_mode) or after_s < -SLACK_S or (after_s > SOON_S and not is_of_job):
+        if not stat.S_ISREG(seen.st_mode) or after_s < -run.slack_s or (after_s > SOON_S and not is_of_job):
             continue
         # Of the logs of several jobs the newest one is the run's.
         kept = found.get(_pattern(path))

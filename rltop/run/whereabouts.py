@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
 from rltop.live.job import Asked, JobProbe, where_now, where_of
 from rltop.live.judge import Where
-from rltop.live.phases import Phases
+from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import Fact, LogTold, Probe, Probes, Silence
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
@@ -21,6 +22,8 @@ from rltop.run.run import Run
 STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
 _FIRST_ROWS = 64
 """So many of the newest rows tell what a step usually takes."""
+_OFF_S = 60.0
+"""Rows whose times are less off were only written a little before they came."""
 _TRACED = (".jsonl", ".ndjson")
 
 
@@ -94,12 +97,22 @@ class Whereabouts:
         if stream.last_step is not None and stream.last_step != self._fed:
             steps, times = stream.times(last=_FIRST_ROWS)
             first = self._fed if self._fed is not None and self._fed < stream.last_step else None
-            told = [(s, t) for s, t in zip(steps, times, strict=True) if t == t and (first is None or s > first)]
-            self._job.rows.extend(rows(told, stream.total_steps))
+            timed = [(s, t) for s, t in zip(steps, times, strict=True) if t == t]
+            told = [each for each in timed if first is None or each[0] > first]
+            self._job.rows.extend(self._by_this_clock(rows(told, stream.total_steps), dict(timed)))
             if (not told or told[-1][0] != stream.last_step) and (arrived_s := self._run.main.arrived_s) is not None:
                 self._job.rows.extend(rows([(stream.last_step, arrived_s)], stream.total_steps))
             self._fed = stream.last_step
         self._probes.turn()
+
+    def _by_this_clock(self, told: list[PhaseEvent], times: Mapping[int, float]) -> list[PhaseEvent]:
+        """The rows as new as the newest one is, where they carry times of another clock or of another day."""
+        newest_s = self._run.main.newest_s
+        by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
+        if abs(by_s) < _OFF_S:
+            return told
+        took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in pairwise(sorted(times))}
+        return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
 
     @property
     def version(self) -> int:

@@ -113,6 +113,17 @@ async def test_without_a_metric_there_is_nothing_to_pin(run: Path) -> None:
         assert status_text(app) == "no metric is selected: select one to pin it"
 
 
+async def test_numbers_stand_under_one_another_and_their_units_behind_them(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "P")
+        _, head, *lines = page_text(app).splitlines()
+        end = head.index("last") + len("last")
+        found = {line[:end].split()[-1]: line[end:].strip() for line in lines if line.strip()}
+        assert (found["0.500"], found["80.0"]) == ("", "tok")
+
+
 def test_a_run_gets_the_rows_of_the_nearest_project_and_none_from_a_broken_file(run: Path, tmp_path: Path) -> None:
     outer, inner = str(tmp_path), str(tmp_path / "outputs")
     rows = load_rows({outer: {"pinned": ["loss", "loss", "gone"]}, inner: {"pinned": ["kl"], "hidden": ["loss", "kl"]}})

@@ -25,7 +25,7 @@ CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 START = "loading weights\n" + "INFO rollout done, mean error 0.25\n" * 50
 DIED = f"{START}{TRACE}{OOM}\n"
-BEGUN_S = 1_000_000.0
+BEGUN_S = 1_787_000_000.0
 
 
 def rows(count: int) -> str:
@@ -108,6 +108,19 @@ def test_what_is_no_death_of_this_run(tmp_path: Path, why: str, files: dict[str,
         put(tmp_path, name, text, at_s=at_s)
     run = read(metrics)
     assert (run.state, run.failure.raw) == (RunState.ENDED, ""), why
+
+
+@pytest.mark.parametrize(
+    ("step_s", "log_at_s", "is_its_end"),
+    [(0.3, -4.0, True), (0.3, -20.0, False), (20.0, -15.0, True), (20.0, -45.0, False), (300.0, -50.0, True)],
+)
+def test_a_log_behind_which_several_rows_came_is_that_of_the_job_before(
+    step_s: float, log_at_s: float, is_its_end: bool, tmp_path: Path
+) -> None:
+    timed = [{"step": i, "time": BEGUN_S - (180 - i) * step_s, "loss": 1 / i} for i in range(1, 181)]
+    metrics = put(tmp_path, "metrics.jsonl", "".join(f"{json.dumps(row)}\n" for row in timed))
+    put(tmp_path, "slurm-1.out", DIED, at_s=log_at_s)
+    assert (read(metrics).state is RunState.DIED) == is_its_end
 
 
 def test_a_log_of_the_same_name_is_its_own_among_many(tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ def case_name(case: dict[str, Any]) -> str:
 
 
 def followed(path: Path, now_s: float, *, has_job: bool = True) -> Run:
-    clock = FakeClock(now_s)
+    return opened(path, FakeClock(now_s), has_job=has_job)[1]
+
+
+def opened(path: Path, clock: FakeClock, *, has_job: bool = True) -> tuple[Session, Run]:
     found = Found(str(path), name_of(str(path)), path.stat().st_size, path.stat().st_mtime)
     options = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
     session = Session([found], direct(clock), clock, options)
@@ -43,12 +46,16 @@ def followed(path: Path, now_s: float, *, has_job: bool = True) -> Run:
     session.read_endings()
     if has_job:
         session.look_where(run)
-        ends = time.monotonic() + 10.0
-        while run.whereabouts is None or not run.whereabouts.version:
-            assert time.monotonic() < ends
-            session.step(10.0)
-            time.sleep(0.002)
-    return run
+        until_told(session, run, 0)
+    return session, run
+
+
+def until_told(session: Session, run: Run, version: int) -> None:
+    ends = time.monotonic() + 10.0
+    while run.whereabouts is None or run.whereabouts.version <= version:
+        assert time.monotonic() < ends
+        session.step(10.0)
+        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_name)
@@ -107,3 +114,31 @@ def test_the_log_beside_the_metrics_is_waited_for_as_long(
     assert (run.state in OVER) == is_dead
     said = where_of(str(log), [], str(log), end_s + silent_s)
     assert (said.state == "dead") == is_dead
+
+
+@pytest.mark.parametrize("off_s", [-432_000.0, 0.0, 7_200.0], ids=["5 d ago", "now", "in 2 h"])
+def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tmp_path: Path) -> None:
+    clock, begun_s = FakeClock(1_787_190_000.0), 1_787_190_000.0 + off_s
+    metrics = tmp_path / "metrics.jsonl"
+
+    def lines(first: int, last: int) -> str:
+        rows = [{"step": n, "time": begun_s - 20.0 * (40 - n), "loss": 0.5} for n in range(first, last + 1)]
+        return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+    metrics.write_text(lines(1, 40))
+    os.utime(metrics, (clock.wall(), clock.wall()))
+    session, run = opened(metrics, clock)
+    assert run.whereabouts is not None
+    for step in (41, 42):
+        clock.advance(20.0)
+        version = run.whereabouts.version
+        with metrics.open("a") as file:
+            file.write(lines(step, step))
+        until_told(session, run, version)
+    where = run.whereabouts.where()
+    assert (run.state, where.state, where.unusual) == (RunState.LIVE, "running", False)
+    assert (where.step, where.step_s) == (42, 20.0)
+    assert where.stepped_s == pytest.approx(clock.wall(), abs=1.0)
+    clock.advance(3_600.0)
+    session.step(10.0)
+    assert (run.state, run.whereabouts.where().state) == (RunState.STALLED, "stuck")
