@@ -102,16 +102,16 @@ class Advice(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What to do, without the reason: `go back to checkpoint 120`."""
+        """What to do, without the reason: `go back to checkpoint 120`, `stop the run`, `keep watching`."""
         if self.action is Action.GO_BACK and self.checkpoint is not None:
             return f"{self.action.value} to checkpoint {self.checkpoint:,}"
-        return self.action.value
+        return {Action.STOP: "stop the run", Action.WATCH: "keep watching"}.get(self.action, self.action.value)
 
     @property
     def text(self) -> str:
         """What to do, and why: `keep watching; stop if the reward falls too`."""
         if self.action is Action.WATCH:
-            return f"keep watching; {self.reason}" if self.reason.startswith("stop") else self.reason
+            return f"{self.words}; {self.reason}" if self.reason.startswith("stop") else self.reason
         return f"{self.words}: {self.reason}"
 
 

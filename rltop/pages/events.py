@@ -97,6 +97,12 @@ def as_known(snapshot: Snapshot, events: Sequence[Event]) -> Sequence[Event]:
     return [event._replace(is_provisional=False) for event in events]
 
 
+def _sign(one: EventRow, glyphs: Glyphs) -> str:
+    if one.event.state is EventState.RECOVERED:
+        return glyphs.recovered
+    return "" if one.is_over else glyphs.level(one.event.level)
+
+
 def event_table(
     events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> Table[EventRow]:
@@ -105,7 +111,7 @@ def event_table(
         event_columns(lines),
         [event_row(event, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
-        sign=lambda one: ("" if one.is_over else glyphs.level(one.event.level), one.role),
+        sign=lambda one: (_sign(one, glyphs), one.role),
     )
 
 

@@ -5,6 +5,7 @@ Owns how many fit and which are shown; a chart is drawn as on the page of its me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
@@ -110,9 +111,9 @@ class GridPage(ChartPage):
             return fill([text_row(text, width, moment.glyphs, "dim")], height)
         legend = _legend(runs, width, moment.glyphs) if runs else []
         height -= len(legend)
+        self._number = len(metrics)
         self._lay_out(width, height - 1)
         shape, room = self._shape, self._shape.columns * self._shape.rows
-        self._number = len(metrics)
         self._at = min(self._at, (len(metrics) - 1) // room * room)
         shown = metrics[self._at : self._at + room]
         self.begin()
@@ -150,8 +151,10 @@ class GridPage(ChartPage):
     def _lay_out(self, width: int, height: int) -> None:
         self._most = Shape(max(1, width // _SMALLEST[0]), max(1, height // _SMALLEST[1]))
         columns = max(1, min(_USUALLY, width // _USUAL[0])) if self._columns is None else self._columns
-        rows = max(1, min(_USUALLY, height // _USUAL[1])) if self._rows is None else self._rows
-        self._shape = Shape(min(columns, self._most.columns), min(rows, self._most.rows))
+        columns = min(columns, self._most.columns)
+        # No more rows than there are charts for: the others are taller instead.
+        rows = max(1, min(_USUALLY, height // _USUAL[1], math.ceil(self._number / columns)))
+        self._shape = Shape(columns, rows if self._rows is None else min(self._rows, self._most.rows))
 
     def _title(self, moment: Moment, shown: int, width: int) -> Row:
         builder = RowBuilder(width, moment.glyphs).add(" CHARTS", "title")

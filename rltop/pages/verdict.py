@@ -177,15 +177,18 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
         builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)
     elif not verdict.evidence:
         return []
-    rows = []
+    rows, key = [], verdict.key or ""
     for i, one in enumerate(verdict.evidence):
-        text = f"{Label.of(one.name)} {units.measure(one.value, one.unit)}"
-        if builder.room < len(text) + 4:
+        # What stands beside the key itself does not name it once more.
+        is_own = not i and one.name == key
+        name = "" if is_own else f"{Label.of(one.name if i else one.name.removeprefix(f'{key}, '))} "
+        value = units.measure(one.value, one.unit)
+        if builder.room < len(name) + len(value) + 4:
             rows.append(builder.row())
             builder = RowBuilder(width, glyphs).add(" ").left("", _LABEL)
-        elif i or verdict.key:
-            builder.add("   ")
-        builder.add(f"{Label.of(one.name)} ", "dim").add(units.measure(one.value, one.unit), "value")
+        elif i or key:
+            builder.add(" " if is_own else "   ")
+        builder.add(name, "dim").add(value, "value")
     return [*rows, builder.row()]
 
 

@@ -38,6 +38,19 @@ async def test_as_many_charts_as_fit_well_are_shown(size: tuple[int, int], shape
         assert isinstance(app.page, OverviewPage)
 
 
+@pytest.mark.parametrize("size", [(160, 45), (200, 60)])
+async def test_few_charts_have_the_whole_page(size: tuple[int, int], tmp_path: Path) -> None:
+    rows = [{"step": step, **{f"my/{name}": step % 7 for name in "abcdefghi"}} for step in range(1, 40)]
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "v")
+        number = len(shown(app))
+        axes = [at for at, line in enumerate(page_text(app).splitlines()) if "└" in line]
+        assert len(axes) == -(-number // page_text(app).splitlines()[axes[0]].count("└"))
+        # Below the axis of the last row stand its steps, and at most what no row could share.
+        assert screen_of(app).board.size.height - axes[-1] <= 2 + len(axes)
+
+
 async def test_the_next_charts_are_others_and_the_last_ones_say_so() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(80, 24)) as pilot:

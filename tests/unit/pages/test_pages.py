@@ -447,6 +447,28 @@ def test_the_value_that_was_judged_stands_in_its_row() -> None:
     assert "clip fraction 31.0 %, as of step 100; clip fraction 0 % at 105" in text
 
 
+def test_the_evidence_of_an_alert_names_its_key_once() -> None:
+    run = run_of(verl_lines(verl_rows(300)))
+    noise = Evidence("baseline", 0.9)
+    for key, name, said in (
+        ("actor/grad_norm", "actor/grad_norm", "actor/grad_norm 9.55   baseline 0.9"),
+        ("actor/grad_norm", "actor/grad_norm, last 3", "actor/grad_norm   last 3 9.55   baseline 0.9"),
+        ("actor/grad_norm", "grad_norm", "actor/grad_norm   grad_norm 9.55   baseline 0.9"),
+    ):
+        run.verdicts = (a_verdict("O1", key=key, evidence=(Evidence(name, 9.55), noise)),)
+        assert f"evidence   {said}" in text_of(paint_verdict(build_verdict(Snapshot(run), "O1"), 120, UNICODE))
+
+
+def test_what_recovered_has_its_sign_in_every_list_of_events() -> None:
+    run = run_of(verl_lines(verl_rows(300)))
+    run.events = [Event(85, 85, "E1", "entropy", Level.WARN, EventState.RECOVERED, "entropy", since_step=81)]
+    sign = f" {UNICODE.recovered} "
+    for rows in (paint_overview(build_overview(Snapshot(run)), 160, 50, UNICODE),
+                 paint_verdict(build_verdict(Snapshot(run), "E1"), 120, UNICODE)):  # fmt: skip
+        (line,) = [line for line in text_of(rows).splitlines() if "recovered" in line and " 85 " in line]
+        assert line.startswith(sign)
+
+
 def test_a_settled_alert_and_an_incident_are_said() -> None:
     run = run_of(verl_lines(verl_rows(300)))
     run.warm_up = None

@@ -315,7 +315,7 @@ def advice_of(engine: Engine, rule: str) -> str:
 def test_where_nothing_moved_no_checkpoint_is_better() -> None:
     metrics = {"loss": 0.6, "time_step": 30.0, "time_save": lambda r: 5.0 if r == 2 else 0.0}
     text = advice_of(play(30, Algorithm.SFT, grad_norm=lambda r: 0.5 if r < 8 else 0.0, **metrics), "L3")
-    assert text.startswith("stop: nothing moved"), text
+    assert text.startswith("stop the run: nothing moved"), text
     assert "trainable" in text
 
 
