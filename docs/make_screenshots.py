@@ -69,6 +69,7 @@ class Desk:
         texts: file → what it holds; one of a console is as old as the rows.
         facts: what is told of the job, `seen_s` after the newest row.
         rows: so many of each recording have been written.
+        also: keys that every row has besides those of the recording.
     """
 
     runs: Mapping[str, Path]
@@ -76,6 +77,7 @@ class Desk:
     facts: Callable[[float], Sequence[Fact]] | None = None
     seen_s: float = SEEN_S
     rows: int = 10_000
+    also: Callable[[int], Mapping[str, float]] | None = None
 
 
 def config(schedule: str, beta: float, tokens: int, seed: int) -> str:
@@ -128,6 +130,14 @@ def job(now_s: float) -> Sequence[Fact]:
     ]
 
 
+def ranks(step: int) -> Mapping[str, float]:
+    """What a loop of one's own logs of each of its ranks: one of them is slow since step 240, another one's loader."""
+    late = 1.4 if step > 240 else 0.0
+    times = {f"rank/{n}/step_time": 10.0 + 0.02 * (n * step % 7) + late * (n == 11) for n in range(16)}
+    loads = {f"rank/{n}/data_time": 0.3 + 0.005 * ((3 * n + step) % 5) + 0.08 * (n == 2) for n in range(16)}
+    return times | loads
+
+
 class Told:
     """A source that tells the facts of a desk."""
 
@@ -164,6 +174,7 @@ ONE = Desk(
         "toy-grpo/train.log": console(300, "training complete\n"),
     },
 )
+RANKS = Desk(ONE.runs, {}, also=ranks)
 STUCK = Desk(
     ONE.runs,
     {"toy-grpo/train.log": console(200, "Rollout generation:  97%|#########7| 31/32 [00:36<00:05, 8.0it/s]\n")},
@@ -208,6 +219,17 @@ SHOTS = (
     Shot("where", "W: where the job is", STUCK, keys=("W",)),
     Shot("overlay", "o and names: several metrics in one chart", keys=("o", *"reward", "comma", *"entropy", "enter")),
     Shot("symptom", "a symptom, from the palette", target=Target(TargetKind.SYMPTOM, "kl")),
+    Shot(
+        "ranks", "Enter on the odd one: keys that differ by a number", RANKS, Target(TargetKind.RANKS), size=(100, 24)
+    ),
+    Shot(
+        "numbered",
+        "Enter on such keys: each of them",
+        RANKS,
+        Target(TargetKind.NUMBERED, "rank/{0…15}/step_time"),
+        size=(100, 24),
+    ),
+    Shot("meaning", "M: which metric a key is", ONE, keys=("m", *("down",) * 3, "M"), size=(100, 24)),
     Shot("rows", "P: which rows the overview has", keys=("P",), size=(100, 24)),
     Shot("help", "?: what a page shows, and every key", keys=("question_mark",)),
     Shot("metrics", "/ and a part of a key", keys=("slash", *"length", "enter")),
@@ -243,6 +265,9 @@ def session_of(desk: Desk, clock: FakeClock) -> Session:
     for name, recording in desk.runs.items():
         Path(name).mkdir()
         lines = recording.read_text().splitlines(keepends=True)[: desk.rows]
+        if desk.also is not None:
+            rows = map(json.loads, lines)
+            lines = [f"{json.dumps(row | desk.also(row['step']))}\n" for row in rows]
         (Path(name) / "metrics.jsonl").write_text("".join(lines))
         newest_s = max(newest_s, json.loads(lines[-1])["time"])
     for file, text in desk.texts.items():
