@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import median
 
 import made
-from bounds import stands
 from screened import RLTOP
 
 PARSE = """
@@ -36,8 +35,6 @@ from rltop.cli import main
 main()
 print("textual" in sys.modules, file=sys.stderr)
 """
-COST = 4.0
-START_S = 0.120
 START_ROUNDS = 15
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Compiled modules are kept, as wherever the program is installed."""
@@ -91,19 +88,15 @@ def main() -> None:
             check=False,
         )
     base = [one[0] for one in times["`orjson.loads` per line"]]
-    print("| program | on | CPU s | s | MB | × parse | bound | |\n|---|---|---|---|---|---|---|---|")
+    print("| program | on | CPU s | s | MB | × parse |\n|---|---|---|---|---|---|")
     for name, found in times.items():
         cpu, took, held = (median(column) for column in zip(*found, strict=True))
         ratio = median(one[0] / parse for one, parse in zip(found, base, strict=True))
-        bound = None if "orjson" in name else COST
-        shown, word = "" if bound is None else f"{bound:.1f}", stands(ratio, bound)
-        figures = f"{cpu:.2f} | {took:.2f} | {held:.0f} | {ratio:.2f} | {shown} | {word}"
-        print(f"| {name} | {arguments.steps:,} rows | {figures} |")
+        print(f"| {name} | {arguments.steps:,} rows | {cpu:.2f} | {took:.2f} | {held:.0f} | {ratio:.2f} |")
     for name, start in starts.items():
-        shown, word = ("0.120 s", stands(median(start), START_S)) if "rltop" in name else ("", "")
-        print(f"| {name} | one row | | {median(start):.3f} | | | {shown} | {word} |")
+        print(f"| {name} | one row | | {median(start):.3f} | | |")
     has_textual = probe.stderr.strip().endswith("True")
-    print(f"\nTextual is {'**imported: missed**' if has_textual else 'not imported: met'}.")
+    print(f"\nTextual is {'**imported**' if has_textual else 'not imported'}.")
 
 
 if __name__ == "__main__":

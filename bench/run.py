@@ -27,22 +27,12 @@ WRITTEN_ELSEWHERE = ("beside", "fuzz", "score", "simulated kinds", "viewers")
 """Sections that are no benchmark's: the scripts of these names write them."""
 
 KEPT_BECAUSE = {
-    "bytes": "Most of a picture is Textual's own refresh and the store's summary of 300 keys; the bounds were set on a "
-    "faster machine and stay as the aim, because a monitor should cost nothing that its user notices.",
-    "check": "The rules are asked about every record and what fires is read each time, which keeps them free of any "
-    "knowledge of one another; half of the beginning is the import of the rules. Both stay as the aim for CI jobs.",
-    "ingest": "Rules that said for how long they need not be asked were 1.3 to 1.6 times as fast over a whole history, "
-    "and every rule had to know of it; that went. The bound is what it was before.",
     "latency": "The slowest key in a hundred meets a full collection of garbage; the time cursor paints every row of "
     "the page. Both are below what a person sees as a delay, and stay as the aim.",
-    "memory": "A longer run has more levels of downsampled history and more events; it grows by less than 3 MB per "
-    "50,000 steps and stays under its absolute bound.",
     "quiet_files": "Every quiet file costs one `stat` in some seconds, on a network file system more seldom; the bound "
     "stays because a thousand runs in one list are wanted.",
     "sources": "More than half of the processor time is that of a screen with an open step and no source; it was "
     "measured on a loaded machine, and the bound stays as the aim.",
-    "start": "The absolute bound is of a machine on which a hello world of Textual takes 0.25 s; what does not depend "
-    "on the machine is the ratio beside it.",
     "viewers": "Rules and imports are what is left beside decoding, and a `.wandb` file has its items in another order "
     "in each row; ten times was the aim before this was measured.",
 }

@@ -3,7 +3,7 @@
 Owns the order of judgement, restarts, the event log, incidents (alarms that began within a few records of one another)
 and what is shown. What a rule looks for is the rule's business; where observations come from is not known here.
 
-Every rule whose metrics a run logs is asked about every record; `bench/bench_rules_cost.py` measures what that costs.
+Every rule whose metrics a run logs is asked about every record; `bench/bench_ingest.py` measures what that costs.
 """
 
 from __future__ import annotations
