@@ -44,6 +44,52 @@ class Alias(NamedTuple):
     is_borrowed: bool = False
 
 
+_CHOICE = regex(r"\{([^{}]*)\}")
+
+
+def spellings(table: str) -> tuple[Alias, ...]:
+    """Aliases from lines of a metric and the keys that it goes by, preferred first: `mfu ×0.01 | perf/mfu | mfu`.
+
+    Behind the metric may stand a scale (`×0.01`), a shift (`+1`), the algorithms that it is limited to, and `borrowed`;
+    see `Alias`. `{a,b}` in a key stands for either; in a metric it makes several of the line, and `{}` in its keys is
+    what the metric has there. A line that begins with `#` is a comment.
+    """
+    found: list[Alias] = []
+    for line in table.splitlines():
+        head, *patterns = line.strip().split(" | ")
+        if patterns and not head.startswith("#"):
+            metric, *options = head.split()
+            choice = _CHOICE.search(metric)
+            for name in choice[1].split(",") if choice is not None else ("",):
+                alias = _with_options(metric if choice is None else metric.replace(choice[0], name), options)
+                for pattern in patterns:
+                    found += [alias._replace(pattern=each) for each in _choices(pattern.replace("{}", name))]
+    return tuple(found)
+
+
+def _with_options(metric: str, options: Iterable[str]) -> Alias:
+    alias = Alias("", metric)
+    for option in options:
+        if option.startswith("×"):
+            alias = alias._replace(scale=float(option[1:]))
+        elif option[0] in "+-":
+            alias = alias._replace(shift=float(option))
+        elif option == "borrowed":
+            alias = alias._replace(is_borrowed=True)
+        else:
+            alias = alias._replace(algorithms=alias.algorithms | {Algorithm[option]})
+    return alias
+
+
+def _choices(pattern: str) -> list[str]:
+    """Every pattern that one with `{a,b}` in it stands for; what the first braces choose changes last."""
+    found = _CHOICE.search(pattern) if "{" in pattern else None
+    if found is None:
+        return [pattern]
+    before, behind = pattern[: found.start()], _choices(pattern[found.end() :])
+    return [f"{before}{choice}{rest}" for choice in found[1].split(",") for rest in behind]
+
+
 class Stage(NamedTuple):
     """One timing key and its place in the step.
 

@@ -6,42 +6,76 @@ time is logged, only its stages.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
 _CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
 _UPDATE = "ppo_actor/update"
 
 
-_PIPELINE = (
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_min", "staleness_min"),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_avg", "staleness_mean", shift=-1.0),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_max", "staleness_max", shift=-1.0),
-    Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_min", "staleness_min", shift=-1.0),
-    Alias(f"{_UPDATE}/version_stats/v_theta", "param_version"),
-    Alias(f"{_UPDATE}/version_stats/v_proximal", "param_version"),
-    Alias(f"{_UPDATE}/version_stats/n_valid_generated_tokens", "trained_tokens"),
-    Alias(f"{_UPDATE}/behave_imp_weight/max", "is_ratio_max"),
-    Alias(f"{_UPDATE}/behave_imp_weight/min", "is_ratio_min"),
-    Alias(f"{_UPDATE}/behave_approx_kl/max", "off_policy_kl_max"),
-    Alias(f"{_UPDATE}/behave_filtered_ratio/avg", "rollout_masked_frac"),
-    Alias(f"{_UPDATE}/rs_filtered_fraction", "rollout_masked_frac"),
-    Alias(f"{_UPDATE}/masked_token_ratio", "untrained_token_frac"),
-    Alias("rollout/num_turns", "num_turns_mean"),
-    Alias("rollout/reward", "reward_mean"),
-    Alias("timeperf/rollout_pause", "time_switch"),
-    Alias("timeperf/rollout_pause_generation", "time_switch"),
-    Alias("timeperf/rollout_offload", "time_switch"),
-    Alias("timeperf/rollout_onload", "time_switch"),
-    Alias("timeperf/rollout_continue_generation", "time_switch"),
-    Alias("timeperf/rollout_resume", "time_switch"),
-    Alias("timeperf/%_onload", "time_switch"),
-    Alias("timeperf/%_offload", "time_switch"),
-)
-"""Staleness against the proximal policy, with which a step begins, is one version less than against the trained one;
-it is 0 for a sample of that policy, as other trainers count, and what `max_head_offpolicyness` bounds."""
-
 _ALWAYS_ONE = "It is 1 in every row that has it: the mean over rollouts of which each counts one."
+
+
+_ALIASES = spellings("""
+    reward_mean | ppo_actor/task_reward/avg | rollout/reward
+    reward_{max,min} | ppo_actor/task_reward/{}
+    reward_final | ppo_actor/final_reward/avg
+    kl_reward | ppo_actor/kl_rewards/avg
+    total_len_mean | ppo_actor/seq_len/avg
+    prompt_len_mean | ppo_actor/prompt_len/avg
+    prompt_len_max | ppo_actor/prompt_len/max
+    truncated_frac | ppo_actor/no_eos_ratios/avg
+    adv_mean | ppo_actor/advantages/avg
+    adv_{max,min} | ppo_actor/advantages/{}
+    kl_old | ppo_actor/update/approx_kl/avg
+    clip_frac | ppo_actor/update/clip_ratio/avg
+    clip_frac_lower | ppo_actor/update/dual_clip_ratio/avg
+    entropy | ppo_actor/update/entropy/avg
+    policy_loss | ppo_actor/update/actor_loss/avg
+    ratio_mean | ppo_actor/update/importance_weight/avg
+    off_policy_kl | ppo_actor/update/behave_approx_kl/avg
+    is_ratio_mean | ppo_actor/update/behave_imp_weight/avg
+    grad_norm | ppo_actor/update/grad_norm | sft/grad_norm
+    lr | ppo_actor/update/lr | sft/lr
+    staleness_mean | ppo_actor/update/version_stats/sample_staleness_proximal_avg
+    staleness_max | ppo_actor/update/version_stats/sample_staleness_proximal_max
+    value_loss | ppo_critic/update/value_loss/avg
+    grad_norm_critic | ppo_critic/update/grad_norm
+    lr_critic | ppo_critic/update/lr
+    time_gen | timeperf/rollout
+    time_update_actor | timeperf/train_step
+    time_ref | timeperf/ref_logp
+    time_old_log_prob | timeperf/recompute_logp
+    time_values | timeperf/critic_values
+    time_update_critic | timeperf/critic_train_step
+    time_adv | timeperf/compute_advantage
+    time_weight_sync | timeperf/update_weights
+    time_save | timeperf/save
+    time_eval | timeperf/eval
+    dpo_accuracy | dpo/reward_accuracy/avg
+    dpo_margin | dpo/reward_margin/avg
+    dpo_chosen | dpo/chosen_reward/avg
+    dpo_rejected | dpo/rejected_reward/avg
+    loss | dpo/loss/avg | sft/loss/avg
+    rm_accuracy | rw/correct_ratio/avg
+    val_loss | sft-eval/loss/avg
+    val_score | eval-rollout/%/avg | eval-rollout/%
+    # Staleness against the proximal policy, with which a step begins, is one version less than against the trained one;
+    # it is 0 for a sample of that policy, as other trainers count, and what `max_head_offpolicyness` bounds.
+    staleness_min | ppo_actor/update/version_stats/sample_staleness_proximal_min
+    staleness_mean -1 | ppo_actor/update/version_stats/sample_staleness_theta_avg
+    staleness_{max,min} -1 | ppo_actor/update/version_stats/sample_staleness_theta_{}
+    param_version | ppo_actor/update/version_stats/v_theta | ppo_actor/update/version_stats/v_proximal
+    trained_tokens | ppo_actor/update/version_stats/n_valid_generated_tokens
+    is_ratio_{max,min} | ppo_actor/update/behave_imp_weight/{}
+    off_policy_kl_max | ppo_actor/update/behave_approx_kl/max
+    rollout_masked_frac | ppo_actor/update/behave_filtered_ratio/avg | ppo_actor/update/rs_filtered_fraction
+    untrained_token_frac | ppo_actor/update/masked_token_ratio
+    num_turns_mean | rollout/num_turns
+    time_switch | timeperf/rollout_pause | timeperf/rollout_pause_generation | timeperf/rollout_offload
+    time_switch | timeperf/rollout_onload | timeperf/rollout_continue_generation | timeperf/rollout_resume
+    time_switch | timeperf/%_onload | timeperf/%_offload
+""")
 
 
 def _stage(name: str, *, is_outside: bool = False) -> Stage:
@@ -58,58 +92,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.SFT, all_of=("sft/loss/avg", "sft/lr"), weight=37),
         Fingerprint(Algorithm.UNKNOWN, any_of=("timeperf/*",), weight=26),
     ),
-    aliases=(
-        Alias("ppo_actor/task_reward/avg", "reward_mean"),
-        Alias("ppo_actor/task_reward/max", "reward_max"),
-        Alias("ppo_actor/task_reward/min", "reward_min"),
-        Alias("ppo_actor/final_reward/avg", "reward_final"),
-        Alias("ppo_actor/kl_rewards/avg", "kl_reward"),
-        Alias("ppo_actor/seq_len/avg", "total_len_mean"),
-        Alias("ppo_actor/prompt_len/avg", "prompt_len_mean"),
-        Alias("ppo_actor/prompt_len/max", "prompt_len_max"),
-        Alias("ppo_actor/no_eos_ratios/avg", "truncated_frac"),
-        Alias("ppo_actor/advantages/avg", "adv_mean"),
-        Alias("ppo_actor/advantages/max", "adv_max"),
-        Alias("ppo_actor/advantages/min", "adv_min"),
-        Alias(f"{_UPDATE}/approx_kl/avg", "kl_old"),
-        Alias(f"{_UPDATE}/clip_ratio/avg", "clip_frac"),
-        Alias(f"{_UPDATE}/dual_clip_ratio/avg", "clip_frac_lower"),
-        Alias(f"{_UPDATE}/entropy/avg", "entropy"),
-        Alias(f"{_UPDATE}/actor_loss/avg", "policy_loss"),
-        Alias(f"{_UPDATE}/importance_weight/avg", "ratio_mean"),
-        Alias(f"{_UPDATE}/behave_approx_kl/avg", "off_policy_kl"),
-        Alias(f"{_UPDATE}/behave_imp_weight/avg", "is_ratio_mean"),
-        Alias(f"{_UPDATE}/grad_norm", "grad_norm"),
-        Alias(f"{_UPDATE}/lr", "lr"),
-        Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_avg", "staleness_mean"),
-        Alias(f"{_UPDATE}/version_stats/sample_staleness_proximal_max", "staleness_max"),
-        Alias("ppo_critic/update/value_loss/avg", "value_loss"),
-        Alias("ppo_critic/update/grad_norm", "grad_norm_critic"),
-        Alias("ppo_critic/update/lr", "lr_critic"),
-        Alias("timeperf/rollout", "time_gen"),
-        Alias("timeperf/train_step", "time_update_actor"),
-        Alias("timeperf/ref_logp", "time_ref"),
-        Alias("timeperf/recompute_logp", "time_old_log_prob"),
-        Alias("timeperf/critic_values", "time_values"),
-        Alias("timeperf/critic_train_step", "time_update_critic"),
-        Alias("timeperf/compute_advantage", "time_adv"),
-        Alias("timeperf/update_weights", "time_weight_sync"),
-        Alias("timeperf/save", "time_save"),
-        Alias("timeperf/eval", "time_eval"),
-        Alias("dpo/reward_accuracy/avg", "dpo_accuracy"),
-        Alias("dpo/reward_margin/avg", "dpo_margin"),
-        Alias("dpo/chosen_reward/avg", "dpo_chosen"),
-        Alias("dpo/rejected_reward/avg", "dpo_rejected"),
-        Alias("dpo/loss/avg", "loss"),
-        Alias("rw/correct_ratio/avg", "rm_accuracy"),
-        Alias("sft/loss/avg", "loss"),
-        Alias("sft/grad_norm", "grad_norm"),
-        Alias("sft/lr", "lr"),
-        Alias("sft-eval/loss/avg", "val_loss"),
-        Alias("eval-rollout/%/avg", "val_score"),
-        Alias("eval-rollout/%", "val_score"),
-        *_PIPELINE,
-    ),
+    aliases=_ALIASES,
     timing=TimingPlan(
         stages=(
             *map(_stage, ("rollout", "critic_values", "recompute_logp", "ref_logp", "compute_advantage")),

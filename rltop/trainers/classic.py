@@ -6,11 +6,9 @@ range nor a critic whose loss can be compared. Returns are per episode, and leng
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
-_ON_POLICY = frozenset({Algorithm.PPO, Algorithm.A2C})
-_PPO = frozenset({Algorithm.PPO})
 _ACTOR = "Minus the value of the policy's own actions: its size is that of the returns."
 _CRITIC = "Squared error of the Q-function: it grows with the returns."
 _SB3_EPISODES = ("rollout/ep_rew_mean", "rollout/ep_len_mean", "time/total_timesteps", "time/fps")
@@ -36,27 +34,26 @@ STABLE_BASELINES3 = Dialect(
         Fingerprint(Algorithm.DQN, all_of=("rollout/exploration_rate",), weight=15),
         Fingerprint(Algorithm.UNKNOWN, any_of=("rollout/ep_rew_mean", "rollout/ep_len_mean"), weight=9),
     ),
-    aliases=(
-        Alias("rollout/ep_rew_mean", "reward_mean"),
-        Alias("rollout/ep_len_mean", "episode_len"),
-        Alias("rollout/success_rate", "success_frac"),
-        Alias("eval/mean_reward", "val_return"),
-        Alias("eval/success_rate", "val_acc"),
-        Alias("eval/mean_ep_length", "val_aux"),
-        Alias("train/loss", "loss"),
-        Alias("train/policy_gradient_loss", "policy_loss"),
-        Alias("train/policy_loss", "policy_loss"),
-        Alias("train/value_loss", "value_loss", algorithms=_ON_POLICY),
-        Alias("train/explained_variance", "explained_var"),
+    aliases=spellings("""
+        reward_mean | rollout/ep_rew_mean
+        episode_len | rollout/ep_len_mean
+        success_frac | rollout/success_rate
+        val_return | eval/mean_reward
+        val_acc | eval/success_rate
+        val_aux | eval/mean_ep_length
+        loss | train/loss
+        policy_loss | train/policy_gradient_loss | train/policy_loss
+        value_loss PPO A2C | train/value_loss
+        explained_var | train/explained_variance
         # Minus the entropy: it is a term of the loss.
-        Alias("train/entropy_loss", "action_entropy", scale=-1.0, algorithms=_ON_POLICY),
-        Alias("train/approx_kl", "kl_old"),
-        Alias("train/clip_fraction", "clip_frac"),
-        Alias("train/learning_rate", "lr"),
-        Alias("time/fps", "samples_per_s"),
-        Alias("time/time_elapsed", "time_elapsed"),
-        Alias("time/episodes", "episode"),
-    ),
+        action_entropy ×-1 PPO A2C | train/entropy_loss
+        kl_old | train/approx_kl
+        clip_frac | train/clip_fraction
+        lr | train/learning_rate
+        samples_per_s | time/fps
+        time_elapsed | time/time_elapsed
+        episode | time/episodes
+    """),
     hidden=("time/*", "train/n_updates", "train/clip_range", "train/clip_range_vf"),
     training_keys=("rollout/*", "train/*"),
     traits=(TraitEvidence("has_critic", ("train/explained_variance",)),),
@@ -69,18 +66,8 @@ _SAC_SETTINGS = ("config/initial_alpha", "config/optimization/entropy_learning_r
 _COUNTS = ("timesteps_total", "num_env_steps_sampled_lifetime", "timesteps_this_iter", "episodes_this_iter")
 
 
-def _learned(metric: str, *names: str, algorithms: frozenset[Algorithm] = frozenset()) -> tuple[Alias, ...]:
-    return tuple(Alias(f"{place}{name}", metric, algorithms=algorithms) for name in names for place in _LEARNER)
-
-
 def _any(*names: str) -> tuple[str, ...]:
     return tuple(f"{place}{name}" for name in names for place in _LEARNER)
-
-
-def _episodes(metric: str, *names: str) -> tuple[Alias, ...]:
-    return tuple(
-        Alias(f"{place}{name}", metric) for name in names for place in ("", "env_runners/", "sampler_results/")
-    )
 
 
 RLLIB = Dialect(
@@ -102,40 +89,37 @@ RLLIB = Dialect(
         Fingerprint(Algorithm.UNKNOWN, any_of=_EPISODES, all_of=("time_this_iter_s",), weight=9),
         Fingerprint(Algorithm.UNKNOWN, any_of=_COUNTS, all_of=("episode_reward_mean",), weight=9),
     ),
-    aliases=(
-        *_episodes("reward_mean", "episode_return_mean", "episode_reward_mean"),
-        *_episodes("reward_max", "episode_return_max", "episode_reward_max"),
-        *_episodes("reward_min", "episode_return_min", "episode_reward_min"),
-        *_episodes("episode_len", "episode_len_mean"),
-        Alias("evaluation/episode_reward_mean", "val_return"),
-        Alias("evaluation/env_runners/episode_return_mean", "val_return"),
-        Alias("evaluation/sampler_results/episode_reward_mean", "val_return"),
-        Alias("evaluation/episode_len_mean", "val_aux"),
-        *_learned("loss", "total_loss", algorithms=_ON_POLICY),
-        *_learned("policy_loss", "policy_loss", algorithms=_PPO),
-        *_learned("value_loss", "vf_loss", algorithms=_PPO),
-        *_learned("explained_var", "vf_explained_var", algorithms=_ON_POLICY),
-        *_learned("action_entropy", "entropy", algorithms=_PPO),
-        *_learned("kl_old", "kl", "mean_kl_loss", algorithms=_PPO),
-        *_learned("kl_coef", "cur_kl_coeff", "curr_kl_coeff", algorithms=_PPO),
-        *_learned("grad_norm", "grad_gnorm", "gradients_default_optimizer_global_norm"),
-        *_learned("loss", "mean_td_error", algorithms=frozenset({Algorithm.DQN})),
-        *_learned("lr", "cur_lr", "default_optimizer_learning_rate"),
-        *_learned("td_error", "mean_td_error", "td_error", algorithms=frozenset({Algorithm.SAC})),
-        *_learned("q_mean", "mean_q", "qf_mean"),
-        *_learned("q_max", "max_q", "qf_max"),
-        *_learned("q_min", "min_q", "qf_min"),
-        *_learned("sac_alpha", "alpha_value"),
-        *_learned("sac_alpha_loss", "alpha_loss"),
-        *_learned("sac_target_entropy", "target_entropy"),
-        Alias("time_this_iter_s", "time_step"),
-        Alias("time_total_s", "time_elapsed"),
-        Alias("episodes_total", "episode"),
-        Alias("timers/*_ms", "time_worker"),
-        Alias("sampler_perf/*_ms", "time_worker"),
-        Alias("timers/*_throughput", "stage_rate"),
-        Alias("perf/cpu_util_percent", "cpu_util", scale=0.01),
-        Alias("perf/ram_util_percent", "ram_util", scale=0.01),
+    aliases=spellings(
+        """
+        reward_{mean,max,min} | {,env_runners/,sampler_results/}episode_return_{}
+        reward_{mean,max,min} | {,env_runners/,sampler_results/}episode_reward_{}
+        episode_len | {,env_runners/,sampler_results/}episode_len_mean
+        val_return | evaluation/episode_reward_mean | evaluation/env_runners/episode_return_mean
+        val_return | evaluation/sampler_results/episode_reward_mean
+        val_aux | evaluation/episode_len_mean
+        loss PPO A2C | {at}total_loss
+        policy_loss PPO | {at}policy_loss
+        value_loss PPO | {at}vf_loss
+        explained_var PPO A2C | {at}vf_explained_var
+        action_entropy PPO | {at}entropy
+        kl_old PPO | {at}kl | {at}mean_kl_loss
+        kl_coef PPO | {at}cur_kl_coeff | {at}curr_kl_coeff
+        grad_norm | {at}grad_gnorm | {at}gradients_default_optimizer_global_norm
+        loss DQN | {at}mean_td_error
+        lr | {at}cur_lr | {at}default_optimizer_learning_rate
+        td_error SAC | {at}mean_td_error | {at}td_error
+        q_{mean,max,min} | {at}{}_q | {at}qf_{}
+        sac_alpha | {at}alpha_value
+        sac_alpha_loss | {at}alpha_loss
+        sac_target_entropy | {at}target_entropy
+        time_step | time_this_iter_s
+        time_elapsed | time_total_s
+        episode | episodes_total
+        time_worker | timers/*_ms | sampler_perf/*_ms
+        stage_rate | timers/*_throughput
+        cpu_util ×0.01 | perf/cpu_util_percent
+        ram_util ×0.01 | perf/ram_util_percent
+        """.replace("{at}", f"{{{','.join(_LEARNER)}}}")
     ),
     timing=TimingPlan(step_keys=("time_this_iter_s",)),
     hidden=(
@@ -165,23 +149,21 @@ CLEANRL = Dialect(
         ),
         Fingerprint(Algorithm.UNKNOWN, any_of=_CLEANRL_OWN, weight=9),
     ),
-    aliases=(
-        Alias("charts/episodic_return", "reward_mean"),
-        Alias("charts/episodic_length", "episode_len"),
-        Alias("charts/learning_rate", "lr"),
-        Alias("charts/SPS", "samples_per_s"),
-        Alias("losses/policy_loss", "policy_loss"),
-        Alias("losses/value_loss", "value_loss", algorithms=_ON_POLICY),
-        Alias("losses/td_loss", "loss"),
-        Alias("losses/grad_norm", "grad_norm"),
-        Alias("losses/entropy", "action_entropy"),
-        Alias("losses/approx_kl", "kl_old"),
-        Alias("losses/old_approx_kl", "kl_old"),
-        Alias("losses/clipfrac", "clip_frac"),
-        Alias("losses/explained_variance", "explained_var"),
-        Alias("eval/episodic_return", "val_return"),
-        Alias("eval/mean_reward", "val_return"),
-    ),
+    aliases=spellings("""
+        reward_mean | charts/episodic_return
+        episode_len | charts/episodic_length
+        lr | charts/learning_rate
+        samples_per_s | charts/SPS
+        policy_loss | losses/policy_loss
+        value_loss PPO A2C | losses/value_loss
+        loss | losses/td_loss
+        grad_norm | losses/grad_norm
+        action_entropy | losses/entropy
+        kl_old | losses/approx_kl | losses/old_approx_kl
+        clip_frac | losses/clipfrac
+        explained_var | losses/explained_variance
+        val_return | eval/episodic_return | eval/mean_reward
+    """),
     training_keys=("charts/*", "losses/*"),
     traits=(TraitEvidence("has_critic", ("losses/explained_variance",)),),
     misleading=(("losses/actor_loss", _ACTOR), ("losses/qf*_loss", _CRITIC)),
@@ -205,26 +187,25 @@ BASELINES = Dialect(
         # A file of one task: return, length and time of each episode.
         Fingerprint(Algorithm.UNKNOWN, all_of=("r", "l", "t"), none_of=("loss", "step"), weight=9),
     ),
-    aliases=(
-        *(Alias(key, "reward_mean") for key in _MEANS),
+    aliases=spellings("""
+        reward_mean | eprewmean | EpRewMean | mean 100 episode reward | mean_100ep_reward
         # Of one episode, so that it says little alone.
-        Alias("r", "episode_return"),
-        Alias("max 100 episode reward", "reward_max"),
-        Alias("min 100 episode reward", "reward_min"),
-        *(Alias(key, "episode_len") for key in ("eplenmean", "EpLenMean", "l")),
-        *(Alias(key, "policy_loss") for key in ("loss/policy_loss", "policy_loss", "policy loss")),
-        *(Alias(key, "value_loss") for key in ("loss/value_loss", "value_loss", "value loss")),
-        *(Alias(key, "action_entropy") for key in ("loss/policy_entropy", "policy_entropy")),
-        *(Alias(key, "kl_old") for key in ("loss/approxkl", "approxkl", "meankl")),
-        *(Alias(key, "clip_frac") for key in ("loss/clipfrac", "clipfrac")),
-        *(Alias(key, "explained_var") for key in ("misc/explained_variance", "explained_variance", "ev")),
-        *(Alias(key, "episode") for key in ("episodes", "num episodes", "EpisodesSoFar")),
-        Alias("fps", "samples_per_s"),
-        *(Alias(key, "time_elapsed") for key in ("time_elapsed", "misc/time_elapsed", "TimeElapsed", "t")),
-        Alias("lr", "lr"),
-        Alias("loss", "loss"),
-        Alias("success_rate", "success_frac"),
-    ),
+        episode_return | r
+        reward_{max,min} | {} 100 episode reward
+        episode_len | eplenmean | EpLenMean | l
+        policy_loss | loss/policy_loss | policy_loss | policy loss
+        value_loss | loss/value_loss | value_loss | value loss
+        action_entropy | loss/policy_entropy | policy_entropy
+        kl_old | loss/approxkl | approxkl | meankl
+        clip_frac | loss/clipfrac | clipfrac
+        explained_var | misc/explained_variance | explained_variance | ev
+        episode | episodes | num episodes | EpisodesSoFar
+        samples_per_s | fps
+        time_elapsed | time_elapsed | misc/time_elapsed | TimeElapsed | t
+        lr | lr
+        loss | loss
+        success_frac | success_rate
+    """),
     hidden=("nupdates", "serial_timesteps", "total_timesteps", "TimestepsSoFar", "EpThisIter"),
     training_keys=(*_MEANS, "loss", "r"),
     traits=(TraitEvidence("has_critic", ("explained_variance", "misc/explained_variance", "ev")),),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
 _PAIRS = frozenset({Algorithm.DPO})
 _ROLLOUTS = frozenset(Algorithm) - _PAIRS
-_JUDGE = frozenset({Algorithm.REWARD})
+_NO_JUDGE = frozenset(Algorithm) - {Algorithm.REWARD}
 _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
 _CHOSEN = ("chosen_reward", "chosen_rewards", "reward_chosen", "rewards_chosen", "rewards/chosen", "reward/chosen")
@@ -29,195 +29,142 @@ _NO_PAIRS = ("rm/*", "policy_loss", "actor/*", "completions/*", "acc_mean")
 _CRITIC = ("value_loss", "critic_loss", "cri_loss", "Critic Loss", "vf_loss", "explained_variance")
 _CLIPPED = ("*clip*", "*kl*", "*KL*", "ratio", "ratio_mean", "importance_ratio", "ppo_*")
 """Keys of an update that is kept near the policy before it. A2C, DDPG and others have a critic, and none of these."""
-_SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("loss", ("loss", "train_loss", "total_loss", "loss/total", "loss/train", "loss/mean", "dpo/loss", "loss/dpo")),
-    ("policy_loss", ("policy_loss", "pg_loss", "actor_loss", "policy_gradient_loss", "loss/policy", "policy/loss")),
-    ("policy_loss", ("loss/policy_gradient_loss", "train/loss_actor")),
-    ("policy_loss", ("rl_loss", "act_loss", "Actor Loss")),
-    ("value_loss", ("value_loss", "critic_loss", "vf_loss", "loss/value", "critic/loss")),
-    ("value_loss", ("loss/value_function_loss", "train/loss_critic")),
-    ("explained_var", ("explained_variance", "explained_var")),
+_LOOPS = spellings("""
+    loss | loss | train_loss | total_loss | loss/total | loss/train | loss/mean | dpo/loss | loss/dpo
+    policy_loss | policy_loss | pg_loss | actor_loss | policy_gradient_loss | loss/policy | policy/loss
+    policy_loss | loss/policy_gradient_loss | train/loss_actor | rl_loss | act_loss | Actor Loss
+    value_loss | value_loss | critic_loss | vf_loss | loss/value | critic/loss | loss/value_function_loss
+    value_loss | train/loss_critic
+    explained_var | explained_variance | explained_var
     # Of several agents the reward of all; that of each is one of its parts.
-    (
-        "reward_mean",
-        ("team_reward", "team_reward_mean", "mean_team_reward", "team/reward", "reward/team", "reward_team"),
-    ),
-    ("reward_mean", ("joint_reward", "shared_reward", "collective_reward", "global_reward")),
-    ("reward_mean", ("mean_reward", "reward_mean", "reward", "rewards", "avg_reward", "average_reward", "reward/mean")),
-    (
-        "reward_mean",
-        ("rewards/mean", "rollout/reward_mean", "rollout/ep_rew_mean", "episode_reward_mean"),
-    ),
-    ("reward_mean", ("episodic_return", "eprewmean", "eprew", "environment/mean_episode_return", "rollout/return")),
-    ("reward_mean", ("Reward", "reward_ema", "ema_reward", "smoothed_reward")),
-    ("reward_mean", ("episode_reward", "episode_return", "total_reward", "return", "average_return", "mean_return")),
-    ("episode_len", ("episode_length", "episode_len", "ep_len", "mean_episode_length", "ep_len_mean")),
-    ("episode_len", ("episodic_length", "eplen", "environment/mean_episode_length", "rollout/episode_length")),
-    ("score_mean", ("score", "scores", "mean_score", "raw_reward")),
-    ("reward_std", ("reward_std", "std_reward", "reward/std", "group_reward_std", "rollout/reward_std")),
-    ("reward_max", ("max_reward", "reward_max", "reward/max")),
-    ("reward_min", ("min_reward", "reward_min", "reward/min")),
-    ("success_frac", ("success_rate", "success", "solve_rate", "env/success_once", "successes", "pass_rate")),
-    ("success_frac", ("rollout/success_rate", "reward/pass@1", "correct_rate", "correct_rate_ema", "success_ema")),
-    ("success_frac", ("win_rate", "train/success_rate")),
-    ("zero_std_frac", ("frac_reward_zero_std", "zero_std_frac", "frac_zero_std", "zero_variance_frac")),
-    ("adv_mean", ("advantage_mean", "mean_advantage", "advantages/mean", "advantages_mean", "Adv Mean")),
-    ("kl_ref", ("kl", "kl_div", "kl_ref", "kl_loss", "mean_kl", "kl_divergence", "kl_mean", "loss/kl_div", "ref_kl")),
-    ("kl_old", ("approx_kl", "ppo_kl", "approxkl", "kl_old", "policy_kl", "approx_policy_kl", "train/approx_kl")),
-    ("kl_old", ("policy/approx_kl", "loss/approximate_kullback-leibler")),
-    ("kl_coef", ("kl_coef", "kl_coeff", "beta")),
-    ("off_policy_kl", ("kl_divergence_inference", "vllm_kl", "gen_kl_error", "mismatch_kl")),
-    ("off_policy_kl", ("rollout_train_kl", "train_rollout_kl", "rollout_kl", "sampler_trainer_kl")),
-    ("rollout_logp_diff_mean", ("rollout_train_logp_diff", "train_rollout_logp_diff", "rollout_logp_diff")),
-    ("mult_prob_error", ("token_mult_prob_error", "train/token_mult_prob_error")),
-    ("entropy", ("entropy", "mean_entropy", "policy_entropy", "entropy_mean", "policy/entropy", "approx_entropy")),
-    ("entropy", ("token_entropy",)),
-    ("clip_frac", ("clip_frac", "clip_fraction", "clipfrac", "clip_ratio", "ppo_clip_ratio", "pg_clipfrac")),
-    ("ratio_mean", ("ratio", "ratio_mean", "ratios", "importance_ratio", "mean_ratio")),
-    ("grad_norm", ("grad_norm", "gradient_norm", "actor_grad_norm", "grad_norm/total", "optim/grad_norm")),
-    ("grad_norm", ("unclipped_grad_l2:mean", "optim/unclipped_grad_l2:mean")),
-    ("grad_norm_critic", ("critic_grad_norm",)),
-    ("lr", ("lr", "learning_rate", "actor_lr", "optim/lr", "train/learning_rate")),
-    ("lr", ("Learning Rate", "LR")),
-    ("lr_critic", ("critic_lr",)),
-    ("lr_scheduler", ("lr_scheduler/*",)),
-    ("response_len_mean", ("response_length", "response_length_mean", "mean_response_length", "completion_length")),
-    ("response_len_mean", ("mean_completion_length", "completions/mean_length", "response_length/mean")),
-    ("response_len_mean", ("length_completion_mean", "response_lengths", "avg_response_length", "mean_length")),
-    ("response_len_mean", ("completion_len", "completion_len_mean", "mean_completion_len", "avg_completion_length")),
-    (
-        "response_len_max",
-        ("max_response_length", "response_length_max", "response_length/max", "length_completion_max"),
-    ),
-    (
-        "response_len_min",
-        ("min_response_length", "response_length_min", "response_length/min", "length_completion_min"),
-    ),
-    ("truncated_frac", ("truncated", "truncated_frac", "truncation_rate", "truncated_ratio", "response_clip_ratio")),
-    ("group_len_ratio", ("group_length_max_median_ratio_mean", "group_length_max_median_ratio")),
-    ("group_len_ratio", ("*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio")),
-    ("group_len_gini", ("group_length_gini_mean", "group_length_gini")),
-    ("group_len_cv", ("group_length_cv_mean",)),
-    ("reward_gini", ("reward_gini_mean", "reward_gini")),
-    ("discarded_count", ("discarded_count",)),
-    ("filter_pass_rate", ("filter_pass_rate", "dynamic_filtering_pass_rate")),
-    ("num_turns_mean", ("num_turns", "mean_turns", "turns", "num_turns/mean")),
-    ("dpo_accuracy", ("rewards/accuracies", "rewards/accuracy", "reward_accuracy", "preference_accuracy")),
-    ("dpo_accuracy", ("dpo/accuracy", "dpo/acc", "dpo/reward_accuracy", "dpo/accuracies", "dpo/rewards/accuracies")),
-    ("dpo_margin", ("rewards/margins", "reward_margin", "margins", "rewards/chosen − rejected")),
-    ("dpo_margin", ("dpo/margin", "dpo/reward_margin", "dpo/margins", "dpo/rewards/margins")),
-    ("dpo_margin", ("chosen_reward − rejected_reward", "chosen_reward − reject_reward")),
-    ("dpo_margin", ("chosen_rewards − rejected_rewards", "chosen_rewards − reject_rewards")),
-    ("dpo_chosen", ("rewards/chosen", "chosen_reward", "chosen_rewards", "dpo/chosen_reward", "dpo/rewards/chosen")),
-    (
-        "dpo_margin",
-        ("reward_chosen − reward_rejected", "rewards_chosen − rewards_rejected", "reward/chosen − rejected"),
-    ),
-    ("dpo_chosen", ("dpo/chosen_rewards", "dpo/reward_chosen", "reward_chosen", "rewards_chosen", "reward/chosen")),
-    ("dpo_rejected", ("reject_rewards", "reward_rejected", "rewards_rejected", "reward/rejected")),
-    ("dpo_rejected", ("rewards/rejected", "rejected_reward", "reject_reward", "rejected_rewards")),
-    ("dpo_rejected", ("dpo/rejected_reward", "dpo/rewards/rejected", "dpo/rejected_rewards", "dpo/reward_rejected")),
-    ("rm_accuracy", ("rm/accuracy", "rm/acc")),
-    ("rm_margin", ("rm/reward_margin", "rm/margin")),
-    ("token_accuracy", ("token_accuracy", "mean_token_accuracy")),
-    ("val_loss", ("val_loss", "eval_loss", "validation_loss", "val/loss", "eval/loss", "test_loss")),
-    ("val_score", ("val_score", "val_reward", "eval_reward", "eval/reward", "val/reward", "eval_score", "test_reward")),
-    ("val_return", ("evaluation/average_reward", "evaluation/mean_reward", "evaluation/return")),
-    ("val_score", ("eval/mean_reward", "eval_mean_reward", "eval/reward_mean", "eval/return", "eval_return")),
-    ("val_score", ("eval/*/reward", "eval/*/score", "val/*/reward", "val/*/score", "eval/*/mean_reward")),
-    ("val_acc", ("val_accuracy", "val_acc", "eval_accuracy", "eval/accuracy", "val/accuracy", "eval_acc", "test_acc")),
-    ("val_acc", ("val/success_rate", "eval/success_rate", "eval_success_rate", "val_success_rate")),
-    ("time_step", ("step_time", "time_per_step", "step_time_s", "time/step", "iteration_time", "timing_step_total")),
-    ("time_step", ("time/total", "timing/step_total", "time_this_iter_s", "sec_per_step", "seconds_per_step")),
+    reward_mean | team_reward | team_reward_mean | mean_team_reward | team/reward | reward/team | reward_team
+    reward_mean | joint_reward | shared_reward | collective_reward | global_reward | mean_reward | reward_mean | reward
+    reward_mean | rewards | avg_reward | average_reward | reward/mean | rewards/mean | rollout/reward_mean
+    reward_mean | rollout/ep_rew_mean | episode_reward_mean | episodic_return | eprewmean | eprew
+    reward_mean | environment/mean_episode_return | rollout/return | Reward | reward_ema | ema_reward | smoothed_reward
+    reward_mean | episode_reward | episode_return | total_reward | return | average_return | mean_return
+    episode_len | episode_length | episode_len | ep_len | mean_episode_length | ep_len_mean | episodic_length | eplen
+    episode_len | environment/mean_episode_length | rollout/episode_length
+    score_mean | score | scores | mean_score | raw_reward
+    reward_std | reward_std | std_reward | reward/std | group_reward_std | rollout/reward_std
+    reward_max | max_reward | reward_max | reward/max
+    reward_min | min_reward | reward_min | reward/min
+    success_frac | success_rate | success | solve_rate | env/success_once | successes | pass_rate | rollout/success_rate
+    success_frac | reward/pass@1 | correct_rate | correct_rate_ema | success_ema | win_rate | train/success_rate
+    zero_std_frac | frac_reward_zero_std | zero_std_frac | frac_zero_std | zero_variance_frac
+    adv_mean | advantage_mean | mean_advantage | advantages/mean | advantages_mean | Adv Mean
+    kl_ref | kl | kl_div | kl_ref | kl_loss | mean_kl | kl_divergence | kl_mean | loss/kl_div | ref_kl
+    kl_old | approx_kl | ppo_kl | approxkl | kl_old | policy_kl | approx_policy_kl | train/approx_kl | policy/approx_kl
+    kl_old | loss/approximate_kullback-leibler
+    kl_coef | kl_coef | kl_coeff | beta
+    off_policy_kl | kl_divergence_inference | vllm_kl | gen_kl_error | mismatch_kl | rollout_train_kl | train_rollout_kl
+    off_policy_kl | rollout_kl | sampler_trainer_kl
+    rollout_logp_diff_mean | rollout_train_logp_diff | train_rollout_logp_diff | rollout_logp_diff
+    mult_prob_error | token_mult_prob_error | train/token_mult_prob_error
+    entropy | entropy | mean_entropy | policy_entropy | entropy_mean | policy/entropy | approx_entropy | token_entropy
+    clip_frac | clip_frac | clip_fraction | clipfrac | clip_ratio | ppo_clip_ratio | pg_clipfrac
+    ratio_mean | ratio | ratio_mean | ratios | importance_ratio | mean_ratio
+    grad_norm | grad_norm | gradient_norm | actor_grad_norm | grad_norm/total | optim/grad_norm | unclipped_grad_l2:mean
+    grad_norm | optim/unclipped_grad_l2:mean
+    grad_norm_critic | critic_grad_norm
+    lr | lr | learning_rate | actor_lr | optim/lr | train/learning_rate | Learning Rate | LR
+    lr_critic | critic_lr
+    lr_scheduler | lr_scheduler/*
+    response_len_mean | response_length | response_length_mean | mean_response_length | completion_length
+    response_len_mean | mean_completion_length | completions/mean_length | response_length/mean | length_completion_mean
+    response_len_mean | response_lengths | avg_response_length | mean_length | completion_len | completion_len_mean
+    response_len_mean | mean_completion_len | avg_completion_length
+    response_len_max | max_response_length | response_length_max | response_length/max | length_completion_max
+    response_len_min | min_response_length | response_length_min | response_length/min | length_completion_min
+    truncated_frac | truncated | truncated_frac | truncation_rate | truncated_ratio | response_clip_ratio
+    group_len_ratio | group_length_max_median_ratio_mean | group_length_max_median_ratio
+    group_len_ratio | */group_length_max_median_ratio_mean | */group_length_max_median_ratio
+    group_len_gini | group_length_gini_mean | group_length_gini
+    group_len_cv | group_length_cv_mean
+    reward_gini | reward_gini_mean | reward_gini
+    discarded_count | discarded_count
+    filter_pass_rate | filter_pass_rate | dynamic_filtering_pass_rate
+    num_turns_mean | num_turns | mean_turns | turns | num_turns/mean
+    dpo_accuracy | rewards/accuracies | rewards/accuracy | reward_accuracy | preference_accuracy | dpo/accuracy
+    dpo_accuracy | dpo/acc | dpo/reward_accuracy | dpo/accuracies | dpo/rewards/accuracies
+    dpo_margin | rewards/margins | reward_margin | margins | rewards/chosen − rejected | dpo/margin | dpo/reward_margin
+    dpo_margin | dpo/margins | dpo/rewards/margins | chosen_reward − rejected_reward | chosen_reward − reject_reward
+    dpo_margin | chosen_rewards − rejected_rewards | chosen_rewards − reject_rewards | reward_chosen − reward_rejected
+    dpo_margin | rewards_chosen − rewards_rejected | reward/chosen − rejected
+    dpo_chosen | rewards/chosen | chosen_reward | chosen_rewards | dpo/chosen_reward | dpo/rewards/chosen
+    dpo_chosen | dpo/chosen_rewards | dpo/reward_chosen | reward_chosen | rewards_chosen | reward/chosen
+    dpo_rejected | reject_rewards | reward_rejected | rewards_rejected | reward/rejected | rewards/rejected
+    dpo_rejected | rejected_reward | reject_reward | rejected_rewards | dpo/rejected_reward | dpo/rewards/rejected
+    dpo_rejected | dpo/rejected_rewards | dpo/reward_rejected
+    rm_accuracy | rm/accuracy | rm/acc
+    rm_margin | rm/reward_margin | rm/margin
+    token_accuracy | token_accuracy | mean_token_accuracy
+    val_loss | val_loss | eval_loss | validation_loss | val/loss | eval/loss | test_loss
+    val_score | val_score | val_reward | eval_reward | eval/reward | val/reward | eval_score | test_reward
+    val_score | eval/mean_reward | eval_mean_reward | eval/reward_mean | eval/return | eval_return | eval/*/reward
+    val_score | eval/*/score | val/*/reward | val/*/score | eval/*/mean_reward
+    val_return | evaluation/average_reward | evaluation/mean_reward | evaluation/return
+    val_acc | val_accuracy | val_acc | eval_accuracy | eval/accuracy | val/accuracy | eval_acc | test_acc
+    val_acc | val/success_rate | eval/success_rate | eval_success_rate | val_success_rate
+    time_step | step_time | time_per_step | step_time_s | time/step | iteration_time | timing_step_total | time/total
+    time_step | timing/step_total | time_this_iter_s | sec_per_step | seconds_per_step
     # No clock: an epoch is the time of its row, and what rises on each row is refused.
-    ("time_step", ("time",)),
-    ("time_gen", ("generation_time", "rollout_time", "gen_time", "generate_time", "timing/generation")),
-    ("time_update_actor", ("train_time", "update_time", "training_time", "timing/ppo_train")),
-    ("time_weight_sync", ("timing/broadcast", "weight_sync_time", "sync_time")),
-    ("time_elapsed", ("elapsed_time", "elapsed", "time_elapsed", "elapsed_s", "wall_clock_s")),
-    ("throughput", ("throughput", "tokens_per_second", "tokens_per_sec", "tok_per_s", "tokens/s")),
-    ("gen_throughput", ("generation_tok_per_s", "gen_tokens_per_second")),
-    ("samples_per_s", ("samples_per_second", "eps", "fps", "time/fps")),
-    ("mfu", ("mfu", "MFU")),
-    ("mem_alloc_gb", ("memory_gb", "gpu_memory_gb", "memory_allocated_gb", "max_memory_allocated_gb", "gpu_mem_gb")),
-    ("mem_reserved_gb", ("memory_reserved_gb", "max_memory_reserved_gb")),
-    ("mem_peak_gb", ("actual_memory_gb", "peak_memory_gb", "max_memory_gb", "peak_memory")),
-    ("mem_cpu_gb", ("cpu_memory_gb", "cpu_memory_used_gb")),
-    ("num_tokens", ("num_tokens", "total_tokens", "tokens_seen", "num_input_tokens_seen", "tokens_processed")),
-    ("progress", ("progress/done_frac",)),
-    ("epoch", ("epoch",)),
-    ("steps_trained", ("info/num_steps_trained", "num_steps_trained", "num_env_steps_trained", "n_updates")),
-    (
-        "steps_trained",
-        ("info/num_env_steps_trained", "counters/num_env_steps_trained", "ray/tune/info/num_steps_trained"),
-    ),
-    (
-        "curriculum_level",
-        ("curriculum_level", "curriculum/level", "curriculum_stage", "curriculum/stage", "curriculum"),
-    ),
-    ("curriculum_level", ("curriculum/difficulty", "difficulty", "curriculum/step", "curriculum_difficulty")),
-    ("episode", ("episode", "episodes", "consumed_samples", "consumed samples", "samples_seen")),
-    ("total_steps", ("total_steps", "max_steps")),
-)
-
-_GIB = 1.0 / 2**30
-_CARDS = ("gpu", "npu", "mlu", "dcu", "xpu")
-"""What trackers call accelerators."""
-_MACHINE = (
+    time_step | time
+    time_gen | generation_time | rollout_time | gen_time | generate_time | timing/generation
+    time_update_actor | train_time | update_time | training_time | timing/ppo_train
+    time_weight_sync | timing/broadcast | weight_sync_time | sync_time
+    time_elapsed | elapsed_time | elapsed | time_elapsed | elapsed_s | wall_clock_s
+    throughput | throughput | tokens_per_second | tokens_per_sec | tok_per_s | tokens/s
+    gen_throughput | generation_tok_per_s | gen_tokens_per_second
+    samples_per_s | samples_per_second | eps | fps | time/fps
+    mfu | mfu | MFU
+    mem_alloc_gb | memory_gb | gpu_memory_gb | memory_allocated_gb | max_memory_allocated_gb | gpu_mem_gb
+    mem_reserved_gb | memory_reserved_gb | max_memory_reserved_gb
+    mem_peak_gb | actual_memory_gb | peak_memory_gb | max_memory_gb | peak_memory
+    mem_cpu_gb | cpu_memory_gb | cpu_memory_used_gb
+    num_tokens | num_tokens | total_tokens | tokens_seen | num_input_tokens_seen | tokens_processed
+    progress | progress/done_frac
+    epoch | epoch
+    steps_trained | info/num_steps_trained | num_steps_trained | num_env_steps_trained | n_updates
+    steps_trained | info/num_env_steps_trained | counters/num_env_steps_trained | ray/tune/info/num_steps_trained
+    curriculum_level | curriculum_level | curriculum/level | curriculum_stage | curriculum/stage | curriculum
+    curriculum_level | curriculum/difficulty | difficulty | curriculum/step | curriculum_difficulty
+    episode | episode | episodes | consumed_samples | consumed samples | samples_seen
+    total_steps | total_steps | max_steps
+""")
+_MACHINE = spellings("""
     # What is known of a whole machine first. Ray's, as NeMo-RL and SkyRL write it: utilisation in per cent.
-    Alias("ray/gpu.util.avg", "gpu_util", scale=0.01),
-    Alias("ray/node.%.gpu.%.util", "gpu_util", scale=0.01),
-    Alias("ray/gpu.mem_used_gb.avg", "gpu_mem_gb"),
-    Alias("ray/node.%.gpu.%.mem_used_gb", "gpu_mem_gb"),
-    Alias("ray/node.%.gpu.%.mem_gb", "gpu_mem_gb"),
-    Alias("ray/cpu_ram_used_gb.avg", "mem_cpu_gb"),
-    Alias("ray/node.%.cpu_ram_used_gb", "mem_cpu_gb"),
-    Alias("ray/node.%.mem_gb", "mem_cpu_gb"),
+    gpu_util ×0.01 | ray/gpu.util.avg | ray/node.%.gpu.%.util
+    gpu_mem_gb | ray/gpu.mem_used_gb.avg | ray/node.%.gpu.%.mem_used_gb | ray/node.%.gpu.%.mem_gb
+    mem_cpu_gb | ray/cpu_ram_used_gb.avg | ray/node.%.cpu_ram_used_gb | ray/node.%.mem_gb
     # Trackio
-    Alias("system/gpu/mean_utilization", "gpu_util", scale=0.01),
-    Alias("system/gpu/%/utilization", "gpu_util", scale=0.01),
-    Alias("system/gpu/%/memory_usage", "gpu_mem_frac"),
-    Alias("system/gpu/%/allocated_memory", "gpu_mem_gb"),
-    Alias("system/gpu/%/power", "gpu_power"),
-    Alias("system/gpu/max_temp", "gpu_temp"),
-    Alias("system/gpu/%/temp", "gpu_temp"),
-    Alias("system/gpu/%/uncorrected_memory_errors", "gpu_errors"),
-    # MLflow
-    Alias("system/gpu_%_utilization_percentage", "gpu_util", scale=0.01),
-    Alias("system/gpu_%_memory_usage_percentage", "gpu_mem_frac", scale=0.01),
-    Alias("system/gpu_%_memory_usage_megabytes", "gpu_mem_gb", scale=1e6 * _GIB),
-    Alias("system/gpu_%_memory_usage_gigabytes", "gpu_mem_gb", scale=1e9 * _GIB),
-    Alias("system/gpu_%_power_usage_watts", "gpu_power"),
-    Alias("system/cpu_utilization_percentage", "cpu_util", scale=0.01),
-    Alias("system/system_memory_usage_percentage", "ram_util", scale=0.01),
-    # W&B, and its exports; SwanLab behind the same points.
-    *(
-        alias
-        for start in ("system/", "system.")
-        for alias in (
-            Alias(f"{start}gpu.%.memoryAllocated", "gpu_mem_frac", scale=0.01),
-            Alias(f"{start}gpu.%.memoryAllocatedBytes", "gpu_mem_gb", scale=_GIB),
-            Alias(f"{start}gpu.%.gpu", "gpu_util", scale=0.01),
-            Alias(f"{start}gpu.%.powerWatts", "gpu_power"),
-            Alias(f"{start}gpu.%.uncorrectedMemoryErrors", "gpu_errors"),
-            Alias(f"{start}cpu", "cpu_util", scale=0.01),
-            Alias(f"{start}cpu.pct", "cpu_util", scale=0.01),
-            Alias(f"{start}memory_percent", "ram_util", scale=0.01),
-            Alias(f"{start}mem.pct", "ram_util", scale=0.01),
-            *(
-                Alias(f"{start}{card}.%.{name}", metric, scale=scale)
-                for card in _CARDS
-                for name, metric, scale in (
-                    ("mem.pct", "gpu_mem_frac", 0.01),
-                    ("mem.value", "gpu_mem_gb", 1.0 / 1024.0),
-                    ("pct", "gpu_util", 0.01),
-                    ("temp", "gpu_temp", 1.0),
-                    ("power", "gpu_power", 1.0),
-                )
-            ),
-        )
-    ),
-)
+    gpu_util ×0.01 | system/gpu/mean_utilization | system/gpu/%/utilization
+    gpu_mem_frac | system/gpu/%/memory_usage
+    gpu_mem_gb | system/gpu/%/allocated_memory
+    gpu_power | system/gpu/%/power
+    gpu_temp | system/gpu/max_temp | system/gpu/%/temp
+    gpu_errors | system/gpu/%/uncorrected_memory_errors
+    # MLflow, in decimal megabytes and gigabytes
+    gpu_util ×0.01 | system/gpu_%_utilization_percentage
+    gpu_mem_frac ×0.01 | system/gpu_%_memory_usage_percentage
+    gpu_mem_gb ×0.0009313225746154785 | system/gpu_%_memory_usage_megabytes
+    gpu_mem_gb ×0.9313225746154785 | system/gpu_%_memory_usage_gigabytes
+    gpu_power | system/gpu_%_power_usage_watts
+    cpu_util ×0.01 | system/cpu_utilization_percentage
+    ram_util ×0.01 | system/system_memory_usage_percentage
+    # W&B, and its exports; SwanLab behind the same points. Memory in bytes, and in MiB.
+    gpu_mem_frac ×0.01 | system{/,.}gpu.%.memoryAllocated
+    gpu_mem_gb ×9.313225746154785e-10 | system{/,.}gpu.%.memoryAllocatedBytes
+    gpu_util ×0.01 | system{/,.}gpu.%.gpu
+    gpu_power | system{/,.}gpu.%.powerWatts
+    gpu_errors | system{/,.}gpu.%.uncorrectedMemoryErrors
+    cpu_util ×0.01 | system{/,.}cpu | system{/,.}cpu.pct
+    ram_util ×0.01 | system{/,.}memory_percent | system{/,.}mem.pct
+    gpu_mem_frac ×0.01 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.mem.pct
+    gpu_mem_gb ×0.0009765625 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.mem.value
+    gpu_util ×0.01 | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.pct
+    gpu_{temp,power} | system{/,.}{gpu,npu,mlu,dcu,xpu}.%.{}
+""")
 """Samples of the machine, as trackers name them; a key of each card is an instance of one metric."""
 
 _STAGES: tuple[tuple[str, ...], ...] = (
@@ -273,14 +220,12 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, weight=1),
     ),
     aliases=(
-        *(Alias(pattern, metric) for metric, patterns in _SPELLINGS for pattern in patterns),
+        *_LOOPS,
         *(Alias(pattern, "success_frac", algorithms=_ROLLOUTS) for pattern in _ACCURACY),
         *(Alias(pattern, "dpo_accuracy", algorithms=_PAIRS) for pattern in _ACCURACY),
         # A reward model that is the run itself, or one that is trained beside a policy.
-        Alias("rm/loss", "loss", algorithms=_JUDGE),
-        Alias("rm/grad_norm", "grad_norm", algorithms=_JUDGE),
-        Alias("rm/loss", "rm_loss", algorithms=frozenset(Algorithm) - _JUDGE),
-        Alias("rm/grad_norm", "rm_grad_norm", algorithms=frozenset(Algorithm) - _JUDGE),
+        *spellings("{loss,grad_norm} REWARD | rm/{}"),
+        *(alias._replace(algorithms=_NO_JUDGE) for alias in spellings("rm_{loss,grad_norm} | rm/{}")),
         *_MACHINE,
     ),
     timing=TimingPlan(

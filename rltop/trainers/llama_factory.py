@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint
+from rltop.catalog.dialect import Dialect, Fingerprint, spellings
 from rltop.model import Algorithm
 
 _OWN = ("percentage", "lr")
@@ -23,28 +23,25 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, all_of=("percentage", "total_steps"), weight=10),
         Fingerprint(Algorithm.UNKNOWN, envelope=("current_steps",), weight=10),
     ),
-    aliases=(
-        Alias("loss", "loss"),
-        Alias("lr", "lr"),
-        Alias("learning_rate", "lr"),
-        Alias("reward", "reward_mean"),
-        Alias("accuracy", "dpo_accuracy"),
-        Alias("rewards/accuracies", "dpo_accuracy"),
-        Alias("rewards/margins", "dpo_margin"),
-        Alias("rewards/chosen", "dpo_chosen"),
-        Alias("rewards/rejected", "dpo_rejected"),
-        Alias("eval_loss", "val_loss"),
-        Alias("predict_loss", "val_loss"),
-        Alias("throughput", "throughput"),
-        Alias("total_tokens", "num_tokens"),
-        Alias("vram_allocated", "mem_alloc_gb"),
-        Alias("vram_reserved", "mem_reserved_gb"),
-        Alias("percentage", "progress", scale=0.01),
-        Alias("epoch", "epoch"),
-        Alias("total_steps", "total_steps"),
-        Alias("elapsed_time", "time_elapsed"),
-        Alias("remaining_time", "eta"),
-    ),
+    aliases=spellings("""
+        loss | loss
+        lr | lr | learning_rate
+        reward_mean | reward
+        dpo_accuracy | accuracy | rewards/accuracies
+        dpo_margin | rewards/margins
+        dpo_chosen | rewards/chosen
+        dpo_rejected | rewards/rejected
+        val_loss | eval_loss | predict_loss
+        throughput | throughput
+        num_tokens | total_tokens
+        mem_alloc_gb | vram_allocated
+        mem_reserved_gb | vram_reserved
+        progress ×0.01 | percentage
+        epoch | epoch
+        total_steps | total_steps
+        time_elapsed | elapsed_time
+        eta | remaining_time
+    """),
     hidden=("percentage", "epoch", "total_steps", "elapsed_time", "remaining_time"),
     training_keys=("loss", "lr", "learning_rate", "reward"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect
+from rltop.catalog.dialect import Dialect, spellings
 from rltop.structs import replace
 from rltop.trainers import transformers, trl
 
@@ -23,18 +23,19 @@ DIALECT: Dialect = replace(
     ),
     aliases=(
         *trl.DIALECT.aliases,
-        Alias("train_speed(s/it)", "time_step"),
-        Alias("memory(GiB)", "mem_peak_gb"),
-        Alias("MFU", "mfu"),
-        Alias("acc", "token_accuracy"),
-        Alias("eval_acc", "val_acc"),
-        Alias("teacher_kl", "kl_teacher"),
-        Alias("num_turns", "num_turns_mean"),
-        Alias("rollout_correction/k3_kl", "off_policy_kl"),
-        Alias("rollout_correction/kl", "off_policy_kl"),
-        Alias("rollout_correction/is_weight_mean", "is_ratio_mean"),
-        Alias("rollout_correction/ess", "is_ess"),
-        Alias("rollout_correction/clipped_frac", "is_clip_frac"),
+        *spellings("""
+            time_step | train_speed(s/it)
+            mem_peak_gb | memory(GiB)
+            mfu | MFU
+            token_accuracy | acc
+            val_acc | eval_acc
+            kl_teacher | teacher_kl
+            num_turns_mean | num_turns
+            off_policy_kl | rollout_correction/k3_kl | rollout_correction/kl
+            is_ratio_mean | rollout_correction/is_weight_mean
+            is_ess | rollout_correction/ess
+            is_clip_frac | rollout_correction/clipped_frac
+        """),
     ),
     hidden=(*trl.DIALECT.hidden, "elapsed_time", "remaining_time"),
 )

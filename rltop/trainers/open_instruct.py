@@ -7,7 +7,7 @@ positive and of low variance.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
 _OWN = (
@@ -18,7 +18,6 @@ _OWN = (
     "learner_tokens_per_second_step",
 )
 _VERIFIABLE = ("objective/verifiable_reward", "objective/verifiable_correct_rate")
-_PAIRS = frozenset({Algorithm.DPO})
 
 DIALECT = Dialect(
     name="open-instruct",
@@ -28,99 +27,76 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, any_of=_VERIFIABLE, weight=20),
         Fingerprint(Algorithm.DPO, all_of=("rewards/accuracy", "rewards/margin"), weight=32),
     ),
-    aliases=(
-        Alias("scores", "reward_mean"),
-        Alias("objective/verifiable_reward", "reward_mean"),
-        Alias("objective/scores", "reward_mean"),
-        Alias("objective/rlhf_reward", "reward_final"),
-        Alias("objective/non_score_reward", "kl_reward"),
-        Alias("objective/verifiable_correct_rate", "success_frac"),
+    aliases=spellings("""
+        reward_mean | scores | objective/verifiable_reward | objective/scores
+        reward_final | objective/rlhf_reward
+        kl_reward | objective/non_score_reward
+        success_frac | objective/verifiable_correct_rate | batch/percent_solved_mean
         # One of each verifier; scores are in the unit of the reward, ten for a right answer.
-        Alias("objective/%_reward", "reward_component"),
-        Alias("objective/%_correct_rate", "reward_component"),
-        Alias("val/format_scores", "reward_component"),
-        Alias("env/*", "sample_metric"),
-        Alias("objective/kl2_avg", "kl_ref"),
-        Alias("objective/kl3_avg", "kl_ref"),
-        Alias("objective/kl1_avg", "kl_ref"),
-        Alias("objective/kl_avg", "kl_ref"),
-        Alias("objective/kl0_avg", "kl_ref"),
-        Alias("objective/kl", "kl_ref"),
-        Alias("objective/entropy", "entropy_seq"),
-        Alias("loss/value_avg", "value_loss"),
-        Alias("val/clipfrac_avg", "clip_frac_value"),
-        Alias("loss/policy_avg", "policy_loss"),
-        Alias("loss/total_avg", "loss"),
-        Alias("policy/clipfrac_avg", "clip_frac"),
-        Alias("policy/entropy_avg", "entropy"),
-        Alias("policy/approxkl_avg", "kl_old"),
-        Alias("val/ratio", "ratio_mean"),
-        Alias("val/ratio_var", "ratio_var"),
-        Alias("val/rho_clipfrac", "is_clip_frac"),
-        Alias("val/tis_ratio", "is_ratio_mean"),
-        Alias("val/rho_weight", "is_ratio_mean"),
-        Alias("val/rho_drop_frac", "rollout_masked_frac"),
-        Alias("debug/vllm_vs_local_logprob_diff_mean", "rollout_logp_diff_mean"),
-        Alias("debug/vllm_vs_local_logprob_diff_max", "rollout_logp_diff_max"),
-        Alias("debug/vllm_local_reverse_kl", "off_policy_kl"),
-        Alias("optim/grad_norm", "grad_norm"),
-        Alias("lr", "lr"),
-        Alias("val/sequence_lengths", "response_len_mean"),
-        Alias("val/sequence_lengths_max", "response_len_max"),
-        Alias("val/sequence_lengths_min", "response_len_min"),
+        reward_component | objective/%_reward | objective/%_correct_rate | val/format_scores
+        sample_metric | env/*
+        kl_ref | objective/kl2_avg | objective/kl3_avg | objective/kl1_avg | objective/kl_avg | objective/kl0_avg
+        kl_ref | objective/kl
+        entropy_seq | objective/entropy
+        value_loss | loss/value_avg
+        clip_frac_value | val/clipfrac_avg
+        policy_loss | loss/policy_avg
+        loss | loss/total_avg | train_loss
+        clip_frac | policy/clipfrac_avg
+        entropy | policy/entropy_avg
+        kl_old | policy/approxkl_avg
+        ratio_mean | val/ratio
+        ratio_var | val/ratio_var
+        is_clip_frac | val/rho_clipfrac
+        is_ratio_mean | val/tis_ratio | val/rho_weight
+        rollout_masked_frac | val/rho_drop_frac
+        rollout_logp_diff_{mean,max} | debug/vllm_vs_local_logprob_diff_{}
+        off_policy_kl | debug/vllm_local_reverse_kl
+        grad_norm | optim/grad_norm
+        lr | lr
+        response_len_mean | val/sequence_lengths
+        response_len_{max,min} | val/sequence_lengths_{}
         # Share of completions that finished.
-        Alias("val/stop_rate", "truncated_frac", scale=-1.0, shift=1.0),
-        Alias("val/advantages_mean", "adv_mean"),
-        Alias("val/advantages_max", "adv_max"),
-        Alias("val/advantages_min", "adv_min"),
-        Alias("batch/filtered_prompts_pct", "zero_std_frac"),
-        Alias("batch/filtered_prompts", "zero_std_count"),
-        Alias("batch/percent_solved_mean", "success_frac"),
-        Alias("val/total_reward_groups", "sample_count"),
-        Alias("tools/aggregate/avg_calls_per_rollout", "tool_calls_mean"),
-        Alias("tools/%/avg_calls_per_rollout", "tool_calls_mean"),
-        Alias("tools/aggregate/failure_rate", "tool_failure_frac"),
-        Alias("tools/%/failure_rate", "tool_failure_frac"),
-        Alias("tools/aggregate/avg_runtime", "time_tool_sample_mean"),
-        Alias("tools/%/avg_runtime", "time_tool_sample_mean"),
-        Alias("num_steps_off_policy", "staleness_mean"),
-        Alias("model_step_mean", "sample_version"),
-        Alias("stale_results_dropped", "stale_count"),
-        Alias("learner_tokens_per_second_step", "throughput"),
-        Alias("learner_tokens_per_second_overall", "throughput"),
-        Alias("val/actor_tokens_per_second", "gen_throughput"),
-        Alias("actor_tokens_per_second", "gen_throughput"),
-        Alias("learner_mfu", "mfu", scale=0.01),
-        Alias("actor_mfu", "mfu_infer", scale=0.01),
-        Alias("perf/mfu_step", "mfu", scale=0.01),
-        Alias("perf/tokens_per_second_step", "throughput"),
-        Alias("time/total", "time_step"),
-        Alias("time/training", "time_update_actor"),
-        Alias("time/group_generation_max", "time_gen_sample_max"),
-        Alias("time/group_generation_mean", "time_gen_sample_mean"),
-        Alias("time/trainer_waiting_for_data", "time_wait_data"),
-        Alias("time/generation_waiting_for_trainer", "time_wait_policy"),
-        Alias("time/weight_sync", "time_weight_sync"),
-        Alias("time/saving", "time_save"),
+        truncated_frac ×-1 +1 | val/stop_rate
+        adv_{mean,max,min} | val/advantages_{}
+        zero_std_frac | batch/filtered_prompts_pct
+        zero_std_count | batch/filtered_prompts
+        sample_count | val/total_reward_groups
+        tool_calls_mean | tools/aggregate/avg_calls_per_rollout | tools/%/avg_calls_per_rollout
+        tool_failure_frac | tools/aggregate/failure_rate | tools/%/failure_rate
+        time_tool_sample_mean | tools/aggregate/avg_runtime | tools/%/avg_runtime
+        staleness_mean | num_steps_off_policy
+        sample_version | model_step_mean
+        stale_count | stale_results_dropped
+        throughput | learner_tokens_per_second_step | learner_tokens_per_second_overall
+        throughput | perf/tokens_per_second_step
+        gen_throughput | val/actor_tokens_per_second | actor_tokens_per_second
+        mfu ×0.01 | learner_mfu | perf/mfu_step
+        mfu_infer ×0.01 | actor_mfu
+        time_step | time/total
+        time_update_actor | time/training
+        time_gen_sample_{max,mean} | time/group_generation_{}
+        time_wait_data | time/trainer_waiting_for_data
+        time_wait_policy | time/generation_waiting_for_trainer
+        time_weight_sync | time/weight_sync
+        time_save | time/saving
         # In the unit of the reward, and in every evaluation; the shares beside it are left out of some.
-        Alias("eval/scores", "val_score"),
-        Alias("eval/pass_at_*", "val_passk"),
-        Alias("eval/sequence_lengths", "val_response_len"),
-        Alias("eval/stop_rate", "val_truncated_frac", scale=-1.0, shift=1.0),
-        Alias("eval/objective/*", "val_aux"),
-        Alias("rewards/accuracy", "dpo_accuracy", algorithms=_PAIRS),
-        Alias("rewards/margin", "dpo_margin", algorithms=_PAIRS),
-        Alias("rewards/chosen", "dpo_chosen", algorithms=_PAIRS),
-        Alias("rewards/rejected", "dpo_rejected", algorithms=_PAIRS),
-        Alias("train_loss", "loss"),
-        Alias("logps/chosen", "logps_chosen"),
-        Alias("logps/rejected", "logps_rejected"),
-        Alias("episode", "episode"),
-        Alias("epoch", "epoch"),
-        Alias("val/total_tokens", "num_tokens"),
-        Alias("val/num_total_tokens", "num_tokens"),
-        Alias("val/num_step_tokens", "total_tokens"),
-    ),
+        val_score | eval/scores
+        val_passk | eval/pass_at_*
+        val_response_len | eval/sequence_lengths
+        val_truncated_frac ×-1 +1 | eval/stop_rate
+        val_aux | eval/objective/*
+        dpo_accuracy DPO | rewards/accuracy
+        dpo_margin DPO | rewards/margin
+        dpo_chosen DPO | rewards/chosen
+        dpo_rejected DPO | rewards/rejected
+        logps_chosen | logps/chosen
+        logps_rejected | logps/rejected
+        episode | episode
+        epoch | epoch
+        num_tokens | val/total_tokens | val/num_total_tokens
+        total_tokens | val/num_step_tokens
+    """),
     timing=TimingPlan(
         step_keys=("time/total",),
         stages=(

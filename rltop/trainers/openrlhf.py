@@ -7,96 +7,65 @@ the first evaluation, which only a reward model follows up with the mean of its 
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
-_PAIRS = frozenset({Algorithm.DPO, Algorithm.KTO})
-_REWARD = frozenset({Algorithm.REWARD})
 _CRITIC = ("critic_loss", "values", "critic_lr", "critic_grad_norm")
 _ONLINE = ("ppo_clip_ratio", "timing/ppo_train", "timing/make_experience", "actor_lr", "response_clip_ratio")
 _PREFERENCE = ("chosen_reward", "reject_reward")
 
-_POLICY = (
-    Alias("policy_loss", "policy_loss"),
-    Alias("ppo_clip_ratio", "clip_frac"),
-    Alias("ppo_kl", "kl_old"),
-    Alias("kl", "kl_ref"),
-    Alias("vllm_kl", "off_policy_kl"),
+_ALIASES = spellings("""
+    policy_loss | policy_loss
+    clip_frac | ppo_clip_ratio
+    kl_old | ppo_kl
+    kl_ref | kl
+    off_policy_kl | vllm_kl
     # Named a loss, but it is the mean entropy of the policy.
-    Alias("entropy_loss", "entropy"),
-    Alias("actor_grad_norm", "grad_norm"),
-    Alias("grad_norm", "grad_norm"),
-    Alias("actor_lr", "lr"),
-    Alias("lr", "lr"),
-    Alias("critic_loss", "value_loss"),
-    Alias("values", "value_mean"),
-    Alias("critic_grad_norm", "grad_norm_critic"),
-    Alias("critic_lr", "lr_critic"),
+    entropy | entropy_loss
+    grad_norm | actor_grad_norm | grad_norm
+    lr | actor_lr | lr
+    value_loss | critic_loss
+    value_mean | values
+    grad_norm_critic | critic_grad_norm
+    lr_critic | critic_lr
     # The mean over the accumulated batch says more than its last part.
-    Alias("loss_mean", "loss"),
-    Alias("loss", "loss"),
-    Alias("gpt_loss", "loss"),
-    Alias("nll_loss", "nll_loss"),
-    Alias("aux_loss", "aux_loss"),
-)
-
-_REWARDS = (
+    loss | loss_mean | loss | gpt_loss
+    nll_loss | nll_loss
+    aux_loss | aux_loss
     # Over all rollouts, before filtering; the plain names are means over the training pass.
-    Alias("rollout/reward_mean", "reward_mean"),
-    Alias("reward", "reward_mean"),
-    Alias("score", "score_mean"),
-    Alias("group_reward_std", "reward_std"),
-    Alias("rollout/reward_std", "reward_std"),
-    Alias("return", "return_mean"),
+    reward_mean | rollout/reward_mean | reward
+    score_mean | score
+    reward_std | group_reward_std | rollout/reward_std
+    return_mean | return
     # Samples kept per prompt consumed, in per cent: above 100 with several samples to a prompt.
-    Alias("dynamic_filtering_pass_rate", "filter_pass_rate", scale=0.01),
-    Alias("rollout/num_samples", "sample_count"),
-    Alias("rollout/response_length_mean", "response_len_mean"),
-    Alias("response_length", "response_len_mean"),
-    Alias("total_length", "total_len_mean"),
-    Alias("rollout/truncated_rate", "truncated_frac"),
-    Alias("truncated", "truncated_frac"),
-    Alias("response_clip_ratio", "truncated_frac"),
-)
-
-_PAIRWISE = (
-    Alias("acc_mean", "dpo_accuracy", algorithms=_PAIRS),
-    Alias("acc", "dpo_accuracy", algorithms=_PAIRS),
-    Alias("chosen_reward", "dpo_chosen", algorithms=_PAIRS),
-    Alias("reject_reward", "dpo_rejected", algorithms=_PAIRS),
-    Alias("chosen_reward − reject_reward", "dpo_margin", algorithms=_PAIRS),
-    Alias("acc_mean", "rm_accuracy", algorithms=_REWARD),
-    Alias("acc", "rm_accuracy", algorithms=_REWARD),
-    Alias("chosen_reward", "rm_chosen", algorithms=_REWARD),
-    Alias("reject_reward", "rm_rejected", algorithms=_REWARD),
-    Alias("chosen_reward − reject_reward", "rm_margin", algorithms=_REWARD),
-)
-
-_EVALUATION = (
-    Alias("eval/eval_*_pass1", "val_score"),
-    Alias("eval_*_pass1", "val_score"),
-    Alias("eval/eval_*_pass*", "val_passk"),
-    Alias("eval_*_pass*", "val_passk"),
-    Alias("eval/eval_response_length_mean", "val_response_len"),
-    Alias("eval_response_length_mean", "val_response_len"),
-    Alias("eval/eval_truncated_rate", "val_truncated_frac"),
-    Alias("eval_truncated_rate", "val_truncated_frac"),
-    Alias("eval/eval_loss", "val_loss"),
-    Alias("eval_loss", "val_loss"),
-    Alias("eval/eval gpt_loss", "val_loss"),
-    Alias("eval gpt_loss", "val_loss"),
-    Alias("eval/acc_mean", "val_acc"),
-    Alias("eval/reward_mean", "rm_reward_mean"),
-)
-
-_PROGRESS = (
-    Alias("timing/step_total", "time_step"),
-    Alias("timing/generation", "time_gen"),
-    Alias("timing/make_experience", "time_make_experience"),
+    filter_pass_rate ×0.01 | dynamic_filtering_pass_rate
+    sample_count | rollout/num_samples
+    response_len_mean | rollout/response_length_mean | response_length
+    total_len_mean | total_length
+    truncated_frac | rollout/truncated_rate | truncated | response_clip_ratio
+    dpo_accuracy DPO KTO | acc_mean | acc
+    dpo_chosen DPO KTO | chosen_reward
+    dpo_rejected DPO KTO | reject_reward
+    dpo_margin DPO KTO | chosen_reward − reject_reward
+    rm_accuracy REWARD | acc_mean | acc
+    rm_chosen REWARD | chosen_reward
+    rm_rejected REWARD | reject_reward
+    rm_margin REWARD | chosen_reward − reject_reward
+    val_score | eval/eval_*_pass1 | eval_*_pass1
+    val_passk | eval/eval_*_pass* | eval_*_pass*
+    val_response_len | eval/eval_response_length_mean | eval_response_length_mean
+    val_truncated_frac | eval/eval_truncated_rate | eval_truncated_rate
+    val_loss | eval/eval_loss | eval_loss | eval/eval gpt_loss | eval gpt_loss
+    val_acc | eval/acc_mean
+    rm_reward_mean | eval/reward_mean
+    time_step | timing/step_total
+    time_gen | timing/generation
+    time_make_experience | timing/make_experience
     # Policy and critic are updated in this stage, one after the other or at once.
-    Alias("timing/ppo_train", "time_update_actor"),
-    Alias("timing/broadcast", "time_weight_sync"),
-)
+    time_update_actor | timing/ppo_train
+    time_weight_sync | timing/broadcast
+""")
+
 
 DIALECT = Dialect(
     name="OpenRLHF",
@@ -112,7 +81,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.DPO, all_of=(*_PREFERENCE, "acc"), weight=30),
         Fingerprint(Algorithm.SFT, all_of=("gpt_loss",), weight=30),
     ),
-    aliases=(*_POLICY, *_REWARDS, *_PAIRWISE, *_EVALUATION, *_PROGRESS),
+    aliases=_ALIASES,
     # The step is the sum of the four while they take turns; in asynchronous runs it is wall time,
     # generation runs beside the rest, and the sum is larger than the step.
     timing=TimingPlan(

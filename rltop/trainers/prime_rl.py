@@ -6,7 +6,7 @@ and the two run at the same time, so the orchestrator's stages have a lane of th
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
 _OWN = (
@@ -22,75 +22,103 @@ _OWN = (
 )
 
 
-_PIPELINE = (
-    Alias("off_policy/in_flight/mean", "staleness_inflight_mean"),
-    Alias("off_policy/in_flight/max", "staleness_inflight_max"),
-    Alias("dispatcher/off_policy/mean", "staleness_inflight_mean"),
-    Alias("dispatcher/off_policy/max", "staleness_inflight_max"),
-    Alias("off_policy/in_queue/mean", "staleness_queued_mean"),
-    Alias("off_policy/in_queue/max", "staleness_queued_max"),
-    Alias("dispatcher/inflight/train", "inflight_count"),
-    Alias("dispatcher/inflight/%", "inflight_count"),
-    Alias("dispatcher/queued/eval", "gen_queue_size"),
-    Alias("dispatcher/mode", "mode_flag"),
-    Alias("dispatcher/cancelled/train", "cancelled_count"),
-    Alias("dispatcher/cancelled/%", "cancelled_count"),
-    Alias("dispatcher/errored/train", "aborted_count"),
-    Alias("dispatcher/errored/%", "aborted_count"),
-    Alias("concurrency/max_inflight", "inflight_limit"),
-    Alias("concurrency/capacity", "engine_load"),
-    Alias("concurrency/turnover", "engine_load"),
-    Alias("concurrency/signal", "engine_load"),
-    Alias("watcher/policy_version", "param_version"),
-    Alias("watcher/update_count", "weight_updates"),
-    Alias("watcher/last_update_weights_time", "time_weight_sync_infer"),
-    Alias("watcher/last_wait_for_ckpt_time", "time_wait_policy"),
-    Alias("event_loop_lag/mean", "event_loop_lag"),
-    Alias("event_loop_lag/median", "event_loop_lag"),
-    Alias("event_loop_lag/max", "event_loop_lag_max"),
-    Alias("event_loop_lag/p90", "event_loop_lag_max"),
-    Alias("event_loop_lag/p99", "event_loop_lag_max"),
-    Alias("event_loop_lag/min", "event_loop_lag"),
-    Alias("inference/%/num_requests_running/%", "engine_running"),
-    Alias("inference/%/num_requests_running", "engine_running"),
-    Alias("inference/%/num_requests_waiting/%", "engine_waiting"),
-    Alias("inference/%/num_requests_waiting", "engine_waiting"),
-    Alias("inference/%/num_requests_waiting_reason_%/%", "engine_waiting"),
-    Alias("inference/%/kv_cache_usage_perc/%", "kv_cache_frac"),
-    Alias("inference/%/kv_cache_usage_perc", "kv_cache_frac"),
-    Alias("inference/%/num_preemptions_total:rate/%", "engine_preemptions"),
-    Alias("inference/%/num_preemptions_total/%", "engine_preemptions"),
-    Alias("inference/agg/prefix_cache_hit_rate/pooled", "prefix_cache_hit"),
-    Alias("inference/%/prefix_cache_hit_rate/%", "prefix_cache_hit"),
-    Alias("inference/%/prefix_cache_hit_rate", "prefix_cache_hit"),
-    Alias("inference/agg/generation_tokens_total:rate/sum", "gen_throughput"),
-    Alias("inference/%/prompt_tokens_total:rate/%", "prompt_throughput"),
-    Alias("inference/%/time_to_first_token_seconds:mean/%", "time_first_token"),
-    Alias("inference/%/inter_token_latency_seconds:mean/%", "time_next_token", scale=1000.0),
-    Alias("inference/%/e2e_request_latency_seconds:mean/%", "time_request"),
-    Alias("inference/%/request_queue_time_seconds:mean/%", "time_engine_queue"),
-    Alias("inference/%/request_prefill_time_seconds:mean/%", "time_prefill"),
-    Alias("inference/%/request_decode_time_seconds:mean/%", "time_decode"),
-    Alias("inference/%/spec_decode_num_%/%", "spec_tokens"),
-    Alias("train/%/all/has_error/mean", "aborted_frac"),
-    Alias("train/%/all/cancelled/mean", "cancelled_frac"),
-    Alias("train/%/all/%/error/%", "rollout_errors"),
-    Alias("train/*/stop_condition/%", "stop_share"),
-    Alias("train/*/timing/setup/mean", "time_env_reset"),
-    Alias("train/*/timing/agent/model/mean", "time_infer_step"),
-    Alias("train/*/timing/agent/model/max", "time_infer_step_max"),
-    Alias("train/*/timing/agent/harness/mean", "time_env_step"),
-    Alias("train/*/timing/agent/harness/max", "time_env_step_max"),
-    Alias("train/*/timing/scoring/mean", "time_score_mean"),
-    Alias("train/*/timing/scoring/max", "time_score_max"),
-    Alias("train/%/all/%/timing/total/mean", "time_gen_sample_mean"),
-    Alias("train/%/all/%/timing/total/max", "time_gen_sample_max"),
-    Alias("train/*/timing/total/p90", "time_gen_sample_high"),
-    Alias("train/%/effective/%/reward/mean", "reward_component"),
-    Alias("train/*/is_admitted/mean", "kept_frac"),
-    Alias("train/%/all/num_turns/mean", "num_turns_mean"),
-)
-"""Of the dispatcher, the engines and the agents; those of engines and the event loop are sampled by the clock."""
+_ALIASES = spellings("""
+    reward_mean | train/agg/effective/%/reward/mean | train/agg/effective/reward/mean | reward/all/mean | reward/mean
+    reward_mean | reward/%/mean | Reward
+    reward_std | reward/std
+    mixed_group_frac | train/agg/all/%/solved_some
+    zero_std_frac ×-1 +1 | train/agg/all/%/solved_some | effective_batch_size/all
+    all_good_frac | train/agg/all/%/solved_all | solve_all/all | batch/solve_all
+    all_bad_frac | train/agg/all/%/solved_none | solve_none/all | batch/solve_none
+    response_len_mean | train/agg/effective/num_output_tokens/mean | decode_len/all/mean | decode_len/mean
+    response_len_max | train/agg/effective/num_output_tokens/max | decode_len/all/max
+    response_len_min | train/agg/effective/num_output_tokens/min
+    response_len_p90 | train/agg/effective/num_output_tokens/p90
+    total_len_mean | seq_len/all/mean | seq_len/mean | Seq. Length
+    prompt_len_mean | train/agg/effective/num_input_tokens/mean | prefill_len/all/mean
+    truncated_frac | train/agg/effective/%/is_truncated/mean | train/agg/effective/is_truncated/mean
+    truncated_frac | is_truncated/all/mean | is_truncated/mean | Truncation
+    aborted_frac | train/agg/all/has_error/mean | errored_rollouts/all | Error | train/%/all/has_error/mean
+    cancelled_frac | train/agg/all/cancelled/mean | Cancelled | train/%/all/cancelled/mean
+    num_turns_mean | train/agg/effective/num_turns/mean | num_turns/all/mean | num_turns/mean | Turns
+    off_policy_kl | mismatch_kl/all/mean | mismatch_kl/mean | mismatch_kl/%/mean | Mismatch KL
+    off_policy_kl_max | mismatch_kl/all/max
+    entropy | entropy/all/mean | entropy/mean | entropy/%/mean | Entropy
+    kl_ent_ratio | kl_ent_ratio/mean
+    kl_teacher | teacher_kl/mean
+    clip_frac | is_masked/mean
+    clip_frac_low | is_masked_low/mean
+    clip_frac_high | is_masked_high/mean
+    grad_norm | optim/grad_norm | Grad. Norm
+    lr | optim/lr | LR
+    loss | loss/mean | Loss
+    # This trainer logs per cent.
+    mfu ×0.01 | perf/mfu
+    throughput | perf/throughput | Throughput
+    throughput_per_gpu | perf/throughput_per_gpu
+    mem_peak_gb | perf/peak_memory | Peak Mem.
+    time_step | time/step
+    time_update_actor | time/forward_backward
+    time_wait_data | time/wait_for_batch
+    time_wait_policy | time/wait_for_policy | time/wait_for_ckpt | watcher/last_wait_for_ckpt_time
+    time_weight_sync | time/broadcast_weights
+    time_save | time/save_ckpt
+    time_load_data | time/load_data
+    time_prepare | time/pack
+    time_gen | time/generate_completions
+    staleness_mean | off_policy/mean | batch/off_policy_level/mean
+    staleness_max | off_policy/max | Max Off-Policy | Max. Off-Policy Level
+    stale_count | off_policy/dropped
+    num_tokens | progress/total_tokens
+    mfu | MFU
+    val_score | eval/%/effective/*/avg@* | eval/*/avg@* | val_reward/mean
+    val_passk | eval/*/pass@*
+    disk_free_frac | system/ckpt_disk_free_ratio
+    # Of the dispatcher, the engines and the agents; those of engines and the event loop are sampled by the clock.
+    staleness_inflight_{mean,max} | off_policy/in_flight/{} | dispatcher/off_policy/{}
+    staleness_queued_{mean,max} | off_policy/in_queue/{}
+    inflight_count | dispatcher/inflight/train | dispatcher/inflight/%
+    gen_queue_size | dispatcher/queued/eval
+    mode_flag | dispatcher/mode
+    cancelled_count | dispatcher/cancelled/train | dispatcher/cancelled/%
+    aborted_count | dispatcher/errored/train | dispatcher/errored/%
+    inflight_limit | concurrency/max_inflight
+    engine_load | concurrency/capacity | concurrency/turnover | concurrency/signal
+    param_version | watcher/policy_version
+    weight_updates | watcher/update_count
+    time_weight_sync_infer | watcher/last_update_weights_time
+    event_loop_lag | event_loop_lag/mean | event_loop_lag/median | event_loop_lag/min
+    event_loop_lag_max | event_loop_lag/max | event_loop_lag/p90 | event_loop_lag/p99
+    engine_running | inference/%/num_requests_running/% | inference/%/num_requests_running
+    engine_waiting | inference/%/num_requests_waiting/% | inference/%/num_requests_waiting
+    engine_waiting | inference/%/num_requests_waiting_reason_%/%
+    kv_cache_frac | inference/%/kv_cache_usage_perc/% | inference/%/kv_cache_usage_perc
+    engine_preemptions | inference/%/num_preemptions_total:rate/% | inference/%/num_preemptions_total/%
+    prefix_cache_hit | inference/agg/prefix_cache_hit_rate/pooled | inference/%/prefix_cache_hit_rate/%
+    prefix_cache_hit | inference/%/prefix_cache_hit_rate
+    gen_throughput | inference/agg/generation_tokens_total:rate/sum
+    prompt_throughput | inference/%/prompt_tokens_total:rate/%
+    time_first_token | inference/%/time_to_first_token_seconds:mean/%
+    time_next_token ×1000 | inference/%/inter_token_latency_seconds:mean/%
+    time_request | inference/%/e2e_request_latency_seconds:mean/%
+    time_engine_queue | inference/%/request_queue_time_seconds:mean/%
+    time_prefill | inference/%/request_prefill_time_seconds:mean/%
+    time_decode | inference/%/request_decode_time_seconds:mean/%
+    spec_tokens | inference/%/spec_decode_num_%/%
+    rollout_errors | train/%/all/%/error/%
+    stop_share | train/*/stop_condition/%
+    time_env_reset | train/*/timing/setup/mean
+    time_infer_step | train/*/timing/agent/model/mean
+    time_infer_step_max | train/*/timing/agent/model/max
+    time_env_step | train/*/timing/agent/harness/mean
+    time_env_step_max | train/*/timing/agent/harness/max
+    time_score_{mean,max} | train/*/timing/scoring/{}
+    time_gen_sample_{mean,max} | train/%/all/%/timing/total/{}
+    time_gen_sample_high | train/*/timing/total/p90
+    reward_component | train/%/effective/%/reward/mean
+    kept_frac | train/*/is_admitted/mean
+    num_turns_mean | train/%/all/num_turns/mean
+""")
 
 
 def _trainer(name: str) -> Stage:
@@ -110,101 +138,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.GRPO, all_of=("Reward", "Seq. Length"), weight=24),
         Fingerprint(Algorithm.SFT, all_of=("loss/perplexity", "optim/lr", "time/forward_backward"), weight=26),
     ),
-    aliases=(
-        Alias("train/agg/effective/%/reward/mean", "reward_mean"),
-        Alias("train/agg/effective/reward/mean", "reward_mean"),
-        Alias("reward/all/mean", "reward_mean"),
-        Alias("reward/mean", "reward_mean"),
-        Alias("reward/%/mean", "reward_mean"),
-        Alias("reward/std", "reward_std"),
-        Alias("train/agg/all/%/solved_some", "mixed_group_frac"),
-        Alias("train/agg/all/%/solved_some", "zero_std_frac", scale=-1.0, shift=1.0),
-        Alias("train/agg/all/%/solved_all", "all_good_frac"),
-        Alias("train/agg/all/%/solved_none", "all_bad_frac"),
-        Alias("solve_all/all", "all_good_frac"),
-        Alias("solve_none/all", "all_bad_frac"),
-        Alias("batch/solve_all", "all_good_frac"),
-        Alias("batch/solve_none", "all_bad_frac"),
-        Alias("effective_batch_size/all", "zero_std_frac", scale=-1.0, shift=1.0),
-        Alias("train/agg/effective/num_output_tokens/mean", "response_len_mean"),
-        Alias("decode_len/all/mean", "response_len_mean"),
-        Alias("decode_len/mean", "response_len_mean"),
-        Alias("train/agg/effective/num_output_tokens/max", "response_len_max"),
-        Alias("decode_len/all/max", "response_len_max"),
-        Alias("train/agg/effective/num_output_tokens/min", "response_len_min"),
-        Alias("train/agg/effective/num_output_tokens/p90", "response_len_p90"),
-        Alias("seq_len/all/mean", "total_len_mean"),
-        Alias("seq_len/mean", "total_len_mean"),
-        Alias("train/agg/effective/num_input_tokens/mean", "prompt_len_mean"),
-        Alias("prefill_len/all/mean", "prompt_len_mean"),
-        Alias("train/agg/effective/%/is_truncated/mean", "truncated_frac"),
-        Alias("train/agg/effective/is_truncated/mean", "truncated_frac"),
-        Alias("is_truncated/all/mean", "truncated_frac"),
-        Alias("is_truncated/mean", "truncated_frac"),
-        Alias("train/agg/all/has_error/mean", "aborted_frac"),
-        Alias("errored_rollouts/all", "aborted_frac"),
-        Alias("train/agg/all/cancelled/mean", "cancelled_frac"),
-        Alias("train/agg/effective/num_turns/mean", "num_turns_mean"),
-        Alias("num_turns/all/mean", "num_turns_mean"),
-        Alias("num_turns/mean", "num_turns_mean"),
-        Alias("mismatch_kl/all/mean", "off_policy_kl"),
-        Alias("mismatch_kl/mean", "off_policy_kl"),
-        Alias("mismatch_kl/%/mean", "off_policy_kl"),
-        Alias("mismatch_kl/all/max", "off_policy_kl_max"),
-        Alias("entropy/all/mean", "entropy"),
-        Alias("entropy/mean", "entropy"),
-        Alias("entropy/%/mean", "entropy"),
-        Alias("kl_ent_ratio/mean", "kl_ent_ratio"),
-        Alias("teacher_kl/mean", "kl_teacher"),
-        Alias("is_masked/mean", "clip_frac"),
-        Alias("is_masked_low/mean", "clip_frac_low"),
-        Alias("is_masked_high/mean", "clip_frac_high"),
-        Alias("optim/grad_norm", "grad_norm"),
-        Alias("optim/lr", "lr"),
-        Alias("loss/mean", "loss"),
-        # This trainer logs per cent.
-        Alias("perf/mfu", "mfu", scale=0.01),
-        Alias("perf/throughput", "throughput"),
-        Alias("perf/throughput_per_gpu", "throughput_per_gpu"),
-        Alias("perf/peak_memory", "mem_peak_gb"),
-        Alias("time/step", "time_step"),
-        Alias("time/forward_backward", "time_update_actor"),
-        Alias("time/wait_for_batch", "time_wait_data"),
-        Alias("time/wait_for_policy", "time_wait_policy"),
-        Alias("time/wait_for_ckpt", "time_wait_policy"),
-        Alias("time/broadcast_weights", "time_weight_sync"),
-        Alias("time/save_ckpt", "time_save"),
-        Alias("time/load_data", "time_load_data"),
-        Alias("time/pack", "time_prepare"),
-        Alias("time/generate_completions", "time_gen"),
-        Alias("off_policy/mean", "staleness_mean"),
-        Alias("batch/off_policy_level/mean", "staleness_mean"),
-        Alias("off_policy/max", "staleness_max"),
-        Alias("off_policy/dropped", "stale_count"),
-        Alias("progress/total_tokens", "num_tokens"),
-        Alias("Reward", "reward_mean"),
-        Alias("Truncation", "truncated_frac"),
-        Alias("Error", "aborted_frac"),
-        Alias("Cancelled", "cancelled_frac"),
-        Alias("Turns", "num_turns_mean"),
-        Alias("Max Off-Policy", "staleness_max"),
-        Alias("Max. Off-Policy Level", "staleness_max"),
-        Alias("Seq. Length", "total_len_mean"),
-        Alias("Loss", "loss"),
-        Alias("Entropy", "entropy"),
-        Alias("Mismatch KL", "off_policy_kl"),
-        Alias("Grad. Norm", "grad_norm"),
-        Alias("LR", "lr"),
-        Alias("Throughput", "throughput"),
-        Alias("MFU", "mfu"),
-        Alias("Peak Mem.", "mem_peak_gb"),
-        Alias("eval/%/effective/*/avg@*", "val_score"),
-        Alias("eval/*/avg@*", "val_score"),
-        Alias("val_reward/mean", "val_score"),
-        Alias("eval/*/pass@*", "val_passk"),
-        Alias("system/ckpt_disk_free_ratio", "disk_free_frac"),
-        *_PIPELINE,
-    ),
+    aliases=_ALIASES,
     timing=TimingPlan(
         step_keys=("time/step",),
         stages=(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 from rltop.structs import replace
 
@@ -22,40 +22,30 @@ _AGENT = ("rollout/reward_scores_traj", "rollout/avg_turns_per_traj")
 _UPDATES = ("train/actor/approx_kl", "train/actor/clip_fraction", "train/actor/policy_loss")
 _RANK = ("time/env/*", "time/actor/%", "time/rollout/%")
 
-_UPDATE = (
-    Alias("actor/policy_loss", "policy_loss"),
-    Alias("actor/final_loss", "loss"),
-    Alias("actor/total_loss", "loss"),
-    Alias("loss", "loss"),
-    Alias("actor/entropy_loss", "entropy"),
-    Alias("actor/entropy", "entropy"),
-    Alias("entropy_loss", "entropy"),
-    Alias("actor/approx_kl", "kl_old"),
-    Alias("actor/proximal_approx_kl", "kl_old"),
-    Alias("actor/kl_loss", "kl_ref"),
-    Alias("actor/clip_fraction", "clip_frac"),
-    Alias("actor/clip_frac", "clip_frac"),
-    Alias("actor/dual_clip_fraction", "clip_frac_lower"),
-    Alias("actor/ratio", "ratio_mean"),
-    Alias("actor/proximal_ratio", "ratio_mean"),
-    Alias("actor/clipped_ratio", "ratio_clipped"),
-    Alias("actor/rollout_train_kl", "rollout_logp_diff_mean"),
-    Alias("actor/behav_approx_kl", "off_policy_kl"),
-    Alias("actor/behav_clip_fraction", "is_clip_frac"),
-    Alias("actor/opd_reverse_kl", "kl_teacher"),
-    Alias("actor/grad_norm", "grad_norm"),
-    Alias("grad_norm", "grad_norm"),
-    Alias("actor/lr", "lr"),
-    Alias("learning_rate", "lr"),
-    Alias("critic/value_loss", "value_loss"),
-    Alias("critic/final_value_loss", "value_loss"),
-    Alias("critic/explained_variance", "explained_var"),
-    Alias("critic/value_clip_ratio", "clip_frac_value"),
-    Alias("critic/grad_norm", "grad_norm_critic"),
-    Alias("critic/lr", "lr_critic"),
-    Alias("actor/current_version", "param_version"),
-    Alias("replay_channel_qsize", "queue_size"),
-)
+_UPDATE = spellings("""
+    policy_loss | actor/policy_loss
+    loss | actor/final_loss | actor/total_loss | loss
+    entropy | actor/entropy_loss | actor/entropy | entropy_loss
+    kl_old | actor/approx_kl | actor/proximal_approx_kl
+    kl_ref | actor/kl_loss
+    clip_frac | actor/clip_fraction | actor/clip_frac
+    clip_frac_lower | actor/dual_clip_fraction
+    ratio_mean | actor/ratio | actor/proximal_ratio
+    ratio_clipped | actor/clipped_ratio
+    rollout_logp_diff_mean | actor/rollout_train_kl
+    off_policy_kl | actor/behav_approx_kl
+    is_clip_frac | actor/behav_clip_fraction
+    kl_teacher | actor/opd_reverse_kl
+    grad_norm | actor/grad_norm | grad_norm
+    lr | actor/lr | learning_rate
+    value_loss | critic/value_loss | critic/final_value_loss
+    explained_var | critic/explained_variance
+    clip_frac_value | critic/value_clip_ratio
+    grad_norm_critic | critic/grad_norm
+    lr_critic | critic/lr
+    param_version | actor/current_version
+    queue_size | replay_channel_qsize
+""")
 
 
 def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
@@ -66,66 +56,51 @@ def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
             yield alias._replace(pattern=f"{worker}/training/{alias.pattern}")
 
 
-_ROLLOUT = (
-    Alias("rollout/reward_scores", "reward_mean"),
-    Alias("rollout/reward_scores_traj", "reward_mean"),
-    Alias("rollout/reward_scores_turn", "score_mean"),
-    Alias("rollout/rewards", "reward_mean"),
-    Alias("rollout/advantages_mean", "adv_mean"),
-    Alias("rollout/advantages_max", "adv_max"),
-    Alias("rollout/advantages_min", "adv_min"),
-    Alias("rollout/returns_mean", "return_mean"),
-    Alias("rollout/values_mean", "value_mean"),
-    Alias("rollout/total_num_sequence", "sample_count"),
-    Alias("rollout/average_response_length", "response_len_mean"),
-    Alias("rollout/response_length", "response_len_mean"),
-    Alias("rollout/max_of_response_length", "response_len_max"),
-    Alias("rollout/max_response_length", "response_len_max"),
-    Alias("rollout/min_of_response_length", "response_len_min"),
-    Alias("rollout/prompt_length", "prompt_len_mean"),
-    Alias("rollout/max_prompt_length", "prompt_len_max"),
-    Alias("rollout/total_length", "total_len_mean"),
+_ROLLOUT = spellings("""
+    reward_mean | rollout/reward_scores | rollout/reward_scores_traj | rollout/rewards
+    score_mean | rollout/reward_scores_turn
+    adv_{mean,max,min} | rollout/advantages_{}
+    return_mean | rollout/returns_mean
+    value_mean | rollout/values_mean
+    sample_count | rollout/total_num_sequence
+    response_len_mean | rollout/average_response_length | rollout/response_length
+    response_len_max | rollout/max_of_response_length | rollout/max_response_length
+    response_len_min | rollout/min_of_response_length
+    prompt_len_mean | rollout/prompt_length
+    prompt_len_max | rollout/max_prompt_length
+    total_len_mean | rollout/total_length
     # Finished completions; the others were truncated.
-    Alias("rollout/fraction_of_samples_properly_ended", "truncated_frac", scale=-1.0, shift=1.0),
-    Alias("rollout/avg_turns_per_traj", "num_turns_mean"),
-    Alias("flops/training_tflops_per_gpu", "tflops_train"),
-    Alias("flops/rollout_tflops_per_gpu", "tflops_rollout"),
-)
+    truncated_frac ×-1 +1 | rollout/fraction_of_samples_properly_ended
+    num_turns_mean | rollout/avg_turns_per_traj
+    tflops_train | flops/training_tflops_per_gpu
+    tflops_rollout | flops/rollout_tflops_per_gpu
+""")
 
-_ENVIRONMENT = (
-    Alias("env/success_once", "success_frac"),
-    Alias("env/success_at_end", "success_frac"),
-    Alias("env/success", "success_frac"),
-    Alias("env/return", "episode_return"),
-    Alias("env/episode_len", "episode_len"),
-    Alias("env/reward", "env_reward"),
-    Alias("eval/success_once", "val_score"),
-    Alias("eval/env/success_once", "val_score"),
-    Alias("eval/val_acc", "val_acc"),
-    Alias("eval/return", "val_aux"),
-    Alias("eval/*", "val_aux"),
-)
+_ENVIRONMENT = spellings("""
+    success_frac | env/success_once | env/success_at_end | env/success
+    episode_return | env/return
+    episode_len | env/episode_len
+    env_reward | env/reward
+    val_score | eval/success_once | eval/env/success_once
+    val_acc | eval/val_acc
+    val_aux | eval/return | eval/*
+""")
 
-_TIMES = (
-    Alias("time/step", "time_step"),
-    Alias("time/prepare_data", "time_prepare"),
-    Alias("time/construct_rollout_batch", "time_wait_data"),
-    Alias("time/sync_weights", "time_weight_sync"),
-    Alias("time/update_rollout_weights", "time_weight_sync"),
-    Alias("time/generate_rollouts", "time_gen"),
-    Alias("time/rollout", "time_gen"),
-    Alias("time/reward", "time_reward"),
-    Alias("time/actor/inference", "time_old_log_prob"),
-    Alias("time/inference", "time_old_log_prob"),
-    Alias("time/critic/inference", "time_values"),
-    Alias("time/cal_adv_and_returns", "time_adv"),
-    Alias("time/actor_training", "time_update_actor"),
-    Alias("time/actor/training", "time_update_actor"),
-    Alias("time/training", "time_update_actor"),
-    Alias("time/critic/training", "time_update_critic"),
-    Alias("time/save_checkpoint", "time_save"),
-    Alias("time/eval", "time_eval"),
-)
+_TIMES = spellings("""
+    time_step | time/step
+    time_prepare | time/prepare_data
+    time_wait_data | time/construct_rollout_batch
+    time_weight_sync | time/sync_weights | time/update_rollout_weights
+    time_gen | time/generate_rollouts | time/rollout
+    time_reward | time/reward
+    time_old_log_prob | time/actor/inference | time/inference
+    time_values | time/critic/inference
+    time_adv | time/cal_adv_and_returns
+    time_update_actor | time/actor_training | time/actor/training | time/training
+    time_update_critic | time/critic/training
+    time_save | time/save_checkpoint
+    time_eval | time/eval
+""")
 
 
 def _stage(name: str, *, fits_inside: bool = False) -> Stage:

@@ -7,85 +7,62 @@ nor a clip fraction. Shares that end in `_pct` are per cent.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
-_SCALARS = (
-    Alias("entropy", "entropy"),
-    Alias("kl_divergence_inference", "off_policy_kl"),
-    Alias("grad_norm", "grad_norm"),
-    Alias("learning_rate", "lr"),
-    Alias("tis_mean", "is_ratio_mean"),
-    Alias("seq_is_masked_frac", "rollout_masked_frac"),
-    Alias("dual_clip_frac", "clip_frac_lower"),
-    Alias("filter/repetition_frac", "repetition_frac"),
-    Alias("loss", "loss"),
+_SCALARS = spellings("""
+    entropy | entropy
+    off_policy_kl | kl_divergence_inference
+    grad_norm | grad_norm
+    lr | learning_rate
+    is_ratio_mean | tis_mean
+    rollout_masked_frac | seq_is_masked_frac
+    clip_frac_lower | dual_clip_frac
+    repetition_frac | filter/repetition_frac
+    loss | loss
     # Of a backend of one's own, which may write section/metric and section/group/metric.
-    Alias("loss/policy", "policy_loss"),
-    Alias("custom/loss/auxiliary", "aux_loss"),
-)
+    policy_loss | loss/policy
+    aux_loss | custom/loss/auxiliary
+""")
 
-_SAMPLES = (
-    Alias("reward_sum_mean", "reward_mean"),
-    Alias("rollout/reward_mean", "reward_mean"),
-    Alias("reward_sum_std", "reward_std"),
-    Alias("reward_sum_max", "reward_max"),
-    Alias("reward_sum_min", "reward_min"),
-    Alias("reward_gini_mean", "reward_gini"),
-    Alias("reward/%/mean", "reward_mean"),
-    Alias("reward_%_gini_mean", "reward_gini"),
-    Alias("reward_%_mean", "sample_metric"),
-    Alias("reward_%_std", "sample_metric_std"),
-    Alias("reward_%_max", "sample_metric_max"),
-    Alias("reward_%_min", "sample_metric_min"),
-    Alias("advantage_mean", "adv_mean"),
-    Alias("advantage_max", "adv_max"),
-    Alias("advantage_min", "adv_min"),
-    Alias("advantage_std", "adv_std"),
-    Alias("length_completion_mean", "response_len_mean"),
-    Alias("length_completion_max", "response_len_max"),
-    Alias("length_completion_min", "response_len_min"),
-    Alias("length_completion_std", "response_len_std"),
-    Alias("length_prompt_mean", "prompt_len_mean"),
-    Alias("length_prompt_max", "prompt_len_max"),
-    Alias("length_prompt_min", "prompt_len_min"),
-    Alias("length_prompt_std", "prompt_len_std"),
-    Alias("length_sum_mean", "total_len_mean"),
-    Alias("length_sum_max", "total_len_max"),
-    Alias("length_sum_min", "total_len_min"),
-    Alias("length_sum_std", "total_len_std"),
-    Alias("stop_reason_length_pct", "truncated_frac", scale=0.01),
-    Alias("group_length_max_median_ratio_mean", "group_len_ratio"),
-    Alias("group_length_gini_mean", "group_len_gini"),
-    Alias("group_length_cv_mean", "group_len_cv"),
-    Alias("off_policy_steps_mean", "staleness_mean"),
-    Alias("off_policy_steps_max", "staleness_max"),
-    Alias("discarded_count", "discarded_count"),
-    Alias("discarded_zero_advantage_pct", "discarded_zero_frac", scale=0.01),
-    Alias("discarded_max_async_pct", "discarded_stale_frac", scale=0.01),
-    Alias("canceled_count", "cancelled_count"),
-    Alias("eval/*/reward_mean", "val_score"),
-    Alias("eval/*_mean", "val_score"),
-)
+_SAMPLES = spellings("""
+    reward_mean | reward_sum_mean | rollout/reward_mean | reward/%/mean
+    reward_{std,max,min} | reward_sum_{}
+    reward_gini | reward_gini_mean | reward_%_gini_mean
+    sample_metric | reward_%_mean
+    sample_metric_{std,max,min} | reward_%_{}
+    adv_{mean,max,min,std} | advantage_{}
+    response_len_{mean,max,min,std} | length_completion_{}
+    prompt_len_{mean,max,min,std} | length_prompt_{}
+    total_len_{mean,max,min,std} | length_sum_{}
+    truncated_frac ×0.01 | stop_reason_length_pct
+    group_len_ratio | group_length_max_median_ratio_mean
+    group_len_gini | group_length_gini_mean
+    group_len_cv | group_length_cv_mean
+    staleness_{mean,max} | off_policy_steps_{}
+    discarded_count | discarded_count
+    discarded_zero_frac ×0.01 | discarded_zero_advantage_pct
+    discarded_stale_frac ×0.01 | discarded_max_async_pct
+    cancelled_count | canceled_count
+    val_score | eval/*/reward_mean | eval/*_mean
+""")
 
-_TIMELINE = (
-    ("timing_step_total", "time_step"),
-    ("timing_step_active", "time_active"),
-    ("timing_waiting_for_data", "time_wait_data"),
-    ("timing_forward_total", "time_forward"),
-    ("timing_backward_total", "time_backward"),
-    ("timing_loss_computation_total", "time_loss"),
-    ("timing_compute_kl_total", "time_kl"),
-    ("timing_compute_entropy_total", "time_entropy"),
-    ("timing_data_to_device_total", "time_to_device"),
-    ("timing_prepare_tensors_total", "time_prepare"),
-    ("timing_weight_sync_trainer_total", "time_weight_sync"),
-    ("timing_weight_sync_inference_total", "time_weight_sync_infer"),
-)
-
-
-def _as_path(key: str) -> str:
-    return f"timing/{key.removeprefix('timing_').removesuffix('_total')}/total"
+_TIMELINE = spellings("""
+    time_step | timing_step_total | timing/step/total
+    time_active | timing_step_active
+    time_wait_data | timing_waiting_for_data
+    time_{forward,backward} | timing_{}_total | timing/{}/total
+    time_loss | timing_loss_computation_total | timing/loss_computation/total
+    time_{kl,entropy} | timing_compute_{}_total | timing/compute_{}/total
+    time_to_device | timing_data_to_device_total | timing/data_to_device/total
+    time_prepare | timing_prepare_tensors_total | timing/prepare_tensors/total
+    time_weight_sync | timing_weight_sync_trainer_total | timing/weight_sync_trainer/total
+    time_weight_sync_infer | timing_weight_sync_inference_total | timing/weight_sync_inference/total
+    time_microbatch | timing_*_microbatch_mean
+    time_microbatch_{max,min,std} | timing_*_microbatch_{}
+    # Of the inference engines' time, in per cent.
+    rollouter_idle_frac ×0.01 | timing_idle_pct
+""")
 
 
 def _inside(name: str, parent: str = "active") -> Stage:
@@ -102,23 +79,7 @@ DIALECT = Dialect(
             weight=33,
         ),
     ),
-    aliases=(
-        *_SCALARS,
-        *_SAMPLES,
-        *(Alias(key, metric) for key, metric in _TIMELINE),
-        *(Alias(_as_path(key), metric) for key, metric in _TIMELINE if key.endswith("_total")),
-        *(
-            Alias(f"timing_*_microbatch_{statistic}", metric)
-            for statistic, metric in (
-                ("mean", "time_microbatch"),
-                ("max", "time_microbatch_max"),
-                ("min", "time_microbatch_min"),
-                ("std", "time_microbatch_std"),
-            )
-        ),
-        # Of the inference engines' time, in per cent.
-        Alias("timing_idle_pct", "rollouter_idle_frac", scale=0.01),
-    ),
+    aliases=(*_SCALARS, *_SAMPLES, *_TIMELINE),
     # A step is waiting plus active time; the operations lie inside the active part. The inference
     # side of a weight sync happens on other GPUs, beside whatever the trainer does.
     timing=TimingPlan(

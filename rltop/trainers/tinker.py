@@ -2,103 +2,78 @@
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 
 _RL = ("env/*/reward/total", "env/*/by_group/frac_mixed", "optim/kl_sample_train_v1", "optim/kl_sample_train_v2")
-_PAIRS = frozenset({Algorithm.DPO})
 
-RL_ALIASES = (
-    Alias("env/all/reward/total", "reward_mean"),
-    Alias("env/%/reward/total", "reward_mean"),
-    Alias("test/env/all/reward/total", "val_score"),
-    Alias("test/env/%/reward/total", "val_score"),
-    Alias("test/%/env/all/reward/total", "val_score"),
-    Alias("test/env/all/correct", "val_acc"),
-    Alias("test/env/all/ac_tokens_per_turn", "val_response_len"),
-    Alias("test/env/all/format_eos", "val_truncated_frac", scale=-1.0, shift=1.0),
-    Alias("env/all/correct", "success_frac"),
-    Alias("env/all/format", "reward_component"),
+RL_ALIASES = spellings("""
+    reward_mean | env/all/reward/total | env/%/reward/total
+    val_score | test/env/all/reward/total | test/env/%/reward/total | test/%/env/all/reward/total
+    val_acc | test/env/all/correct
+    val_response_len | test/env/all/ac_tokens_per_turn
+    val_truncated_frac ×-1 +1 | test/env/all/format_eos
+    success_frac | env/all/correct
+    reward_component | env/all/format | env/all/pass_rate
     # Completions that ended by themselves; the others were truncated.
-    Alias("env/all/format_eos", "truncated_frac", scale=-1.0, shift=1.0),
-    Alias("env/all/pass_rate", "reward_component"),
-    Alias("env/all/by_group/frac_mixed", "mixed_group_frac"),
+    truncated_frac ×-1 +1 | env/all/format_eos
+    mixed_group_frac | env/all/by_group/frac_mixed
     # Groups that are not mixed have zero variance.
-    Alias("env/all/by_group/frac_mixed", "zero_std_frac", scale=-1.0, shift=1.0),
-    Alias("env/all/by_group/frac_all_good", "all_good_frac"),
-    Alias("env/all/by_group/frac_all_bad", "all_bad_frac"),
-    Alias("env/all/ac_tokens_per_turn", "response_len_mean"),
-    Alias("env/all/ob_tokens_per_turn", "prompt_len_mean"),
-    Alias("env/all/turns_per_episode", "num_turns_mean"),
-    Alias("env/all/total_ac_tokens", "total_tokens"),
-    Alias("env/all/total_episodes", "sample_count"),
-    Alias("optim/kl_sample_train_v2", "off_policy_kl"),
-    Alias("optim/kl_sample_train_v1", "off_policy_kl"),
-    Alias("kl_sample_train_v2", "off_policy_kl"),
-    Alias("kl_sample_train_v1", "off_policy_kl"),
-    Alias("optim/entropy", "entropy"),
-    Alias("entropy", "entropy"),
-    Alias("optim/lr", "lr"),
-    Alias("optim/grad_norm", "grad_norm"),
-    Alias("optim/unclipped_grad_l2:mean", "grad_norm"),
-    Alias("unclipped_grad_l2:mean", "grad_norm"),
-    Alias("kl_pre_post_v1", "kl_old"),
-    Alias("kl_policy_base", "kl_ref"),
-    Alias("teacher_kl", "kl_teacher"),
-    Alias("rollout_errors/total", "aborted_count"),
-    Alias("progress/done_frac", "progress"),
-    Alias("time/total", "time_step"),
-    Alias("time/sampling", "time_gen"),
-    Alias("time/sample", "time_gen"),
-    Alias("time/sampling_time_mean", "time_gen_sample_mean"),
-    Alias("time/policy_sample:mean", "time_gen_sample_mean"),
-    Alias("time/sample_async:mean", "time_gen_sample_mean"),
-    Alias("time/sampling_time_max", "time_gen_sample_max"),
-    Alias("time/policy_sample:max", "time_gen_sample_max"),
-    Alias("time/sample_async:max", "time_gen_sample_max"),
-    Alias("time/env_step:mean", "time_tool_sample_mean"),
-    Alias("time/env_step:max", "time_tool_sample_max"),
-    Alias("time/train", "time_update_actor"),
-    Alias("time/train_step", "time_update_actor"),
-    Alias("time/assemble_training_data", "time_prepare"),
-    Alias("time/compute_kl_penalty", "time_ref"),
-    Alias("time/kl_vs_base", "time_ref"),
-    Alias("time/save_checkpoint", "time_save"),
-    Alias("time/run_evals", "time_eval"),
-    Alias("time/run_evaluations_parallel", "time_eval"),
-)
+    zero_std_frac ×-1 +1 | env/all/by_group/frac_mixed
+    all_good_frac | env/all/by_group/frac_all_good
+    all_bad_frac | env/all/by_group/frac_all_bad
+    response_len_mean | env/all/ac_tokens_per_turn
+    prompt_len_mean | env/all/ob_tokens_per_turn
+    num_turns_mean | env/all/turns_per_episode
+    total_tokens | env/all/total_ac_tokens
+    sample_count | env/all/total_episodes
+    off_policy_kl | optim/kl_sample_train_v2 | optim/kl_sample_train_v1 | kl_sample_train_v2 | kl_sample_train_v1
+    entropy | optim/entropy | entropy
+    lr | optim/lr
+    grad_norm | optim/grad_norm | optim/unclipped_grad_l2:mean | unclipped_grad_l2:mean
+    kl_old | kl_pre_post_v1
+    kl_ref | kl_policy_base
+    kl_teacher | teacher_kl
+    aborted_count | rollout_errors/total
+    progress | progress/done_frac
+    time_step | time/total
+    time_gen | time/sampling | time/sample
+    time_gen_sample_{mean,max} | time/sampling_time_{} | time/policy_sample:{} | time/sample_async:{}
+    time_tool_sample_{mean,max} | time/env_step:{}
+    time_update_actor | time/train | time/train_step
+    time_prepare | time/assemble_training_data
+    time_ref | time/compute_kl_penalty | time/kl_vs_base
+    time_save | time/save_checkpoint
+    time_eval | time/run_evals | time/run_evaluations_parallel
+""")
 
-_PIPELINE = (
-    Alias("sampling_client/step_mean", "sample_version"),
-    Alias("sampling_client/step_min", "sample_version_min"),
-    Alias("sampling_client/step_max", "sample_version_max"),
-    Alias("training_client/step", "param_version"),
-    Alias("time/sampling_time_min", "time_gen_sample_min"),
-    Alias("rollout_errors/groups_skipped", "rollout_failures"),
-    Alias("rollout_errors/%", "rollout_errors"),
-    Alias("time/trajectory_group_worker:mean", "time_group"),
-    Alias("time/trajectory_group_worker:max", "time_group"),
-    Alias("time/env_initial_observation:mean", "time_env_reset"),
-    Alias("time/env_initial_observation:max", "time_env_reset"),
-    Alias("time/compute_group_rewards:mean", "time_score_mean"),
-    Alias("time/compute_group_rewards:max", "time_score_max"),
-    Alias("env/all/stop/%", "stop_share"),
-    Alias("time/save_checkpoint_and_get_sampling_client", "time_weight_sync"),
-)
+_PIPELINE = spellings("""
+    sample_version | sampling_client/step_mean
+    sample_version_{min,max} | sampling_client/step_{}
+    param_version | training_client/step
+    time_gen_sample_min | time/sampling_time_min
+    rollout_failures | rollout_errors/groups_skipped
+    rollout_errors | rollout_errors/%
+    time_group | time/trajectory_group_worker:mean | time/trajectory_group_worker:max
+    time_env_reset | time/env_initial_observation:mean | time/env_initial_observation:max
+    time_score_{mean,max} | time/compute_group_rewards:{}
+    stop_share | env/all/stop/%
+    time_weight_sync | time/save_checkpoint_and_get_sampling_client
+""")
 
-_SUPERVISED = (
-    Alias("learning_rate", "lr"),
-    Alias("train_mean_nll", "loss"),
-    Alias("test/nll", "val_loss"),
-    Alias("dpo_loss", "loss", algorithms=_PAIRS),
-    Alias("accuracy", "dpo_accuracy", algorithms=_PAIRS),
-    Alias("margin", "dpo_margin", algorithms=_PAIRS),
-    Alias("chosen_reward", "dpo_chosen", algorithms=_PAIRS),
-    Alias("rejected_reward", "dpo_rejected", algorithms=_PAIRS),
-    Alias("batch_time", "time_step"),
-    Alias("num_tokens", "total_tokens"),
-    Alias("progress", "progress"),
-)
+_SUPERVISED = spellings("""
+    lr | learning_rate
+    loss | train_mean_nll
+    val_loss | test/nll
+    loss DPO | dpo_loss
+    dpo_accuracy DPO | accuracy
+    dpo_margin DPO | margin
+    dpo_chosen DPO | chosen_reward
+    dpo_rejected DPO | rejected_reward
+    time_step | batch_time
+    total_tokens | num_tokens
+    progress | progress
+""")
 
 _OUTER = "do_train_step_and_get_sampling_client"
 _METRICS = "compute_full_batch_metrics_and_get_sampling_client"

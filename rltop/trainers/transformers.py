@@ -6,7 +6,7 @@ The trainer that verifiers had (0.1.8 and 0.1.9) is another on top of it, with k
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, spellings
 from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers import trl
@@ -20,17 +20,15 @@ DIALECT: Dialect = replace(
     trl.DIALECT,
     name="transformers",
     fingerprints=FINGERPRINTS,
-    aliases=(
-        Alias("loss", "loss"),
-        Alias("grad_norm", "grad_norm"),
-        Alias("learning_rate", "lr"),
-        Alias("eval_loss", "val_loss"),
-        Alias("eval_*_loss", "val_loss"),
-        Alias("eval_accuracy", "val_acc"),
-        Alias("eval_*_accuracy", "val_acc"),
-        Alias("num_input_tokens_seen", "num_tokens"),
-        Alias("epoch", "epoch"),
-    ),
+    aliases=spellings("""
+        loss | loss
+        grad_norm | grad_norm
+        lr | learning_rate
+        val_loss | eval_loss | eval_*_loss
+        val_acc | eval_accuracy | eval_*_accuracy
+        num_tokens | num_input_tokens_seen
+        epoch | epoch
+    """),
     timing=None,
     traits=(),
     group_size_keys=(),
@@ -49,16 +47,18 @@ VERIFIERS: Dialect = replace(
     ),
     aliases=(
         *DIALECT.aliases,
-        Alias("reward", "reward_mean"),
-        Alias("reward/std", "reward_std"),
-        Alias("reward/%", "reward_component"),
-        Alias("entropy", "entropy"),
-        # Between the policy that is trained and the inference engine.
-        Alias("mismatch_kl", "off_policy_kl"),
-        Alias("importance_ratio", "is_ratio_mean"),
-        Alias("tokens/completion", "response_len_mean"),
-        Alias("wall_clock/generate_s", "time_gen"),
-        Alias("timing/generation_ms", "time_gen_sample_mean", scale=0.001),
+        *spellings("""
+            reward_mean | reward
+            reward_std | reward/std
+            reward_component | reward/%
+            entropy | entropy
+            # Between the policy that is trained and the inference engine.
+            off_policy_kl | mismatch_kl
+            is_ratio_mean | importance_ratio
+            response_len_mean | tokens/completion
+            time_gen | wall_clock/generate_s
+            time_gen_sample_mean ×0.001 | timing/generation_ms
+        """),
     ),
     timing=TimingPlan(statistics=("timing/*",)),
 )

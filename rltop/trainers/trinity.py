@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 from rltop.trainers import verl
 
@@ -38,25 +38,8 @@ _ALONE = ("time/wait_explore_step", *(f"{part}/*/{word}@%" for part in ("eval", 
 _GROUPS = ("experience_pipeline/group_advantages/*",)
 _PAIRS = ("actor/chosen_reward", "actor/dpo_loss", "actor/accuracy_mean")
 
-_TIMES = {
-    "time_step": ("time/train_step", "time/step"),
-    "time_wait_explore": ("explorer/time/wait_explore_step", "time/wait_explore_step"),
-    "time_experience": (
-        "experience_pipeline/time/total",
-        "time/experience_pipeline/total",
-        "experience_pipeline/time/*",
-        "time/experience_pipeline/*",
-    ),
-    "time_wait_data": ("time/read_experience",),
-    "time_weight_sync": ("time/sync_weight",),
-    "time_save": ("time/save_checkpoint",),
-    "time_eval": ("time/eval", "time/bench"),
-    "time_gen_sample_mean": ("rollout/time/run_execution/mean",),
-    "time_gen_sample_max": ("rollout/time/run_execution/max",),
-}
-
-
-_HELD_OUT = ("eval", "bench")
+_STEP_KEYS = ("time/train_step", "time/step", "explorer/time/wait_explore_step", "time/wait_explore_step")
+"""An explorer logs no duration of its step but the wait for its rollouts, which is all that it takes."""
 
 _VERL_ONLY = ("fully_async/", "gdpo/", "mismatch/", "rollouter/", "timing/", "train/", "val-", "val/")
 """Beginnings of veRL's keys that this trainer never logs: other trainers of veRL, its validation, old versions."""
@@ -69,64 +52,52 @@ def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
             yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
 
 
-_OWN = (
+_OWN = spellings("""
+    time_step | time/train_step | time/step
+    time_wait_explore | explorer/time/wait_explore_step | time/wait_explore_step
+    time_experience | experience_pipeline/time/total | time/experience_pipeline/total | experience_pipeline/time/*
+    time_experience | time/experience_pipeline/*
+    time_wait_data | time/read_experience
+    time_weight_sync | time/sync_weight
+    time_save | time/save_checkpoint
+    time_eval | time/eval | time/bench
+    time_gen_sample_{mean,max} | rollout/time/run_execution/{}
     # The explorer's reward is of all rollouts, the trainer's of those that it reads.
-    Alias("rollout/reward/mean", "reward_mean"),
-    Alias("experience_pipeline/group_advantages/reward_mean/mean", "reward_mean"),
-    Alias("rollout/accuracy/mean", "success_frac"),
-    Alias("rollout/accuracy/max", "success_frac_max"),
-    Alias("rollout/accuracy/min", "success_frac_min"),
-    Alias("rollout/%_score/mean", "reward_component"),
-    Alias("rollout/%_score/max", "reward_component_max"),
-    Alias("rollout/%_score/min", "reward_component_min"),
-    Alias("rollout/%_reward/mean", "reward_component"),
-    Alias("rollout/%_reward/max", "reward_component_max"),
-    Alias("rollout/%_reward/min", "reward_component_min"),
-    Alias("experience_pipeline/group_advantages/reward_std/mean", "reward_std"),
-    Alias("rollout/reward/max", "reward_max"),
-    Alias("rollout/reward/min", "reward_min"),
-    Alias("rollout/response_length/mean", "response_len_mean"),
-    Alias("rollout/response_length/max", "response_len_max"),
-    Alias("rollout/response_length/min", "response_len_min"),
-    Alias("rollout/prompt_length/mean", "prompt_len_mean"),
-    Alias("rollout/api_call_response_tokens_per_second/mean", "gen_throughput"),
-    Alias("experience_pipeline/filtered_count", "zero_std_count"),
-    Alias("experience_pipeline/group_advantages/filtered_count", "zero_std_count"),
-    Alias("experience_pipeline/experience_count", "sample_count"),
-    Alias("rollout/finished_task_count", "sample_count"),
-    Alias("sample/task_count", "sample_count"),
-    Alias("rollout/model_version", "param_version"),
-    Alias("sample/model_version/mean", "sample_version"),
-    Alias("sample/model_version_drift/mean", "staleness_mean"),
-    Alias("sample/model_version_drift/max", "staleness_max"),
-    Alias("actor/final_loss", "loss"),
-    Alias("actor/usual/pg_loss", "policy_loss"),
-    Alias("actor/usual/pg_clipfrac", "clip_frac"),
-    Alias("actor/usual/ppo_kl", "kl_old"),
-    Alias("actor/accuracy_mean", "dpo_accuracy"),
-    Alias("actor/chosen_reward", "dpo_chosen"),
-    Alias("actor/rejected_reward", "dpo_rejected"),
-    Alias("actor/chosen_reward − rejected_reward", "dpo_margin"),
-    Alias("actor/dpo_loss", "loss"),
-    Alias("actor/sft_loss", "nll_loss"),
-    *(Alias(f"{part}/%/response_length/mean{k}", "val_response_len") for part in _HELD_OUT for k in ("", "@%")),
-    *(Alias(f"{part}/%/{each}/*", "val_aux") for part in _HELD_OUT for each in ("response_length", "prompt_length")),
-    *(Alias(f"{part}/%/time/*", "val_aux") for part in _HELD_OUT),
+    reward_mean | rollout/reward/mean | experience_pipeline/group_advantages/reward_mean/mean
+    success_frac | rollout/accuracy/mean
+    success_frac_{max,min} | rollout/accuracy/{}
+    reward_component | rollout/%_score/mean | rollout/%_reward/mean
+    reward_component_{max,min} | rollout/%_score/{} | rollout/%_reward/{}
+    reward_std | experience_pipeline/group_advantages/reward_std/mean
+    reward_{max,min} | rollout/reward/{}
+    response_len_{mean,max,min} | rollout/response_length/{}
+    prompt_len_mean | rollout/prompt_length/mean
+    gen_throughput | rollout/api_call_response_tokens_per_second/mean
+    zero_std_count | experience_pipeline/filtered_count | experience_pipeline/group_advantages/filtered_count
+    sample_count | experience_pipeline/experience_count | rollout/finished_task_count | sample/task_count
+    param_version | rollout/model_version
+    sample_version | sample/model_version/mean
+    staleness_{mean,max} | sample/model_version_drift/{}
+    loss | actor/final_loss | actor/dpo_loss
+    policy_loss | actor/usual/pg_loss
+    clip_frac | actor/usual/pg_clipfrac
+    kl_old | actor/usual/ppo_kl
+    dpo_accuracy | actor/accuracy_mean
+    dpo_chosen | actor/chosen_reward
+    dpo_rejected | actor/rejected_reward
+    dpo_margin | actor/chosen_reward − rejected_reward
+    nll_loss | actor/sft_loss
+    val_response_len | {eval,bench}/%/response_length/mean{,@%}
+    val_aux | {eval,bench}/%/{response_length,prompt_length}/* | {eval,bench}/%/time/*
     # A single run of each task has no `@k`.
-    *(Alias(f"{part}/%/{each}", "val_score") for part in _HELD_OUT for each in ("accuracy", "reward", "score")),
-    *(Alias(f"{part}/%/%/mean", "val_score") for part in _HELD_OUT),
-    *(Alias(f"{part}/%/%/{level}", f"val_{level}") for level in ("max", "min") for part in _HELD_OUT),
+    val_score | {eval,bench}/%/{accuracy,reward,score} | {eval,bench}/%/%/mean
+    val_{max,min} | {eval,bench}/%/%/{}
     # `@k`: over k runs of a task; mean, then best; detailed statistics have one more level.
-    *(
-        Alias(f"{part}/*/{statistic}@%{level}", metric)
-        for statistic, metric in (("mean", "val_score"), ("best", "val_best"), ("worst", "val_worst"))
-        for part in _HELD_OUT
-        for level in ("/mean", "")
-    ),
-    *(Alias(f"{part}/*/std@%{level}", "val_std") for part in _HELD_OUT for level in ("/mean", "")),
-    *(Alias(f"{part}/*/mean@%/{level}", f"val_{level}") for level in ("std", "max", "min") for part in _HELD_OUT),
-    *(Alias(f"{part}/*@%/{level}", "val_aux") for level in ("std", "max", "min") for part in _HELD_OUT),
-)
+    val_score | {eval,bench}/*/mean@%{/mean,}
+    val_{best,worst,std} | {eval,bench}/*/{}@%{/mean,}
+    val_{std,max,min} | {eval,bench}/*/mean@%/{}
+    val_aux | {eval,bench}/*@%/std | {eval,bench}/*@%/max | {eval,bench}/*@%/min
+""")
 
 
 def _inner(name: str) -> Stage:
@@ -163,9 +134,6 @@ def _shared(stage: Stage, part: str) -> Stage:
 
 
 _PARTS = ("trainer", "explorer")
-
-_STEP_KEYS = (*_TIMES["time_step"], *_TIMES["time_wait_explore"])
-"""An explorer logs no duration of its step but the wait for its rollouts, which is all that it takes."""
 
 _TIMING = TimingPlan(
     step_keys=(*_STEP_KEYS, *(f"{part}/{key}" for part in _PARTS for key in _STEP_KEYS)),
@@ -208,15 +176,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.UNKNOWN, any_of=_ALONE, weight=6),
         Fingerprint(Algorithm.UNKNOWN, all_of=("rollout/%/mean", "time/eval"), weight=6),
     ),
-    aliases=tuple(
-        dict.fromkeys(
-            (
-                *(Alias(key, metric) for metric, keys in _TIMES.items() for key in keys),
-                *_OWN,
-                *_renamed(verl.DIALECT.aliases),
-            )
-        )
-    ),
+    aliases=tuple(dict.fromkeys((*_OWN, *_renamed(verl.DIALECT.aliases)))),
     timing=_TIMING,
     hidden=(
         *("training/global_step", "rollout/model_%/*", "rollout/ready_experience_count"),

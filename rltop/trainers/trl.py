@@ -6,15 +6,9 @@ and `eval/…` in TensorBoard and the trackers.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 from rltop.structs import replace
-
-_GROUP = frozenset({Algorithm.GRPO, Algorithm.RLOO})
-_ROLLOUTS = _GROUP | {Algorithm.PPO}
-_PAIRS = frozenset({Algorithm.DPO, Algorithm.KTO})
-_REWARD = frozenset({Algorithm.REWARD})
-_LABELLED = frozenset({Algorithm.DPO, Algorithm.REWARD, Algorithm.SFT, Algorithm.UNKNOWN})
 
 _LENGTHS = ("completions/mean_length", "completion_length")
 
@@ -56,188 +50,151 @@ FINGERPRINTS = (
     ),
 )
 
-_OPTIMISER = (
-    Alias("loss", "loss"),
-    Alias("grad_norm", "grad_norm"),
-    Alias("learning_rate", "lr"),
-    Alias("lr", "lr"),
-    Alias("loss/policy_avg", "policy_loss"),
-    Alias("policy_loss", "policy_loss"),
-    Alias("loss/value_avg", "value_loss"),
-    Alias("aux_loss", "aux_loss"),
-    Alias("nll_loss", "nll_loss"),
-    Alias("policy/entropy_avg", "entropy"),
-    Alias("entropy", "entropy"),
-    Alias("entropy/mean", "entropy"),
-    Alias("objective/entropy", "entropy_seq"),
-    Alias("clip_ratio/region_mean", "clip_frac"),
-    Alias("clip_ratio", "clip_frac"),
-    Alias("cispo_clip_ratio", "clip_frac"),
-    Alias("policy/clipfrac_avg", "clip_frac"),
-    Alias("clip_ratio/low_mean", "clip_frac_low"),
-    Alias("clip_ratio/high_mean", "clip_frac_high"),
-    Alias("clip_ratio/low_min", "clip_frac_low_min"),
-    Alias("clip_ratio/high_max", "clip_frac_high_max"),
-    Alias("val/clipfrac_avg", "clip_frac_value"),
-    Alias("policy/approxkl_avg", "kl_old"),
-    Alias("objective/kl", "kl_ref"),
-    Alias("kl", "kl_ref"),
-    Alias("beta", "kl_coef"),
-    Alias("val/ratio", "ratio_mean"),
-    Alias("ratio", "ratio_mean", algorithms=_ROLLOUTS),
-    Alias("val/ratio_var", "ratio_var"),
-    Alias("val/num_eos_tokens", "stop_count"),
-)
+_OPTIMISER = spellings("""
+    loss | loss
+    grad_norm | grad_norm
+    lr | learning_rate | lr
+    policy_loss | loss/policy_avg | policy_loss
+    value_loss | loss/value_avg
+    aux_loss | aux_loss
+    nll_loss | nll_loss
+    entropy | policy/entropy_avg | entropy | entropy/mean
+    entropy_seq | objective/entropy
+    clip_frac | clip_ratio/region_mean | clip_ratio | cispo_clip_ratio | policy/clipfrac_avg
+    clip_frac_low | clip_ratio/low_mean
+    clip_frac_high | clip_ratio/high_mean
+    clip_frac_low_min | clip_ratio/low_min
+    clip_frac_high_max | clip_ratio/high_max
+    clip_frac_value | val/clipfrac_avg
+    kl_old | policy/approxkl_avg
+    kl_ref | objective/kl | kl
+    kl_coef | beta
+    ratio_mean | val/ratio
+    ratio_mean PPO GRPO RLOO | ratio
+    ratio_var | val/ratio_var
+    stop_count | val/num_eos_tokens
+""")
 
-_REWARDS = (
-    Alias("reward", "reward_mean"),
-    Alias("objective/scores", "reward_mean"),
-    Alias("objective/rlhf_reward", "reward_mean"),
-    Alias("objective/scores", "score_mean"),
-    Alias("objective/rlhf_reward", "reward_final"),
-    Alias("objective/non_score_reward", "kl_reward"),
-    Alias("reward_std", "reward_std"),
-    Alias("rewards/*/mean", "reward_component", algorithms=_GROUP),
-    Alias("rewards/%", "reward_component", algorithms=_GROUP),
-    Alias("rewards/*/std", "reward_component_std", algorithms=_GROUP),
-    Alias("frac_reward_zero_std", "zero_std_frac"),
+_REWARDS = spellings("""
+    reward_mean | reward | objective/scores | objective/rlhf_reward
+    score_mean | objective/scores
+    reward_final | objective/rlhf_reward
+    kl_reward | objective/non_score_reward
+    reward_std | reward_std
+    reward_component GRPO RLOO | rewards/*/mean | rewards/%
+    reward_component_std GRPO RLOO | rewards/*/std
+    zero_std_frac | frac_reward_zero_std
     # Telescope's names: TRL logs no group lengths itself.
-    Alias("group_length_max_median_ratio_mean", "group_len_ratio", is_borrowed=True),
-    Alias("group_length_max_median_ratio", "group_len_ratio", is_borrowed=True),
-    Alias("group_length_gini_mean", "group_len_gini", is_borrowed=True),
-    Alias("group_length_gini", "group_len_gini", is_borrowed=True),
-    Alias("group_length_cv_mean", "group_len_cv", is_borrowed=True),
-)
+    group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
+    group_len_gini borrowed | group_length_gini_mean | group_length_gini
+    group_len_cv borrowed | group_length_cv_mean
+""")
 
-_LENGTH = (
-    Alias("completions/mean_length", "response_len_mean"),
-    Alias("completion_length", "response_len_mean"),
-    Alias("completions/max_length", "response_len_max"),
-    Alias("completions/min_length", "response_len_min"),
-    Alias("completions/mean_terminated_length", "terminated_len_mean"),
-    Alias("completions/max_terminated_length", "terminated_len_max"),
-    Alias("completions/min_terminated_length", "terminated_len_min"),
-    Alias("completions/clipped_ratio", "truncated_frac"),
-    Alias("tools/call_frequency", "tool_call_freq"),
-    Alias("tools/failure_frequency", "tool_failure_frac"),
-    Alias("sampling/sampling_logp_difference/mean", "rollout_logp_diff_mean"),
-    Alias("sampling/sampling_logp_difference/max", "rollout_logp_diff_max"),
-    Alias("sampling/importance_sampling_ratio/mean", "is_ratio_mean"),
-    Alias("sampling/importance_sampling_ratio/min", "is_ratio_min"),
-    Alias("sampling/importance_sampling_ratio/max", "is_ratio_max"),
-)
+_LENGTH = spellings("""
+    response_len_mean | completions/mean_length | completion_length
+    response_len_{max,min} | completions/{}_length
+    terminated_len_{mean,max,min} | completions/{}_terminated_length
+    truncated_frac | completions/clipped_ratio
+    tool_call_freq | tools/call_frequency
+    tool_failure_frac | tools/failure_frequency
+    rollout_logp_diff_{mean,max} | sampling/sampling_logp_difference/{}
+    is_ratio_{mean,min,max} | sampling/importance_sampling_ratio/{}
+""")
 
-_PREFERENCE = (
-    Alias("rewards/accuracies", "dpo_accuracy", algorithms=_PAIRS),
-    Alias("rewards/margins", "dpo_margin", algorithms=_PAIRS),
-    Alias("rewards/chosen", "dpo_chosen", algorithms=_PAIRS),
-    Alias("rewards/rejected", "dpo_rejected", algorithms=_PAIRS),
-    Alias("logps/chosen", "logps_chosen"),
-    Alias("logps/rejected", "logps_rejected"),
-    Alias("logits/chosen", "logits_chosen"),
-    Alias("logits/rejected", "logits_rejected"),
-    Alias("mean_token_accuracy", "token_accuracy"),
-    Alias("accuracy", "rm_accuracy", algorithms=_REWARD),
-    Alias("margin", "rm_margin", algorithms=_REWARD),
-    Alias("mean_reward", "rm_reward_mean", algorithms=_REWARD),
-    Alias("min_reward", "rm_reward_min", algorithms=_REWARD),
-    Alias("max_reward", "rm_reward_max", algorithms=_REWARD),
-)
+_PREFERENCE = spellings("""
+    dpo_accuracy DPO KTO | rewards/accuracies
+    dpo_margin DPO KTO | rewards/margins
+    dpo_chosen DPO KTO | rewards/chosen
+    dpo_rejected DPO KTO | rewards/rejected
+    logps_chosen | logps/chosen
+    logps_rejected | logps/rejected
+    logits_chosen | logits/chosen
+    logits_rejected | logits/rejected
+    token_accuracy | mean_token_accuracy
+    rm_accuracy REWARD | accuracy
+    rm_margin REWARD | margin
+    rm_reward_{mean,min,max} REWARD | {}_reward
+""")
 
-_EVALUATION = (
-    Alias("eval_reward", "val_score"),
-    Alias("eval_*_reward", "val_score", algorithms=_GROUP),
-    Alias("eval_loss", "val_loss"),
-    Alias("eval_*_loss", "val_loss"),
-    Alias("eval_rewards/accuracies", "val_acc"),
-    Alias("eval_accuracy", "val_acc"),
-    Alias("eval_mean_token_accuracy", "val_acc"),
-    Alias("eval_*_accuracy", "val_acc", algorithms=_LABELLED),
-    Alias("eval_rewards/margins", "val_margin"),
-    Alias("eval_margin", "val_margin"),
-    Alias("eval_completions/mean_length", "val_response_len"),
-    Alias("eval_completions/clipped_ratio", "val_truncated_frac"),
-)
+_EVALUATION = spellings("""
+    val_score | eval_reward
+    val_score GRPO RLOO | eval_*_reward
+    val_loss | eval_loss | eval_*_loss
+    val_acc | eval_rewards/accuracies | eval_accuracy | eval_mean_token_accuracy
+    val_acc DPO REWARD SFT UNKNOWN | eval_*_accuracy
+    val_margin | eval_rewards/margins | eval_margin
+    val_response_len | eval_completions/mean_length
+    val_truncated_frac | eval_completions/clipped_ratio
+""")
 
-_PROGRESS = (
-    Alias("step_time", "time_step"),
-    Alias("eps", "samples_per_s"),
-    Alias("episode", "episode"),
-    Alias("num_tokens", "num_tokens"),
-    Alias("num_input_tokens_seen", "num_tokens"),
-    Alias("epoch", "epoch"),
+_PROGRESS = spellings("""
+    time_step | step_time
+    samples_per_s | eps
+    episode | episode
+    num_tokens | num_tokens | num_input_tokens_seen
+    epoch | epoch
     # The experimental asynchronous trainer.
-    Alias("training_tok/s", "throughput"),
-    Alias("generation_tok_per_s", "gen_throughput"),
-    Alias("forward_time_s", "time_forward"),
-    Alias("weight_sync_time_s", "time_weight_sync"),
-    Alias("queue_wait_time_s", "time_wait_data"),
-    Alias("buffer_qsize", "queue_size"),
-)
+    throughput | training_tok/s
+    gen_throughput | generation_tok_per_s
+    time_forward | forward_time_s
+    time_weight_sync | weight_sync_time_s
+    time_wait_data | queue_wait_time_s
+    queue_size | buffer_qsize
+""")
 
-_PIPELINE = (
-    Alias("sample/staleness_mean", "staleness_mean"),
-    Alias("sample/staleness_max", "staleness_max"),
-    Alias("sample/rollout_queue_size", "queue_size"),
-    Alias("sample/time_in_queue_s", "time_in_queue"),
-    Alias("sample/dropped_stale_total", "dropped_stale"),
-    Alias("batch/dropped_oversize_total", "dropped_oversize"),
-    Alias("sample/forwarded_tokens_mean", "total_len_mean"),
-    Alias("sample/forwarded_tokens_max", "total_len_max"),
-    Alias("sample/trained_tokens_mean", "trained_tokens"),
-    Alias("batch/masked_token_frac", "untrained_token_frac"),
-    Alias("batch/samples_per_row", "batch_count"),
-    Alias("batch/row_tokens_mean", "seqlen_mean"),
-    Alias("batch/row_tokens_max", "seqlen_balanced_max"),
-    Alias("batch/row_imbalance", "row_imbalance"),
-    Alias("batch/packing_ratio", "packing_ratio"),
-    Alias("batch/row_fill_frac", "batch_fill_frac"),
-    Alias("batch/pad_frac", "pad_frac"),
-    Alias("batch/microbatches_per_step", "batch_count"),
-    Alias("batch/groups_per_step", "batch_count"),
-    Alias("batch/samples_per_step", "sample_count"),
-    Alias("batch/forwarded_tokens_per_step", "total_tokens"),
-    Alias("batch/trained_tokens_per_step", "trained_tokens"),
-    Alias("perf/step_s", "time_step"),
-    Alias("perf/rollout_wait_s", "time_wait_data"),
-    Alias("perf/fwd_bwd_s", "time_update_actor"),
-    Alias("perf/fwd_s", "time_forward"),
-    Alias("perf/optimizer_s", "time_optimizer"),
-    Alias("perf/weight_sync_s", "time_weight_sync"),
-    Alias("perf/weight_sync_pause_s", "time_weight_sync_pause"),
-    Alias("perf/weight_sync_barrier_s", "time_weight_sync_barrier"),
-    Alias("perf/weight_sync_transfer_s", "time_weight_sync_transfer"),
-    Alias("perf/mfu_fwd_bwd", "mfu"),
-    Alias("perf/mfu_wall_clock", "mfu_wall"),
-    Alias("perf/forwarded_tok_s_wall_clock", "throughput"),
-    Alias("perf/trained_tok_s_wall_clock", "trained_throughput"),
-    Alias("rollout/inflight", "inflight_count"),
-    Alias("rollout/generated_tok_s", "gen_throughput"),
-    Alias("rollout/backpressure_s", "time_gen_blocked"),
-    Alias("rollout/score_s", "time_score_mean"),
-    Alias("rollout/score_wait_s", "time_score_wait"),
-    Alias("rollout/score_queue_size", "score_queue_size"),
-    Alias("rollout/score_block_s", "time_score_blocked"),
-    Alias("rollout/vllm_retry_total", "retry_count"),
-    Alias("rollout/duration_s", "time_gen_sample_mean"),
-    Alias("rollout/turns_mean", "num_turns_mean"),
-    Alias("rollout/turns_max", "num_turns_max"),
-    Alias("rollout/samples_per_rollout", "samples_per_rollout"),
-    Alias("rollout/fork_frac", "token_drift_frac"),
-    Alias("rollout/realign_frac", "token_drift_frac"),
-    Alias("rollout/drift_tokens_mean", "token_drift"),
-    Alias("rollout/drift_tokens_max", "token_drift"),
-    Alias("env/reset_s", "time_env_reset"),
-    Alias("env/reward_s", "time_score_mean"),
-    Alias("tools/latency_s", "time_tool_call"),
-    Alias("tools/%/latency_s", "time_tool_call"),
-    Alias("tools/%/call_total", "tool_calls_total"),
-    Alias("tools/%/failure_total", "tool_failures"),
-    Alias("tools/unknown_name_total", "tool_unknown"),
-    Alias("tools/parallel_calls_mean", "tool_parallel"),
-    Alias("tools/loop_exhausted_frac", "turn_limit_frac"),
-    Alias("rollout/correctness_mean", "reward_component"),
-)
+_PIPELINE = spellings("""
+    staleness_{mean,max} | sample/staleness_{}
+    queue_size | sample/rollout_queue_size
+    time_in_queue | sample/time_in_queue_s
+    dropped_stale | sample/dropped_stale_total
+    dropped_oversize | batch/dropped_oversize_total
+    total_len_{mean,max} | sample/forwarded_tokens_{}
+    trained_tokens | sample/trained_tokens_mean | batch/trained_tokens_per_step
+    untrained_token_frac | batch/masked_token_frac
+    batch_count | batch/samples_per_row | batch/microbatches_per_step | batch/groups_per_step
+    seqlen_mean | batch/row_tokens_mean
+    seqlen_balanced_max | batch/row_tokens_max
+    row_imbalance | batch/row_imbalance
+    packing_ratio | batch/packing_ratio
+    batch_fill_frac | batch/row_fill_frac
+    pad_frac | batch/pad_frac
+    sample_count | batch/samples_per_step
+    total_tokens | batch/forwarded_tokens_per_step
+    time_step | perf/step_s
+    time_wait_data | perf/rollout_wait_s
+    time_update_actor | perf/fwd_bwd_s
+    time_forward | perf/fwd_s
+    time_optimizer | perf/optimizer_s
+    time_weight_sync | perf/weight_sync_s
+    time_weight_sync_pause | perf/weight_sync_pause_s
+    time_weight_sync_barrier | perf/weight_sync_barrier_s
+    time_weight_sync_transfer | perf/weight_sync_transfer_s
+    mfu | perf/mfu_fwd_bwd
+    mfu_wall | perf/mfu_wall_clock
+    throughput | perf/forwarded_tok_s_wall_clock
+    trained_throughput | perf/trained_tok_s_wall_clock
+    inflight_count | rollout/inflight
+    gen_throughput | rollout/generated_tok_s
+    time_gen_blocked | rollout/backpressure_s
+    time_score_mean | rollout/score_s | env/reward_s
+    time_score_wait | rollout/score_wait_s
+    score_queue_size | rollout/score_queue_size
+    time_score_blocked | rollout/score_block_s
+    retry_count | rollout/vllm_retry_total
+    time_gen_sample_mean | rollout/duration_s
+    num_turns_{mean,max} | rollout/turns_{}
+    samples_per_rollout | rollout/samples_per_rollout
+    token_drift_frac | rollout/fork_frac | rollout/realign_frac
+    token_drift | rollout/drift_tokens_mean | rollout/drift_tokens_max
+    time_env_reset | env/reset_s
+    time_tool_call | tools/latency_s | tools/%/latency_s
+    tool_calls_total | tools/%/call_total
+    tool_failures | tools/%/failure_total
+    tool_unknown | tools/unknown_name_total
+    tool_parallel | tools/parallel_calls_mean
+    turn_limit_frac | tools/loop_exhausted_frac
+    reward_component | rollout/correctness_mean
+""")
 """Of the asynchronous trainer, as it names them since 1.16; counters are those of one logging window."""
 
 _SYNC = ("pause", "barrier", "transfer")
@@ -246,13 +203,12 @@ _ASYNC_KEYS = (
 )  # fmt: skip
 
 _PROFILE = "profiling/Time taken: "
-_PROFILED = (
-    Alias(f"{_PROFILE}*.vLLM.generate", "time_gen"),
-    Alias(f"{_PROFILE}*.transformers.generate", "time_gen"),
-    Alias(f"{_PROFILE}*._calculate_rewards", "time_reward"),
-    Alias(f"{_PROFILE}*.sync_weights", "time_weight_sync"),
-    Alias(f"{_PROFILE}*.compute_loss", "time_forward"),
-)
+_PROFILED = spellings("""
+    time_gen | profiling/Time taken: *.vLLM.generate | profiling/Time taken: *.transformers.generate
+    time_reward | profiling/Time taken: *._calculate_rewards
+    time_weight_sync | profiling/Time taken: *.sync_weights
+    time_forward | profiling/Time taken: *.compute_loss
+""")
 """Logged to trackers only, several times per step; a row keeps the last of its step."""
 
 DIALECT = Dialect(
@@ -276,7 +232,7 @@ ASYNC = replace(
     variant="async GRPO",
     fingerprints=(Fingerprint(Algorithm.GRPO, all_of=("reward",), any_of=_ASYNC_KEYS, weight=26),),
     aliases=(
-        Alias("kl", "off_policy_kl"),
+        *spellings("off_policy_kl | kl"),
         *(alias for alias in DIALECT.aliases if alias.pattern != "kl"),
         *_PIPELINE,
     ),

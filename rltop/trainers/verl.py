@@ -6,7 +6,7 @@ trainer that became the default with 0.9), a variant of the dialect leaves it ou
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
 from rltop.model import Algorithm
 from rltop.structs import replace
 
@@ -54,229 +54,191 @@ _FINGERPRINTS = (
 )
 
 
-def _both(metric: str, *patterns: str) -> tuple[Alias, ...]:
-    return tuple(Alias(pattern, metric) for pattern in patterns)
-
-
-def _borrowed(metric: str, *patterns: str) -> tuple[Alias, ...]:
-    return tuple(Alias(pattern, metric, is_borrowed=True) for pattern in patterns)
-
-
-_REWARD = (
-    *_both("reward_mean", "critic/score/mean", "critic/rewards/mean", "actor/rewards_mean"),
-    *_both("score_mean", "critic/score/mean"),
-    *_both("reward_final", "critic/rewards/mean"),
-    *_both("reward_max", "critic/score/max", "critic/rewards/max"),
-    *_both("reward_min", "critic/score/min", "critic/rewards/min"),
-    *_both("adv_mean", "critic/advantages/mean"),
-    *_both("adv_max", "critic/advantages/max"),
-    *_both("adv_min", "critic/advantages/min"),
-    *_both("adv_std", "critic/advantages/std"),
-    *_both("return_mean", "critic/returns/mean"),
-    *_both("success_frac", "critic/success_rate/mean"),
-    *_both("reward_component", "gdpo/%/mean"),
-    *_both("reward_component_std", "gdpo/%/std"),
-    *_both("val_score", "val-core/*/acc/mean@*", "val-core/*/reward/mean@*", "val-core/*/mean@*", "val/test_score/*"),
-    *_both("val_best", "val-core/*/best@*/mean"),
-    *_both("val_turns_mean", "val-aux/num_turns/mean"),
-    *_both("val_turns_max", "val-aux/num_turns/max"),
-    *_both("val_turns_min", "val-aux/num_turns/min"),
-    *_both("val_reward", "val-aux/*/reward/mean@*"),
-    *_both("val_best", "val-aux/*/best@*/mean"),
-    *_both("val_worst", "val-aux/*/worst@*/mean"),
-    *_both("val_std", "val-core/*/std@*", "val-aux/*/std@*"),
-    *_both("val_aux", "val-aux/*", "val-core/*"),
-    *_both("val_loss", "val/loss"),
+_REWARD = spellings("""
+    reward_mean | critic/score/mean | critic/rewards/mean | actor/rewards_mean
+    score_mean | critic/score/mean
+    reward_final | critic/rewards/mean
+    reward_{max,min} | critic/score/{} | critic/rewards/{}
+    adv_{mean,max,min,std} | critic/advantages/{}
+    return_mean | critic/returns/mean
+    success_frac | critic/success_rate/mean
+    reward_component | gdpo/%/mean
+    reward_component_std | gdpo/%/std
+    val_score | val-core/*/acc/mean@* | val-core/*/reward/mean@* | val-core/*/mean@* | val/test_score/*
+    val_best | val-core/*/best@*/mean
+    val_turns_{mean,max,min} | val-aux/num_turns/{}
+    val_reward | val-aux/*/reward/mean@*
+    val_best | val-aux/*/best@*/mean
+    val_worst | val-aux/*/worst@*/mean
+    val_std | val-core/*/std@* | val-aux/*/std@*
+    val_aux | val-aux/* | val-core/*
+    val_loss | val/loss
     # Of reward functions and validations of one's own.
-    *_both("sample_metric", "reward/*"),
-    *_both("val_aux", "val/*"),
+    sample_metric | reward/*
+    val_aux | val/*
+""")
+
+_POLICY = spellings("""
+    loss | actor/loss | train/loss
+    policy_loss | actor/pg_loss
+    grad_norm | actor/grad_norm | train/grad_norm
+    lr | actor/lr | train/lr
+    lr ×0.0001 | actor/lr(1e-4)
+    lr ×0.001 | train/lr(1e-3)
+    lr_scheduler | lr_scheduler/*
+    entropy | actor/entropy | actor/entropy_loss
+    clip_frac | actor/pg_clipfrac
+    clip_frac_lower | actor/pg_clipfrac_lower
+    kl_old | actor/ppo_kl | actor/approx_kl
+    kl_ref | actor/kl_loss | actor/reward_kl_penalty | critic/kl
+    kl_coef | actor/kl_coef | actor/reward_kl_penalty_coeff | critic/kl_coeff
+    distill_loss | actor/distillation/loss
+    moe_max_vio | rollout/moe/max_vio/max
+    value_loss | critic/vf_loss | critic/loss
+    value_mean | critic/values/mean | critic/value/mean | critic/vpred_mean
+    explained_var | critic/vf_explained_var
+    clip_frac_value | critic/vf_clipfrac
+    grad_norm_critic | critic/grad_norm
+    lr_critic | critic/lr
+    lr_critic ×0.0001 | critic/lr(1e-4)
+    dpo_accuracy | actor/rewards_accuracies
+    dpo_margin | actor/rewards_margins
+""")
+
+_TRUNCATION = spellings("""
+    truncated_frac | response_length_non_aborted/clip_ratio | response_length/clip_ratio
+    prompt_clip_frac | prompt_length/clip_ratio
+""")
+
+_ROLLOUT = spellings("""
+    response_len_{mean,max,min} | response_length_non_aborted/{} | response_length/{}
+    aborted_frac | response/aborted_ratio
+    prompt_len_{mean,max,min} | prompt_length/{}
+    num_turns_{mean,max,min} | num_turns/{} | training/num_turns/{}
+    tool_calls_mean | tool_call_counts/mean
+    group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
+    group_len_ratio borrowed | */group_length_max_median_ratio_mean | */group_length_max_median_ratio
+    group_len_gini borrowed | group_length_gini_mean | */group_length_gini_mean
+    zero_std_count | training/filter_groups/evicted_samples
+    evicted_samples | training/off_policy/evicted_samples
+    rollout_failures | training/rollout_failure/evicted_samples
+""")
+
+_CORRECTION = """
+    off_policy_kl | {at}k3_kl | {at}kl
+    is_ratio_{mean,min,max,std} | {at}rollout_is_{}
+    is_ess | {at}rollout_is_eff_sample_size
+    is_chi2 | {at}chi2_token
+    ppl_ratio | {at}ppl_ratio
+    rollout_masked_frac | {at}rollout_rs_masked_fraction
+    rollout_masked_seq_frac | {at}rollout_rs_seq_masked_fraction
+"""
+"""What stands below `rollout_corr/`; the prefix depends on mode and version."""
+
+
+def _correction(prefixes: str) -> str:
+    return _CORRECTION.replace("{at}", prefixes)
+
+
+_MISMATCH = spellings(
+    _correction("{rollout_corr/,actor/rollout_corr/,mismatch/,mismatch/mismatch_}")
+    + """
+    rollout_prob_diff_{mean,max,std} | training/rollout_probs_diff_{}
+    rollout_prob_corr | training/rollout_actor_probs_pearson_corr
+    staleness_{mean,max} | training/off_policy/trajectory_staleness/{}
+    staleness_worst_max | training/off_policy/trajectory_staleness_worst/max
+    traj_span_mean | training/off_policy/trajectory_spans/mean
+    stale_count | fully_async/count/stale_trajectory_processed
+    dropped_stale | fully_async/count/dropped_stale_samples
+    trainer_idle_frac | fully_async/trainer/idle_ratio
+    rollouter_idle_frac | fully_async/rollouter/idle_ratio
+    param_version | fully_async/count/current_param_version
+    queue_size | fully_async/monitor/queue/mq_queue_size
+    partial_frac | fully_async/partial/partial_ratio
+"""
 )
 
-_POLICY = (
-    *_both("loss", "actor/loss", "train/loss"),
-    *_both("policy_loss", "actor/pg_loss"),
-    *_both("grad_norm", "actor/grad_norm", "train/grad_norm"),
-    *_both("lr", "actor/lr", "train/lr"),
-    Alias("actor/lr(1e-4)", "lr", scale=1e-4),
-    Alias("train/lr(1e-3)", "lr", scale=1e-3),
-    *_both("lr_scheduler", "lr_scheduler/*"),
-    *_both("entropy", "actor/entropy", "actor/entropy_loss"),
-    *_both("clip_frac", "actor/pg_clipfrac"),
-    *_both("clip_frac_lower", "actor/pg_clipfrac_lower"),
-    *_both("kl_old", "actor/ppo_kl", "actor/approx_kl"),
-    *_both("kl_ref", "actor/kl_loss", "actor/reward_kl_penalty", "critic/kl"),
-    *_both("kl_coef", "actor/kl_coef", "actor/reward_kl_penalty_coeff", "critic/kl_coeff"),
-    *_both("distill_loss", "actor/distillation/loss"),
-    *_both("moe_max_vio", "rollout/moe/max_vio/max"),
-    *_both("value_loss", "critic/vf_loss", "critic/loss"),
-    *_both("value_mean", "critic/values/mean", "critic/value/mean", "critic/vpred_mean"),
-    *_both("explained_var", "critic/vf_explained_var"),
-    *_both("clip_frac_value", "critic/vf_clipfrac"),
-    *_both("grad_norm_critic", "critic/grad_norm"),
-    *_both("lr_critic", "critic/lr"),
-    Alias("critic/lr(1e-4)", "lr_critic", scale=1e-4),
-    *_both("dpo_accuracy", "actor/rewards_accuracies"),
-    *_both("dpo_margin", "actor/rewards_margins"),
-)
-
-_TRUNCATION = (
-    *_both("truncated_frac", "response_length_non_aborted/clip_ratio", "response_length/clip_ratio"),
-    *_both("prompt_clip_frac", "prompt_length/clip_ratio"),
-)
-
-_ROLLOUT = (
-    *_both("response_len_mean", "response_length_non_aborted/mean", "response_length/mean"),
-    *_both("response_len_max", "response_length_non_aborted/max", "response_length/max"),
-    *_both("response_len_min", "response_length_non_aborted/min", "response_length/min"),
-    *_both("aborted_frac", "response/aborted_ratio"),
-    *_both("prompt_len_mean", "prompt_length/mean"),
-    *_both("prompt_len_max", "prompt_length/max"),
-    *_both("prompt_len_min", "prompt_length/min"),
-    *_both("num_turns_mean", "num_turns/mean", "training/num_turns/mean"),
-    *_both("num_turns_max", "num_turns/max", "training/num_turns/max"),
-    *_both("num_turns_min", "num_turns/min", "training/num_turns/min"),
-    *_both("tool_calls_mean", "tool_call_counts/mean"),
-    *_borrowed("group_len_ratio", "group_length_max_median_ratio_mean", "group_length_max_median_ratio"),
-    *_borrowed("group_len_ratio", "*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio"),
-    *_borrowed("group_len_gini", "group_length_gini_mean", "*/group_length_gini_mean"),
-    *_both("zero_std_count", "training/filter_groups/evicted_samples"),
-    *_both("evicted_samples", "training/off_policy/evicted_samples"),
-    *_both("rollout_failures", "training/rollout_failure/evicted_samples"),
-)
-
-_CORRECTION = {
-    "off_policy_kl": ("k3_kl", "kl"),
-    "is_ratio_mean": ("rollout_is_mean",),
-    "is_ratio_min": ("rollout_is_min",),
-    "is_ratio_max": ("rollout_is_max",),
-    "is_ratio_std": ("rollout_is_std",),
-    "is_ess": ("rollout_is_eff_sample_size",),
-    "is_chi2": ("chi2_token",),
-    "ppl_ratio": ("ppl_ratio",),
-    "rollout_masked_frac": ("rollout_rs_masked_fraction",),
-    "rollout_masked_seq_frac": ("rollout_rs_seq_masked_fraction",),
-}
-"""Metric → names below `rollout_corr/`; the prefix depends on mode and version."""
-
-_MISMATCH = (
-    *(
-        Alias(f"{prefix}{name}", metric)
-        for metric, names in _CORRECTION.items()
-        for name in names
-        for prefix in ("rollout_corr/", "actor/rollout_corr/", "mismatch/", "mismatch/mismatch_")
-    ),
-    *_both("rollout_prob_diff_mean", "training/rollout_probs_diff_mean"),
-    *_both("rollout_prob_diff_max", "training/rollout_probs_diff_max"),
-    *_both("rollout_prob_diff_std", "training/rollout_probs_diff_std"),
-    *_both("rollout_prob_corr", "training/rollout_actor_probs_pearson_corr"),
-    *_both("staleness_mean", "training/off_policy/trajectory_staleness/mean"),
-    *_both("staleness_max", "training/off_policy/trajectory_staleness/max"),
-    *_both("staleness_worst_max", "training/off_policy/trajectory_staleness_worst/max"),
-    *_both("traj_span_mean", "training/off_policy/trajectory_spans/mean"),
-    *_both("stale_count", "fully_async/count/stale_trajectory_processed"),
-    *_both("dropped_stale", "fully_async/count/dropped_stale_samples"),
-    *_both("trainer_idle_frac", "fully_async/trainer/idle_ratio"),
-    *_both("rollouter_idle_frac", "fully_async/rollouter/idle_ratio"),
-    *_both("param_version", "fully_async/count/current_param_version"),
-    *_both("queue_size", "fully_async/monitor/queue/mq_queue_size"),
-    *_both("partial_frac", "fully_async/partial/partial_ratio"),
-)
-
-_PIPELINE = (
-    Alias("training/off_policy/trajectory_staleness/min", "staleness_min"),
-    Alias("training/off_policy/trajectory_spans/max", "traj_span_max"),
-    Alias("training/off_policy/evicted_samples_staleness/mean", "staleness_dropped_mean"),
-    Alias("training/off_policy/evicted_samples_staleness/max", "staleness_dropped_max"),
-    Alias("training/filter_groups/discarded_surplus_samples", "dropped_surplus"),
-    Alias("separate_async/switch/wait_samples", "queue_missing"),
-    Alias("separate_async/switch/idle", "mode_flag"),
-    Alias("separate_async/decision/sampleable_count", "queue_size"),
-    Alias("separate_async/decision/remaining", "queue_missing"),
-    Alias("separate_async/decision/should_switch_to_rollout", "mode_flag"),
-    Alias("separate_async/decision/per_sample_time_seconds", "time_wait_sample"),
-    Alias("separate_async/decision/effective_switch_cost_seconds", "time_switch"),
-    Alias("fully_async/monitor/active_tasks_size", "inflight_count"),
-    Alias("fully_async/monitor/queue/pending_queue_size", "gen_queue_size"),
-    Alias("dynamic_resource/mq_size", "queue_size"),
-    Alias("fully_async/static/max_queue_size", "queue_limit"),
-    Alias("fully_async/static/max_concurrent_samples", "inflight_limit"),
-    Alias("fully_async/static/staleness_threshold", "staleness_share_limit"),
-    Alias("fully_async/processing_time/avg", "time_gen_sample_mean"),
-    Alias("fully_async/processing_time/max", "time_gen_sample_max"),
-    Alias("fully_async/processing_time/min", "time_gen_sample_min"),
-    Alias("fully_async/processing_time/tp%", "time_gen_sample_high"),
-    Alias("fully_async/partial/total_partial_num", "partial_count"),
-    Alias("fully_async/partial/max_partial_span", "traj_span_max"),
-    Alias("fully_async/rollouter/active_time", "time_gen_active"),
-    Alias("fully_async/rollouter/version_time", "time_version"),
-    Alias("fully_async/rollouter/step_generated_samples", "generated_count"),
-    Alias("fully_async/count/staleness_samples", "stale_held"),
-    Alias("fully_async/static/max_required_samples", "stale_held_limit"),
-    Alias("dynamic_resource/train_compute_time_s", "time_trainer_active"),
-    Alias("dynamic_resource/train_allocated_time_s", "time_trainer_held"),
-    Alias("dynamic_resource/train_resource_utilization", "trainer_idle_frac", scale=-1.0, shift=1.0),
-    Alias("dynamic_resource/rollout_resource_utilization", "rollouter_idle_frac", scale=-1.0, shift=1.0),
-    Alias("dynamic_resource/resource_utilization", "gpu_busy_frac"),
-    Alias("rollout/spec_accept_length", "spec_accept_len"),
-)
+_PIPELINE = spellings("""
+    staleness_min | training/off_policy/trajectory_staleness/min
+    traj_span_max | training/off_policy/trajectory_spans/max | fully_async/partial/max_partial_span
+    staleness_dropped_{mean,max} | training/off_policy/evicted_samples_staleness/{}
+    dropped_surplus | training/filter_groups/discarded_surplus_samples
+    queue_missing | separate_async/switch/wait_samples | separate_async/decision/remaining
+    mode_flag | separate_async/switch/idle | separate_async/decision/should_switch_to_rollout
+    queue_size | separate_async/decision/sampleable_count | dynamic_resource/mq_size
+    time_wait_sample | separate_async/decision/per_sample_time_seconds
+    time_switch | separate_async/decision/effective_switch_cost_seconds
+    inflight_count | fully_async/monitor/active_tasks_size
+    gen_queue_size | fully_async/monitor/queue/pending_queue_size
+    queue_limit | fully_async/static/max_queue_size
+    inflight_limit | fully_async/static/max_concurrent_samples
+    staleness_share_limit | fully_async/static/staleness_threshold
+    time_gen_sample_mean | fully_async/processing_time/avg
+    time_gen_sample_{max,min} | fully_async/processing_time/{}
+    time_gen_sample_high | fully_async/processing_time/tp%
+    partial_count | fully_async/partial/total_partial_num
+    time_gen_active | fully_async/rollouter/active_time
+    time_version | fully_async/rollouter/version_time
+    generated_count | fully_async/rollouter/step_generated_samples
+    stale_held | fully_async/count/staleness_samples
+    stale_held_limit | fully_async/static/max_required_samples
+    time_trainer_active | dynamic_resource/train_compute_time_s
+    time_trainer_held | dynamic_resource/train_allocated_time_s
+    trainer_idle_frac ×-1 +1 | dynamic_resource/train_resource_utilization
+    rollouter_idle_frac ×-1 +1 | dynamic_resource/rollout_resource_utilization
+    gpu_busy_frac | dynamic_resource/resource_utilization
+    spec_accept_len | rollout/spec_accept_length
+""")
 """Of the trainers that generate beside the training: fully asynchronous, and V1 with separate engines."""
 
 _AGENT = "timing_s/agent_loop"
-_SYSTEM = (
-    *_both("seqlen_min", "global_seqlen/min"),
-    *_both("seqlen_max", "global_seqlen/max"),
-    *_both("seqlen_mean", "global_seqlen/mean"),
-    *_both("seqlen_minmax_diff", "global_seqlen/minmax_diff"),
-    *_both("seqlen_balanced_min", "global_seqlen/balanced_min"),
-    *_both("seqlen_balanced_max", "global_seqlen/balanced_max"),
-    *_both("time_step", "timing_s/step", "perf/time_per_step"),
-    *_both("time_gen", "timing_s/gen", "timing_s/generate_async", "timing/gen"),
-    *_both("time_reward", "timing_s/reward"),
-    *_both("time_old_log_prob", "timing_s/old_log_prob", "timing/old_log_prob"),
-    *_both("time_ref", "timing_s/ref", "timing/ref"),
-    *_both("time_values", "timing_s/values", "timing/values"),
-    *_both("time_adv", "timing_s/adv", "timing/adv"),
-    *_both("time_update_critic", "timing_s/update_critic", "timing/update_critic"),
-    *_both("time_update_actor", "timing_s/update_actor", "timing/update_actor"),
-    *_both(
-        "time_weight_sync", "timing_s/update_weights", "timing_s/sync_rollout_weights", "timing_s/timing_s/param_sync"
-    ),
-    *_both("time_weight_sync", "timing_s/param_sync"),
-    *_both("time_save", "timing_s/save_checkpoint"),
-    *_both("time_eval", "timing_s/testing", "timing/testing", "rollouter/validate_time"),
-    *_both("time_dump", "timing_s/dump_rollout_generations"),
-    *_both("time_switch", "timing_s/switch_to_trainer", "timing_s/switch_to_rollout"),
-    *_both("time_wait_data", "timing_s/switch_wait", "timing_s/wait_for_enough_samples", "fully_async/total_wait_time"),
-    *_both("time_gen_sample_mean", f"{_AGENT}/generate_sequences/mean"),
-    *_both("time_gen_sample_max", f"{_AGENT}/generate_sequences/max", "timing_s/generation_timing/max"),
-    *_both("time_gen_sample_min", f"{_AGENT}/generate_sequences/min"),
-    *_both("time_tool_sample_mean", f"{_AGENT}/tool_calls/mean"),
-    *_both("time_tool_sample_min", f"{_AGENT}/tool_calls/min"),
-    *_both("time_tool_sample_max", f"{_AGENT}/tool_calls/max"),
-    *_both("slowest_gen", f"{_AGENT}/slowest/generate_sequences"),
-    *_both("slowest_tool", f"{_AGENT}/slowest/tool_calls"),
-    *_both("slowest_score", f"{_AGENT}/slowest/compute_score"),
-    *_both("slowest_response_len", f"{_AGENT}/slowest/response_length"),
-    *_both("slowest_prompt_len", f"{_AGENT}/slowest/prompt_length"),
-    *_both("preempted_max", f"{_AGENT}/num_preempted/max"),
-    *_both("preempted_mean", f"{_AGENT}/num_preempted/mean"),
-    *_both("time_per_token_gen", "timing_per_token_ms/gen", "timing_per_token/gen"),
-    *_both("time_per_token_ref", "timing_per_token_ms/ref", "timing_per_token/ref"),
-    *_both("time_per_token_values", "timing_per_token_ms/values", "timing_per_token/values"),
-    *_both("time_per_token_adv", "timing_per_token_ms/adv", "timing_per_token/adv"),
-    *_both("time_per_token_update_critic", "timing_per_token_ms/update_critic", "timing_per_token/update_critic"),
-    *_both("time_per_token_update_actor", "timing_per_token_ms/update_actor", "timing_per_token/update_actor"),
-    *_both("throughput_per_gpu", "perf/throughput"),
-    *_both("total_tokens", "perf/total_num_tokens"),
-    *_both("mfu", "perf/mfu/actor", "mfu/actor", "train/mfu"),
-    *_both("mfu_infer", "perf/mfu/actor_infer"),
-    *_both("mfu_critic", "perf/mfu/critic", "mfu/critic"),
-    *_both("spec_accept_rate", "rollout/spec_accept_rate"),
-    *_both("mem_alloc_gb", "perf/max_memory_allocated_gb", "actor/perf/max_memory_allocated_gb"),
-    *_both("mem_reserved_gb", "perf/max_memory_reserved_gb", "actor/perf/max_memory_reserved_gb"),
-    *_both("mem_cpu_gb", "perf/cpu_memory_used_gb", "actor/perf/cpu_memory_used_gb"),
-    *_both("epoch", "training/epoch"),
-)
+_SYSTEM = spellings("""
+    seqlen_{min,max,mean} | global_seqlen/{}
+    seqlen_minmax_diff | global_seqlen/minmax_diff
+    seqlen_balanced_{min,max} | global_seqlen/balanced_{}
+    time_step | timing_s/step | perf/time_per_step
+    time_gen | timing_s/gen | timing_s/generate_async | timing/gen
+    time_reward | timing_s/reward
+    time_old_log_prob | timing_s/old_log_prob | timing/old_log_prob
+    time_ref | timing_s/ref | timing/ref
+    time_values | timing_s/values | timing/values
+    time_adv | timing_s/adv | timing/adv
+    time_update_critic | timing_s/update_critic | timing/update_critic
+    time_update_actor | timing_s/update_actor | timing/update_actor
+    time_weight_sync | timing_s/update_weights | timing_s/sync_rollout_weights | timing_s/timing_s/param_sync
+    time_weight_sync | timing_s/param_sync
+    time_save | timing_s/save_checkpoint
+    time_eval | timing_s/testing | timing/testing | rollouter/validate_time
+    time_dump | timing_s/dump_rollout_generations
+    time_switch | timing_s/switch_to_trainer | timing_s/switch_to_rollout
+    time_wait_data | timing_s/switch_wait | timing_s/wait_for_enough_samples | fully_async/total_wait_time
+    time_gen_sample_mean | timing_s/agent_loop/generate_sequences/mean
+    time_gen_sample_max | timing_s/agent_loop/generate_sequences/max | timing_s/generation_timing/max
+    time_gen_sample_min | timing_s/agent_loop/generate_sequences/min
+    time_tool_sample_{mean,min,max} | timing_s/agent_loop/tool_calls/{}
+    slowest_gen | timing_s/agent_loop/slowest/generate_sequences
+    slowest_tool | timing_s/agent_loop/slowest/tool_calls
+    slowest_score | timing_s/agent_loop/slowest/compute_score
+    slowest_response_len | timing_s/agent_loop/slowest/response_length
+    slowest_prompt_len | timing_s/agent_loop/slowest/prompt_length
+    preempted_{max,mean} | timing_s/agent_loop/num_preempted/{}
+    time_per_token_gen | timing_per_token_ms/gen | timing_per_token/gen
+    time_per_token_ref | timing_per_token_ms/ref | timing_per_token/ref
+    time_per_token_values | timing_per_token_ms/values | timing_per_token/values
+    time_per_token_adv | timing_per_token_ms/adv | timing_per_token/adv
+    time_per_token_update_critic | timing_per_token_ms/update_critic | timing_per_token/update_critic
+    time_per_token_update_actor | timing_per_token_ms/update_actor | timing_per_token/update_actor
+    throughput_per_gpu | perf/throughput
+    total_tokens | perf/total_num_tokens
+    mfu | perf/mfu/actor | mfu/actor | train/mfu
+    mfu_infer | perf/mfu/actor_infer
+    mfu_critic | perf/mfu/critic | mfu/critic
+    spec_accept_rate | rollout/spec_accept_rate
+    mem_alloc_gb | perf/max_memory_allocated_gb | actor/perf/max_memory_allocated_gb
+    mem_reserved_gb | perf/max_memory_reserved_gb | actor/perf/max_memory_reserved_gb
+    mem_cpu_gb | perf/cpu_memory_used_gb | actor/perf/cpu_memory_used_gb
+    epoch | training/epoch
+""")
 
 
 def _stage(name: str, *, fits_inside: bool = False, is_outside: bool = False, lane: int = 0) -> Stage:
@@ -432,19 +394,21 @@ EASYR1: Dialect = replace(
         Fingerprint(Algorithm.GRPO, all_of=("actor/*",), any_of=_EASYR1_OWN, none_of=_EASYR1_CRITIC, weight=38),
     ),
     aliases=(
-        Alias("val/reward_score", "val_score"),
-        Alias("val/overall_reward", "val_reward"),
-        Alias("val/*_reward", "val_aux"),
-        Alias("val_response_length/mean", "val_response_len"),
-        Alias("val_response_length/clip_ratio", "val_truncated_frac"),
-        Alias("reward/overall", "score_mean"),
-        Alias("reward/%", "reward_component"),
-        Alias("actor/pg_clipfrac_higher", "clip_frac"),
-        Alias("actor/kl_penalty", "kl_ref"),
-        Alias("perf/mfu_actor", "mfu"),
-        Alias("perf/mfu_critic", "mfu_critic"),
-        Alias("timing_s/old", "time_old_log_prob"),
-        Alias("timing_s/validation", "time_eval"),
+        *spellings("""
+            val_score | val/reward_score
+            val_reward | val/overall_reward
+            val_aux | val/*_reward
+            val_response_len | val_response_length/mean
+            val_truncated_frac | val_response_length/clip_ratio
+            score_mean | reward/overall
+            reward_component | reward/%
+            clip_frac | actor/pg_clipfrac_higher
+            kl_ref | actor/kl_penalty
+            mfu | perf/mfu_actor
+            mfu_critic | perf/mfu_critic
+            time_old_log_prob | timing_s/old
+            time_eval | timing_s/validation
+        """),
         *(alias for alias in DIALECT.aliases if not alias.pattern.startswith(_EASYR1_NEVER)),
     ),
     timing=replace(
@@ -464,70 +428,57 @@ _RLLM_OWN = (
     "advantage/%/fraction_zero",
     "groups/num_trajs_*_filter",
 )
-_RLLM_STATISTICS = ("mean", "std", "max", "min")
-
-_RLLM_ALIASES = (
-    *(Alias(f"reward/%/{each}", f"reward_{each}") for each in _RLLM_STATISTICS),
-    *(Alias(f"advantage/%/{each}", f"adv_{each}") for each in _RLLM_STATISTICS),
-    Alias("episode/correct", "success_frac"),
-    Alias("batch/%/fractions/effective", "zero_std_frac", scale=-1.0, shift=1.0),
+_RLLM_ALIASES = spellings(
+    """
+    reward_{mean,std,max,min} | reward/%/{}
+    adv_{mean,std,max,min} | advantage/%/{}
+    success_frac | episode/correct
+    zero_std_frac ×-1 +1 | batch/%/fractions/effective
     # Of completions rather than groups: where groups have one size it is the same share.
-    Alias("advantage/%/fraction_zero", "zero_std_frac"),
-    Alias("batch/%/fractions/too_easy", "all_good_frac"),
-    Alias("batch/%/fractions/too_hard", "all_bad_frac"),
-    Alias("batch/solve_all", "all_good_frac"),
-    Alias("batch/solve_none", "all_bad_frac"),
-    Alias("batch/solve_partial", "mixed_group_frac"),
-    Alias("groups/dropped_zero_adv", "zero_std_count"),
-    Alias("groups/num_trajs_after_filter", "sample_count"),
-    *(
-        Alias(f"{prefix}/{reason}", metric)
-        for prefix in ("batch/termination_reason", "episode/termination_reason", "batch")
-        for reason, metric in (("max_response_length_exceeded", "truncated_frac"), ("error", "aborted_frac"))
-    ),
-    Alias("batch/termination_reason/%", "sample_metric"),
-    Alias("episode/termination_reason/%", "sample_metric"),
-    *(Alias(f"batch/steps_per_traj/{each}", f"num_turns_{each}") for each in ("mean", "max", "min")),
-    Alias("episode/num_turns", "num_turns_mean"),
-    Alias("batch/%/group_reward_std/p50", "reward_std"),
-    Alias("batch/%/group_reward_mean/%", "sample_metric"),
-    Alias("batch/%/group_reward_std/%", "sample_metric"),
-    Alias("val/*/pass@1", "val_score"),
-    Alias("val/*/pass@*", "val_passk"),
-    Alias("val/reward/%/mean", "val_reward"),
-    Alias("train/kl_sample_train_v2", "off_policy_kl"),
-    Alias("train/kl_sample_train_v1", "rollout_logp_diff_mean"),
-    Alias("train/entropy", "entropy"),
-    Alias("progress/lr", "lr"),
-    Alias("progress/done_frac", "progress"),
-    *(
-        Alias(f"{prefix}/{name}", metric)
-        for prefix in ("rollout_correction", "offpolicy")
-        for metric, names in _CORRECTION.items()
-        for name in names
-    ),
-    Alias("async/staleness_mean", "staleness_mean"),
-    Alias("async/staleness_max", "staleness_max"),
-    Alias("async/buffer_qsize", "queue_size"),
-    Alias("async/weight_version", "param_version"),
-    Alias("async/trainer_idle_ratio", "trainer_idle_frac"),
-    Alias("time/step", "time_step"),
-    Alias("time/buffer_wait", "time_wait_data"),
-    Alias("time/weight_sync", "time_weight_sync"),
-    Alias("time/forward_backward", "time_update_actor"),
-    Alias("time/fused_forward_backward_and_optim_step", "time_update_actor"),
-    Alias("time/save_checkpoint", "time_save"),
-    Alias("time/testing", "time_eval"),
-    Alias("timing_s/old_log_probs", "time_old_log_prob"),
-    Alias("timing_s/weight_sync", "time_weight_sync"),
-    Alias("episode/time/rollout_s", "time_gen_sample_mean"),
+    zero_std_frac | advantage/%/fraction_zero
+    all_good_frac | batch/%/fractions/too_easy | batch/solve_all
+    all_bad_frac | batch/%/fractions/too_hard | batch/solve_none
+    mixed_group_frac | batch/solve_partial
+    zero_std_count | groups/dropped_zero_adv
+    sample_count | groups/num_trajs_after_filter
+    truncated_frac | {batch/termination_reason,episode/termination_reason,batch}/max_response_length_exceeded
+    aborted_frac | {batch/termination_reason,episode/termination_reason,batch}/error
+    sample_metric | {batch,episode}/termination_reason/%
+    num_turns_{mean,max,min} | batch/steps_per_traj/{}
+    num_turns_mean | episode/num_turns
+    reward_std | batch/%/group_reward_std/p50
+    sample_metric | batch/%/group_reward_mean/% | batch/%/group_reward_std/%
+    val_score | val/*/pass@1
+    val_passk | val/*/pass@*
+    val_reward | val/reward/%/mean
+    off_policy_kl | train/kl_sample_train_v2
+    rollout_logp_diff_mean | train/kl_sample_train_v1
+    entropy | train/entropy
+    lr | progress/lr
+    progress | progress/done_frac
+    staleness_{mean,max} | async/staleness_{}
+    queue_size | async/buffer_qsize
+    param_version | async/weight_version
+    trainer_idle_frac | async/trainer_idle_ratio
+    time_step | time/step
+    time_wait_data | time/buffer_wait
+    time_weight_sync | time/weight_sync | timing_s/weight_sync
+    time_update_actor | time/forward_backward | time/fused_forward_backward_and_optim_step
+    time_save | time/save_checkpoint
+    time_eval | time/testing
+    time_old_log_prob | timing_s/old_log_probs
+    time_gen_sample_mean | episode/time/rollout_s
+"""
+    + _correction("rollout_correction/")
+    + _correction("offpolicy/")
 )
+
 # What veRL logs too, and what only stands in for it.
-_RLLM_INSTEAD = (
-    *(Alias(f"batch/step_response_length/{each}", f"response_len_{each}") for each in ("mean", "max", "min")),
-    Alias("episode/response_tokens", "response_len_mean"),
-    Alias("episode/prompt_tokens", "prompt_len_mean"),
-)
+_RLLM_INSTEAD = spellings("""
+    response_len_{mean,max,min} | batch/step_response_length/{}
+    response_len_mean | episode/response_tokens
+    prompt_len_mean | episode/prompt_tokens
+""")
 
 
 def _rllm_stage(key: str, *, fits_inside: bool = False, is_outside: bool = False) -> Stage:

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.catalog.dialect import Pattern, PatternSet, is_present
+from rltop.catalog.dialect import Alias, Pattern, PatternSet, is_present, spellings
+from rltop.model import Algorithm
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,27 @@ def test_a_set_answers_for_keys_and_for_collections() -> None:
     assert not PatternSet(())
     assert is_present("env/*", {"env/x": 0})
     assert not is_present("env", {"env/x": 0})
+
+
+def test_a_table_of_spellings_gives_an_alias_for_each_key() -> None:
+    assert spellings("""
+        # Of the loop.
+        lr ×0.01 | optim/lr | learning rate
+        zero_std_frac ×-1 +1 | groups/mixed
+        adv_{mean,max} | {a,b}/{} | c/{}/d
+        dpo_accuracy DPO KTO | acc
+        group_len_gini borrowed | gini
+    """) == (
+        Alias("optim/lr", "lr", scale=0.01),
+        Alias("learning rate", "lr", scale=0.01),
+        Alias("groups/mixed", "zero_std_frac", scale=-1.0, shift=1.0),
+        *(Alias(key, "adv_mean") for key in ("a/mean", "b/mean", "c/mean/d")),
+        *(Alias(key, "adv_max") for key in ("a/max", "b/max", "c/max/d")),
+        Alias("acc", "dpo_accuracy", algorithms=frozenset({Algorithm.DPO, Algorithm.KTO})),
+        Alias("gini", "group_len_gini", is_borrowed=True),
+    )
+
+
+def test_an_option_that_is_none_is_refused() -> None:
+    with pytest.raises(KeyError):
+        spellings("lr twice | optim/lr")
