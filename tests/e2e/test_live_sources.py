@@ -331,7 +331,7 @@ def _freeze(folder: Path, address: str, told: dict[str, str]) -> None:
 @pytest.mark.skipif(
     not (Path(VLLM).parent / "vllm").exists(), reason="vLLM could not be installed for RLTOP_VLLM; see make live"
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_an_engine_of_vllm_whose_worker_is_stopped_and_goes_on(tmp_path: Path) -> None:
     with _served_by_vllm(tmp_path) as (port, pid, ask):
         metrics, stuck = f"http://127.0.0.1:{port}/metrics", tmp_path / "stuck"
@@ -413,7 +413,7 @@ def _served_by_vllm(folder: Path) -> Iterator[tuple[int, int, Callable[..., tupl
                 ask("/v1/completions", json.dumps(asked))
 
     with running(str(Path(VLLM).parent / "vllm"), "serve", *words, said=folder / "vllm", **told) as server:
-        until(is_up, 180.0)
+        until(is_up, 420.0)
         clients = [threading.Thread(target=go_on_asking) for _ in range(2)]
         for client in clients:
             client.start()
