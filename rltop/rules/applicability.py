@@ -51,11 +51,6 @@ def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
     return traits.is_async and has_rollouts(algorithm, traits)
 
 
-def waits_for_all(algorithm: Algorithm, traits: Traits) -> bool:
-    """A step contains its generation, and waits for the slowest rollout."""
-    return has_rollouts(algorithm, traits) and not traits.is_async
-
-
 def is_embodied(algorithm: Algorithm, traits: Traits) -> bool:
     """Robot policies: classic PPO settings, another scale of clipping and KL."""
     return algorithm is Algorithm.EMBODIED
@@ -86,6 +81,11 @@ def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
 
 def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
     return algorithm in {Algorithm.DPO, Algorithm.KTO}
+
+
+def is_of_pairs(algorithm: Algorithm, traits: Traits) -> bool:
+    """A policy or a reward model learns from pairs."""
+    return algorithm in _PREFERENCE
 
 
 def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:

@@ -2,16 +2,16 @@
 
 There are four regimes, and no threshold fits two of them: nothing is clipped with one update per rollout, a few in a
 thousand tokens of a language model, a tenth of all sequences under sequence-level clipping, a quarter of the actions of
-a robot policy. Each regime has its own rule.
+a robot policy. Profiles and, for sequences, thresholds of their own tell them apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, State
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number
@@ -62,7 +62,8 @@ class _Consequences(State):
 class TokenClip(Detector):
     """O6: share of tokens, or of a robot policy's actions, whose update was clipped.
 
-    The thresholds are lower where the update shows consequences.
+    The thresholds are lower where the update shows consequences. Sequence-level clipping clips two orders of magnitude
+    more, at a step KL near 0: there only run start, or nearly all, means anything.
     """
 
     text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
@@ -72,6 +73,7 @@ class TokenClip(Detector):
         super().__init__(thresholds)
         self.lowest = min(thresholds["rise_floor"], thresholds["warn"]) * RELEASE
         self.consequences = _Consequences(thresholds)
+        self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Absolute thresholds from the first record; the ratio once ten are known."""
@@ -79,13 +81,14 @@ class TokenClip(Detector):
         if value is None:
             return None
         window, is_harmful = self.window, self.consequences.observe(context)
+        self.start.push(value)
         if value <= self.lowest:
             window.push(value)
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
         if _is_sequence_level(value, context.values):
-            return QUIET
+            return self._of_sequences(value)
         beyond, rise = self._beyond(value, usual, is_harmful), self.thresholds["rise"] * usual
         if beyond is not QUIET:
             return beyond
@@ -93,6 +96,12 @@ class TokenClip(Detector):
             return Finding(WARN, value, usual, rise)
         warn = self.thresholds["warn"]
         return Finding(INFO, value, usual, warn) if value > warn * self.held_part(INFO) else QUIET
+
+    def _of_sequences(self, value: float) -> Finding:
+        base, line = self.start.value, self.thresholds["sequences"]
+        if value <= line and base is not None:
+            line = min(line, self.thresholds["sequences_rise"] * base) if base > 0.0 else line
+        return Finding(WARN, value, base, line) if value > line else QUIET
 
     def _beyond(self, value: float, usual: float | None, is_harmful: bool) -> Finding:
         for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
@@ -102,35 +111,6 @@ class TokenClip(Detector):
             if is_harmful and value > self.thresholds[name] * factor:
                 return Finding(level, value, usual, self.thresholds[name])
         return QUIET
-
-
-class SequenceClip(Detector):
-    """O6g: sequence-level clipping, against the run-start baseline.
-
-    It clips two orders of magnitude more than token-level clipping, at a step KL
-    near 0, so that no absolute threshold below "nearly all" means anything.
-    """
-
-    text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
-    start = Frozen()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Only records that look like sequence-level clipping are judged."""
-        value = context.values.get("clip_frac")
-        if value is None:
-            return None
-        self.start.push(value)
-        if not _is_sequence_level(value, context.values):
-            return QUIET
-        base, warn = self.start.value, self.thresholds["warn"]
-        if value > warn:
-            return Finding(WARN, value, base, warn)
-        if base is not None and base > 0.0 and value > self.thresholds["rise"] * base:
-            return Finding(WARN, value, base, self.thresholds["rise"] * base)
-        return QUIET
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return names.of(finding if finding.baseline is not None else finding._replace(baseline=0.0))
 
 
 class PinnedGradient(Detector):

@@ -5,7 +5,9 @@ Owns no state: each is a function of the record and of what has gone before it.
 
 from __future__ import annotations
 
-from rltop.rules.context import RuleContext
+from collections.abc import Mapping
+
+from rltop.rules.context import FLAT_REWARD_STD, RuleContext
 
 
 def is_at_top(context: RuleContext) -> bool:
@@ -21,3 +23,12 @@ def is_paused(context: RuleContext) -> bool:
 def has_teacher(context: RuleContext) -> bool:
     """A teacher stands in for the reward, which then never moves."""
     return "kl_teacher" in context.values
+
+
+def earn_the_same(values: Mapping[str, float]) -> bool | None:
+    """All completions of the batch do, up to rounding; None where neither spread nor extremes are logged."""
+    if "reward_std" in values:
+        return values["reward_std"] < FLAT_REWARD_STD
+    if "reward_max" in values and "reward_min" in values:
+        return values["reward_max"] - values["reward_min"] < FLAT_REWARD_STD
+    return None

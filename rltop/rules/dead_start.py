@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from rltop.model import Unit
-from rltop.rules.conditions import has_teacher, is_at_top, is_paused
+from rltop.rules.conditions import earn_the_same, has_teacher, is_at_top, is_paused
 from rltop.rules.context import FLAT_REWARD_STD, RewardTrack, RuleContext
 from rltop.rules.detectors import START_VALUES, Grown
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
@@ -106,7 +106,7 @@ class NoLearningSignal(Detector):
 class MostlyOneReward(Detector):
     """R22: batch after batch all completions earn one and the same reward, with few batches in between that differ.
 
-    R11 and R2 look for such records in a row, and a lone batch that differs ends the row. By chance a batch without
+    R2 looks for such records in a row, and a lone batch that differs ends the row. By chance a batch without
     spread is at the floor or the top of the task, so that there more of them are needed, or none counts.
     """
 
@@ -138,10 +138,8 @@ class MostlyOneReward(Detector):
 
     def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
         """No spread; where none is logged, a policy-gradient loss of exactly 0; None where nothing tells."""
-        if "reward_std" in values:
-            return values["reward_std"] < FLAT_REWARD_STD
-        if "reward_max" in values and "reward_min" in values:
-            return values["reward_max"] - values["reward_min"] < FLAT_REWARD_STD
+        if (is_same := earn_the_same(values)) is not None:
+            return is_same
         if zero_share is not None:
             return zero_share >= _NO_CONTRAST
         return values["loss"] == 0.0 and values.get("grad_norm", 0.0) == 0.0 if "loss" in values else None

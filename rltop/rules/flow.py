@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from rltop.model import Level
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding, State, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
+from rltop.rules.straggler import slowest_rollout
 from rltop.stats import goodput, waiting
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent, share
@@ -167,7 +168,7 @@ class WaitsForFew(Detector):
             return None
         usual, known = self.waits.median, self.waits.count
         self.waits.push(waited)
-        slowest, mean = _slowest(context)
+        slowest, mean = slowest_rollout(context)
         if waited < thresholds["share"] * step or waited < thresholds["floor_s"]:
             return QUIET
         is_alone = slowest > thresholds["times"] * mean > 0.0 and waited > thresholds["of"] * slowest
@@ -184,50 +185,6 @@ class WaitsForFew(Detector):
         few = f": slowest rollout {duration(slowest)}, mean {duration(mean)}" if slowest else ""
         lacks = f"; the batch lacked {number(missing)}" if missing else ""
         return f"a step waited {duration(finding.value)} for its batch{usual}{few}{lacks}"
-
-
-class HeldSlots(Detector):
-    """P20: a few rollouts hold their slots for many steps (miles #1012: 11 of 32 for 7.5 hours)."""
-
-    start = _START
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """The slowest rollout over the mean, against the start, and in steps."""
-        values, thresholds = context.values, self.thresholds
-        step, (slowest, mean) = values.get("time_step"), _slowest(context)
-        if not step or mean <= 0.0:
-            return None
-        ratio = slowest / mean
-        base = self.start.value
-        self.start.push(ratio)
-        line = max(thresholds["warn"], min(thresholds["rise"] * base, thresholds["far"])) if base is not None else None
-        held = RELEASE if self.is_firing else 1.0
-        if line is None or ratio <= line * held or slowest < thresholds["steps"] * step * held:
-            return QUIET
-        tool = max([values[name] for name in _OUTSIDE if name in values], default=0.0)
-        limit, used = values.get("inflight_limit", 0.0), values.get("inflight_count", 0.0)
-        return Finding(WARN, ratio, base, line, (slowest, mean, step, min(tool, slowest), used, limit))
-
-    def headline(self, finding: Finding) -> str:
-        slowest, mean, step, tool, used, limit = finding.extra
-        outside = f", {percent(tool / slowest)} of it in tools or the environment" if tool > 0.5 * slowest else ""
-        slots = f"; {number(used)} of {number(limit)} slots in use" if limit else ""
-        return (
-            f"slowest rollout {duration(slowest)} (mean {duration(mean)}){outside}: "
-            f"it holds its slot for {slowest / step:,.0f} steps{slots}"
-        )
-
-
-_OUTSIDE = ("slowest_tool", "time_tool_sample_max", "time_env_step_max")
-
-
-def _slowest(context: RuleContext) -> tuple[float, float]:
-    """Seconds of the slowest rollout or group and of a typical one; (0, 0) where that is not logged."""
-    values = context.values
-    if "time_gen_sample_max" in values and "time_gen_sample_mean" in values:
-        return values["time_gen_sample_max"], values["time_gen_sample_mean"]
-    groups = context.observation.instances.get("time_group", {})
-    return (max(groups.values()), min(groups.values())) if len(groups) > 1 else (0.0, 0.0)
 
 
 class ThrownAway(Detector):

@@ -16,7 +16,7 @@ from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import BEFORE, Creep, Grown
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
-from rltop.stats.persistence import NOfMCounter
+from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
 
@@ -24,14 +24,22 @@ _HALF = 0.5
 _LATELY = 20
 
 
-class ZeroVariance(Detector):
-    """G1: share of zero-variance groups.
+_NEARLY, _TOP_TENTH = 0.9, 0.1
+_COSTS = {"time_step": "step time", "total_tokens": "tokens"}
+"""What measures the compute of a step, best first; else every batch costs the same."""
 
-    Muted where the reward has been constant since the start (distillation logs 0),
-    and INFO where the task is saturated.
+
+class ZeroVariance(Detector):
+    """G1: share of zero-variance groups, and what they cost.
+
+    Muted where the reward has been constant since the start (distillation logs 0), and INFO where the task is
+    saturated; WARN where that has been so for `long` records and most of the compute of the run is lost.
     """
 
-    further = (("reward", Unit.NONE),)
+    further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
+    cost = ""
+    wasted = spent_on = 0.0
+    is_long = False
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -39,6 +47,8 @@ class ZeroVariance(Detector):
         self.seen = self.whole = self.whole_before = 0
         self.has_parts = False
         self.lately: deque[float] = deque(maxlen=_LATELY)
+        long = int(thresholds["long"])
+        self.at_top = DatedNOfMCounter(math.ceil(_NEARLY * long), long)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A standard deviation of 0 counts as all groups; batches of one group count only in long rows."""
@@ -46,18 +56,34 @@ class ZeroVariance(Detector):
         if reward.value is None or reward.zero_share is None:
             return None
         share = reward.zero_share
-        if self._is_one_group(share):
-            return QUIET
-        if share <= (self.warn * RELEASE if self.is_firing else self.warn):
+        spent = self._spent(share, context)
+        if self.is_long and share > self.warn and spent > self.thresholds["wasted"] * self.held_part(WARN):
+            return Finding(WARN, share, None, self.warn, (reward.usual, spent))
+        if self._is_one_group(share) or share <= (self.warn * RELEASE if self.is_firing else self.warn):
             return QUIET
         if reward.is_constant:
             return self._constant(share, context)
         if reward.is_high or reward.is_coming_up:
-            return Finding(INFO, share, None, self.warn, (reward.usual,))
+            return Finding(INFO, share, None, self.warn, (reward.usual, spent))
         level = CRIT if share >= self.crit and reward.is_low else WARN
         if share < self.crit and context.record <= self.thresholds["young"]:
             level = INFO
         return Finding(level, share, None, self.warn, (reward.usual,))
+
+    def _spent(self, share: float, context: RuleContext) -> float:
+        """The part of the compute so far that went into such groups; notes how long the task is saturated."""
+        values, reward, seen = context.values, context.reward, context.observation
+        if not self.spent_on:
+            self.cost = next((name for name in _COSTS if values.get(name, 0.0) > 0.0), "")
+        cost = values.get(self.cost, 0.0) if self.cost else 1.0
+        self.spent_on += cost
+        self.wasted += share * cost
+        is_at_top = reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
+        self.is_long = self.at_top.push_at(share > self.warn and is_at_top, seen.record, seen.step)
+        return self.wasted / self.spent_on if self.spent_on else share
+
+    def began(self) -> tuple[int, int] | None:
+        return self.at_top.began if self.is_long else None
 
     def _is_one_group(self, share: float) -> bool:
         """Batches were all, half or nothing zero-variance so far, and this streak of them is not long."""
@@ -88,8 +114,11 @@ class ZeroVariance(Detector):
         return Finding(CRIT if is_dead else WARN, share, None, self.warn, (reward.usual,))
 
     def headline(self, finding: Finding) -> str:
-        where = "task saturated" if finding.level is INFO else f"reward {number(finding.extra[0])}"
-        return f"zero-variance groups {percent(finding.value)} ({where}): no gradient from them"
+        reward, *spent = finding.extra
+        saturated = "task saturated, " if spent else ""
+        lost = f"; {percent(spent[0])} of the {_COSTS.get(self.cost, 'batches')} so far taught nothing" if spent else ""
+        share = percent(finding.value)
+        return f"zero-variance groups {share} ({saturated}reward {number(reward)}): no gradient from them{lost}"
 
 
 class Discarded(Detector):
@@ -244,42 +273,6 @@ class AdvantageScale(Detector):
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         return EvidenceNames(f"advantage, {finding.words[0]}", BEFORE).of(finding)
-
-
-class NoAdvantage(Detector):
-    """A2: every advantage of the batch is zero, where zero-variance groups are not logged."""
-
-    further = (("reward", Unit.NONE),)
-    text = "all advantages are 0 (reward {extra[0]}): no gradient from this batch"
-    has_varied = False
-    before: deque[bool] = deque(maxlen=_WINDOW)
-    streak = 0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Largest and smallest are both zero; INFO on a saturated task, silent where it was always so."""
-        high, low = context.values.get("adv_max"), context.values.get("adv_min")
-        if high is None or low is None:
-            return None
-        if high - low > self.thresholds["spread"]:
-            self.has_varied = True
-            self.before.extend([True] * self.streak)
-            self.before.append(False)
-            self.streak = 0
-            return QUIET
-        reward = context.reward
-        if not self.has_varied:
-            return QUIET
-        self.streak += 1
-        if self._is_chance():
-            return QUIET
-        is_solved = reward.is_high and not reward.is_low
-        level = INFO if is_solved else CRIT if reward.count and reward.is_low else WARN
-        return Finding(level, high - low, None, None, (reward.usual,))
-
-    def _is_chance(self) -> bool:
-        """Batches of one or two groups are now and then all zero: so many in a row may follow from how often."""
-        usual = (sum(self.before) + 1) / (len(self.before) + 2)
-        return any(self.before) and usual ** (self.streak + _IN_A_ROW - 1) > self.thresholds["chance"]
 
 
 class AdvantageCreep(Creep):

@@ -139,6 +139,9 @@ class NonFiniteValue(Detector):
             return QUIET if context.values or context.observation.loss_like else None
         if _is_no_update(marks):
             return None
+        kind = marks.get("grad_norm")
+        if kind is not None and context.values.get("loss") == 0.0:
+            return Finding(CRIT, 1.0, words=(f"{context.observation.step:,}", "masked", kind.word))
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         self.null_streaks = {
             name: self.null_streaks.get(name, 0) + 1 for name, kind in marks.items() if kind is NonFinite.NULL
@@ -189,7 +192,7 @@ class NonFiniteValue(Detector):
         return CRIT if self.gradient_streak >= self.thresholds["lasts"] else WARN
 
     def subject(self, finding: Finding) -> Subject:
-        if finding.words[1] == "skipped":
+        if finding.words[1] in {"skipped", "masked"}:
             return Subject("grad_norm")
         return _subject(_named(finding.words[1]))
 
@@ -197,6 +200,8 @@ class NonFiniteValue(Detector):
         step, first, *others = finding.words
         if first == "skipped":
             return f"optimiser step skipped at step {step}: gradient overflow, learning rate unchanged"
+        if first == "masked":
+            return f"loss logged as 0.0 while grad_norm is {others[0]} at step {step}: the trainer hides NaN losses"
         rest = f" (also {', '.join(map(_named, others))})" if others else ""
         return f"{first} at step {step}{rest}"
 
@@ -265,24 +270,6 @@ class UndefinedStatistic(Detector):
             return f"{name} is {word} for {finding.value:.0f} records in a row: no reward reaches the update"
         others = f" and {finding.value - 1:.0f} more" if finding.value > 1 else ""
         return f"{name}{others} undefined ({word}): empty batch, not divergence"
-
-
-class MaskedNonFinite(Detector):
-    """L2: a loss of exactly 0.0 beside a non-finite gradient norm."""
-
-    text = "loss logged as 0.0 while grad_norm is {words[0]}: the trainer replaces NaN losses before logging"
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Both in one record is the signature of a trainer that hides NaN losses."""
-        marks = context.observation.nonfinite
-        if not marks:
-            return QUIET
-        kind = marks.get("grad_norm")
-        if kind is None:
-            return QUIET if "grad_norm" in context.values else None
-        if context.values.get("loss") == 0.0:
-            return Finding(CRIT, 0.0, words=(kind.word,))
-        return QUIET
 
 
 class NotUpdating(Detector):

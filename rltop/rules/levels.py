@@ -48,11 +48,12 @@ _LOST = frozenset({"R1", "R2", "X1", "X2"})
 NO_SIGNAL = _LOST | {"G1"}
 MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        **dict.fromkeys(("R8", "R9", "R10", "R14", "R20", "R21"), _LOST),
+        **dict.fromkeys(("R8", "R10", "R14", "R20", "R21"), _LOST),
         "E8": _LOST | {"E1"},
-        **dict.fromkeys(("R11", "R22"), NO_SIGNAL),
+        "R2": NO_SIGNAL - {"R2"},
+        "R22": NO_SIGNAL,
         "E2": frozenset({"E1"}),
-        "A2": frozenset({"G1", "X2"}),
+        "A2": NO_SIGNAL,
         "C2": frozenset({"C1"}),
         "O2": frozenset({"O1"}),
         "O4": frozenset({"X2"}),

@@ -107,8 +107,13 @@ def _said_of(rule: str, table: RuleSettings) -> dict[str, float | bool]:
         return {}
     from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
-    said = [table.get(former, {}) for former in registry.TAKEN_OVER.get(rule, ())]
-    found = {name: value for one in said for name, value in one.items() if name != "enabled"}
+    found = {
+        names[name]: value
+        for former, names in registry.TAKEN_OVER.items()
+        if registry.FORMER[former] == rule
+        for name, value in table.get(former, {}).items()
+        if names.get(name, "-") != "-"
+    }
     return found | dict(table.get(rule, {}))
 
 
@@ -142,14 +147,14 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     specs = registry.NAMED
     for rule, settings in rules.items():
         heir = registry.FORMER.get(rule, rule)
-        if rule in registry.FORMER and rule not in registry.TAKEN_OVER.get(heir, ()):
+        if rule in registry.FORMER and rule not in registry.TAKEN_OVER:
             # What has become part of another rule, or is gone, may stand in a file: it has no effect any more.
             continue
         spec = specs.get(heir)
         if spec is None:
             raise ConfigError(f"[{table}.{rule}]: unknown rule {rule!r}", _did_you_mean(rule, list(specs)))
         for name, value in settings.items():
-            known = [*spec.thresholds, "enabled"]
+            known = [*registry.TAKEN_OVER.get(rule, spec.thresholds), "enabled"]
             if name not in known:
                 raise ConfigError(f"[{table}.{rule}] {name}: unknown setting", _did_you_mean(name, known))
             if name == "enabled":

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.performance import EXTRA_STAGES, Work, own_time
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen
-from rltop.units import duration, measure_like, number, percent
+from rltop.units import duration, number, percent
 
 _RARE = 0.05
 _RAISED = 1.35
@@ -32,50 +31,6 @@ def _seconds(context: RuleContext) -> float | None:
     if "time_save" in values or "time_eval" in values:
         seconds = own_time(context.observation)
     return seconds if seconds is not None and seconds > 0.0 else None
-
-
-class LongerForLonger(Detector):
-    """P2: the step takes longer because it has more tokens; time per token is unchanged."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.work = Work()
-        self.start = Frozen()
-        self.per_token = Frozen()
-        self.warn = thresholds["info"]
-        self.line = 0.0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Against run start."""
-        values = context.values
-        seconds = values.get("time_step")
-        if seconds is None:
-            return None
-        if seconds <= self.line:
-            # A step that a checkpoint may have lengthened is not judged.
-            self.work.total = values.get("num_tokens")
-            return QUIET
-        tokens, seconds = self.work.of(values), _seconds(context)
-        if seconds is None or not tokens:
-            return None
-        start, base = self.start, self.start.value
-        if not start.is_final:
-            start.push(seconds)
-            self.per_token.push(seconds / tokens)
-            if start.is_final and start.value is not None:
-                self.line = self.warn * start.value
-        if base is None or seconds <= self.warn * base:
-            return QUIET
-        usual = self.per_token.value
-        if usual is None or seconds / tokens > self.thresholds["per_token"] * usual:
-            return QUIET
-        return Finding(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
-
-    def headline(self, finding: Finding) -> str:
-        base = finding.baseline or 0.0
-        what = "completion length" if self.work.is_length else "tokens per step"
-        now = measure_like(finding.value, Unit.SECONDS, base)
-        return f"step time {duration(base)} → {now}: {what} {number(finding.extra[0])}×, time per token unchanged"
 
 
 class SlowNowAndThen(Detector):

@@ -15,7 +15,7 @@ from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import duration, measure_like, percent
+from rltop.units import duration, measure_like, number, percent
 
 _RECENT = 8
 _FITS = 1.02
@@ -159,7 +159,7 @@ class StepSlower(Detector):
                 return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
         found = self._against_start(kind, seconds, self.work.of(values), context.observation)
-        return found if found is QUIET else self._early(found, context.record)
+        return self._early(found, context.record) if found.level >= WARN else found
 
     def _begin_training(self) -> None:
         self.left_to_tell = _TOLD
@@ -199,7 +199,10 @@ class StepSlower(Detector):
             start.push(seconds)
             for pace, usual in paces:
                 usual.push(pace)
-            return QUIET
+            if not is_longer or base is None or seconds <= self.warn * base or not paces[0][1].value:
+                return QUIET
+            factor = seconds / base * paces[0][1].value / paces[0][0]
+            return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
         start.pass_over()
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Finding(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
@@ -231,6 +234,9 @@ class StepSlower(Detector):
     def headline(self, finding: Finding) -> str:
         base = finding.baseline or 0.0
         now = measure_like(finding.value, Unit.SECONDS, base)
+        if finding.words == ("longer",):
+            what = "completion length" if self.work.is_length else "tokens per step"
+            return f"step time {duration(base)} → {now}: {what} {number(finding.extra[0])}×, time per token unchanged"
         if finding.words:
             return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.level is INFO:

@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules.conditions import is_paused
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
 from rltop.rules.validation import LN2
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
@@ -70,8 +70,8 @@ class RandomLabels(State):
 
 _LEVEL = 10
 _SHORT, _LONG = 15, 50
-_LIKELY, _SURE, _REAL = 2.0, 3.0, 7.0
-"""Standard errors: to be expected occasionally, beyond luck, obvious at a glance."""
+_LIKELY, _SURE = 2.0, 3.0
+"""Standard errors: to be expected occasionally, and beyond luck."""
 _TRIFLE = 0.1
 _FEW = 5
 _PRINTED = 4
@@ -207,72 +207,51 @@ class ChosenFalls(Detector):
         return QUIET if level >= line else Finding(WARN, level, base, line)
 
 
-class CoinToss(Detector):
-    """RM1b: a reward model at chance accuracy for long."""
+class NotRanking(Detector):
+    """RM2: a reward model that does not rank: its margin is near 0 or below, or its accuracy that of a coin."""
 
-    text = "reward model accuracy {value:%}: no better than chance"
+    margins: deque[float] = deque(maxlen=_SHORT)
+    settled = AfterWarmUp()
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.window: deque[float] = deque(maxlen=int(thresholds["wait"]))
+        self.accuracy: deque[float] = deque(maxlen=int(thresholds["long"]))
         self.coin = RandomLabels(int(thresholds["sure_wait"]))
-        self.settled = AfterWarmUp()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Mean of all records of the waiting time, as eight pairs say little; sooner where there is no doubt."""
-        value = context.values.get("rm_accuracy")
-        if value is None:
+        margin, accuracy = context.values.get("rm_margin"), context.values.get("rm_accuracy")
+        if margin is None and accuracy is None:
             return None
-        self.window.append(value)
-        if context.record < self.thresholds["wait"]:
-            self.coin.observe(value, context.values.get("rm_margin"))
-            is_settled = self.settled.observe(context) >= self.thresholds["sure_wait"]
-            if not is_settled or not self.coin.is_certain(self.thresholds["sure"]):
-                return QUIET
-        right = sum(self.window) / len(self.window)
-        if context.record >= self.thresholds["wait"] and right > self.thresholds["warn"]:
+        thresholds, settled = self.thresholds, self.settled.observe(context)
+        self.coin.observe(accuracy, margin)
+        if margin is not None:
+            self.margins.append(margin)
+            # A margin that swings by more than the threshold says nothing by being below it.
+            is_none = abs(margin) < thresholds["warn"] or (margin < 0.0 and self._is_inverted())
+            if is_none and settled > thresholds["wait"]:
+                return Finding(WARN, margin, None, thresholds["warn"], words=("rm_margin",))
+        if accuracy is None:
             return QUIET
-        return Finding(WARN, right, 0.5, self.thresholds["warn"])
-
-
-class MarginGone(Detector):
-    """RM2: margin between chosen and rejected near 0, or mostly lost."""
-
-    text = "reward margin {value}{best}: chosen and rejected not separated"
-    window = Window(_LEVEL)
-    margins: deque[float] = deque(maxlen=2 * _SHORT)
-    best = 0.0
-    settled = AfterWarmUp()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Once the learning rate has stopped rising."""
-        value = context.values.get("rm_margin")
-        if value is None:
-            return None
-        window = self.window
-        window.push(value)
-        self.margins.append(value)
-        if window.count == _LEVEL and window.median > self.best and self._is_above_noise():
-            self.best = window.median
-        if self.settled.observe(context) <= self.thresholds["wait"]:
-            return QUIET
-        # A margin that swings by more than the threshold says nothing by being below it.
-        if abs(value) < self.thresholds["warn"] or (value < 0.0 and self._is_inverted()):
-            return Finding(WARN, value, self.best or None, self.thresholds["warn"])
-        line = self.thresholds["lost"] * self.best
-        if self.best > 0.0 and window.median < line:
-            return Finding(WARN, value, self.best, line)
+        self.accuracy.append(accuracy)
+        right = sum(self.accuracy) / len(self.accuracy)
+        is_coin = len(self.accuracy) >= thresholds["long"] and right <= thresholds["chance"]
+        if is_coin or (settled >= thresholds["sure_wait"] and self.coin.is_certain(thresholds["sure"])):
+            return Finding(WARN, right, None, thresholds["chance"], words=("rm_accuracy",))
         return QUIET
-
-    def _is_above_noise(self) -> bool:
-        mean, error = mean_and_error(self.margins)
-        return mean > _REAL * error
 
     def _is_inverted(self) -> bool:
         if len(self.margins) < _SHORT:
             return False
-        mean, error = mean_and_error(list(self.margins)[-_SHORT:])
+        mean, error = mean_and_error(self.margins)
         return mean + _SURE * error < 0.0
+
+    def subject(self, finding: Finding) -> Subject:
+        return Subject(finding.words[0])
+
+    def headline(self, finding: Finding) -> str:
+        if finding.words == ("rm_margin",):
+            return f"reward margin {number(finding.value)}: chosen and rejected not separated"
+        return f"reward model accuracy {percent(finding.value)}: no better than chance"
 
 
 _FALLEN = 0.9
@@ -301,18 +280,15 @@ class _Best(State):
 
 
 class Memorised(Detector):
-    """D2 and RM1: training accuracy near 1, contradicted by an evaluation.
+    """D2: training accuracy near 1, contradicted by an evaluation.
 
     The sign is a lower evaluation accuracy, or an evaluation loss that rises from its best and is a multiple of the
     training loss: the ranking of easy pairs outlasts their margin. A much lower accuracy counts before training is
-    perfect. Where nothing is evaluated, several passes over the same pairs are sign enough.
-
-    Attributes:
-        not_better: evaluations since the best one, at least; 0 asks for none.
+    perfect. Where nothing is evaluated, several passes over the same pairs are sign enough: fewer of a reward model,
+    which is trained for one, and evaluated about as often.
     """
 
-    metric = "dpo_accuracy"
-    not_better = 2
+    kind = ""
     window = Window(_LEVEL)
     losses = Window(_LEVEL)
     first_loss: float | None = None
@@ -323,7 +299,8 @@ class Memorised(Detector):
         values = context.values
         self.accuracy.observe(values.get("val_acc"))
         self.loss.observe(values.get("val_loss"))
-        loss, value = values.get("loss"), values.get(self.metric)
+        loss, value = values.get("loss"), values.get("dpo_accuracy", values.get("rm_accuracy"))
+        self.kind = "rm_" if context.algorithm is Algorithm.REWARD else ""
         if loss is not None:
             self.losses.push(loss)
             if self.first_loss is None:
@@ -343,9 +320,9 @@ class Memorised(Detector):
         return Finding(level, usual, None, self.thresholds["warn"], (*evaluated, values.get("epoch", 0.0)))
 
     def _is_worse(self, accuracy: float) -> bool:
-        newest = self.accuracy.newest
+        newest, gap = self.accuracy.newest, self.thresholds[f"{self.kind}gap"]
         return (
-            newest is not None and newest < accuracy - self.thresholds["gap"] and self.accuracy.since >= self.not_better
+            newest is not None and newest < accuracy - gap and (self.kind != "" or self.accuracy.since >= _NOT_BETTER)
         )
 
     def _is_far_apart(self, accuracy: float) -> bool:
@@ -354,7 +331,8 @@ class Memorised(Detector):
 
     def _is_worn_out(self, epoch: float | None) -> bool:
         is_unchecked = self.accuracy.newest is None and self.loss.newest is None
-        return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"] and self._has_learned()
+        passes = self.thresholds[f"{self.kind}epochs"]
+        return is_unchecked and epoch is not None and epoch >= passes and self._has_learned()
 
     def _has_learned(self) -> bool:
         return self.first_loss is None or self.losses.median < _FALLEN * self.first_loss
@@ -383,8 +361,80 @@ class Memorised(Detector):
         return (*names.of(finding), *(Evidence(*each) for each in evaluated if not math.isnan(each[1])))
 
 
-class OverfitRewardModel(Memorised):
-    """RM1."""
+class MarginRunsAway(Detector):
+    """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
 
-    metric = "rm_accuracy"
-    not_better = 0
+    window = Window(_LEVEL)
+    evaluated: float | None = None
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Median of ten against the newest evaluation, and against an INFO threshold."""
+        values, thresholds = context.values, self.thresholds
+        self.evaluated = values.get("val_margin", self.evaluated)
+        value = values.get("dpo_margin")
+        if value is None:
+            return None
+        self.window.push(value)
+        if self.window.median <= thresholds["floor"] or self.window.count < _LEVEL:
+            return QUIET
+        level, evaluated = self.window.median, self.evaluated
+        if evaluated is not None and level > thresholds["floor"] and level > thresholds["warn"] * max(evaluated, 0.0):
+            return Finding(WARN, level, evaluated, thresholds["warn"] * max(evaluated, 0.0))
+        return Finding(INFO, level, evaluated, thresholds["info"]) if level > thresholds["info"] else QUIET
+
+    def headline(self, finding: Finding) -> str:
+        if finding.baseline is None:
+            return f"reward margin {number(finding.value)} on training pairs; no evaluation margin logged"
+        return (
+            f"reward margin {number(finding.value)} on training pairs, {number(finding.baseline)} on evaluation pairs"
+        )
+
+
+_HELD, _RECENT, _IN_A_ROW, _LEAST = 20, 5, 3, 8
+_LEARNED = 4.0
+"""Standard errors above 0 that a margin must have been: what was never learned cannot be lost."""
+
+
+class PreferenceLost(Detector):
+    """D8: the margin drops from its level from one record to the next.
+
+    The median of the newest five records against the mean of the twenty before them: near 0
+    is left of it, and Welch's test with the spread of the twenty says `sigmas`. Or three in a row with
+    the rejected completions ahead, where the twenty together were well above 0.
+    """
+
+    further = (("noise of one record", Unit.NONE),)
+    held: deque[float] = deque(maxlen=_HELD)
+    recent: deque[float] = deque(maxlen=_RECENT)
+    usual = 0.0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """One comparison on a record like those before it."""
+        value = context.values.get("dpo_margin", context.values.get("rm_margin"))
+        if value is None:
+            return None
+        held, recent, lost = self.held, self.recent, self.thresholds["lost"]
+        if len(recent) == _RECENT and not self.is_firing:
+            held.append(recent[0])
+            self.usual += (recent[0] - self.usual) / len(held)
+        recent.append(value)
+        if value >= lost * self.usual or len(held) < _LEAST or self.usual <= 0.0:
+            return QUIET
+        usual, error = mean_and_error(held)
+        if usual < _LEARNED * error:
+            return QUIET
+        sigma = error * math.sqrt(len(held))
+        few = [recent[-i] for i in range(1, _IN_A_ROW + 1)]
+        now_at = median_of(recent)
+        is_gone = now_at < lost * usual and usual - now_at > self.thresholds["sigmas"] * math.hypot(
+            error, sigma / math.sqrt(_RECENT)
+        )
+        if not is_gone:
+            now_at = max(few)
+            if now_at > 0.0 or usual < self.thresholds["reversed"] * sigma:
+                return QUIET
+        return Finding(WARN, now_at, usual, lost * usual, (sigma,))
+
+    def headline(self, finding: Finding) -> str:
+        what = "rejected preferred" if finding.value <= 0.0 else "chosen and rejected hardly separated"
+        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"

@@ -7,15 +7,13 @@ not moved in a thousand records, and hundreds of them on a solved task.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from rltop.model import Unit
 from rltop.rules.conditions import has_teacher, is_paused
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State
-from rltop.stats.persistence import DatedNOfMCounter
-from rltop.stats.rolling import mean_and_error, median_of
-from rltop.units import number, percent
+from rltop.stats.rolling import mean_and_error
+from rltop.units import number
 
 _MIN_RECORDS = 10
 _FIRST_BLOCK, _BLOCKS = 50, 20
@@ -121,97 +119,6 @@ class Plateau(Detector):
                 f"(their newer half {sign}{number(rise)})"
             )
         return super().headline(finding)
-
-
-class Saturated(Detector):
-    """R4: the reward is at its top and nearly all groups have zero variance; and what they cost.
-
-    WARN where that has been so for `long` records, within the top tenth, and most of the compute of the run is lost.
-    """
-
-    further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
-    cost = ""
-    wasted = whole = 0.0
-    is_long = False
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        long = int(thresholds["long"])
-        self.lately = DatedNOfMCounter(math.ceil(_NEARLY * long), long)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        reward = context.reward
-        share = reward.zero_share
-        if reward.value is None or share is None:
-            return None
-        values = context.values
-        if not self.whole:
-            self.cost = next((name for name in _COSTS if values.get(name, 0.0) > 0.0), "")
-        cost = values.get(self.cost, 0.0) if self.cost else 1.0
-        self.whole += cost
-        self.wasted += share * cost
-        is_flat = share > self.thresholds["info"]
-        is_at_top = reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
-        spent = self.wasted / self.whole if self.whole else share
-        seen = context.observation
-        self.is_long = self.lately.push_at(is_flat and is_at_top, seen.record, seen.step)
-        if self.is_long and is_flat and spent > self.thresholds["warn"] * self.held_part(WARN):
-            return Finding(WARN, share, None, self.thresholds["info"], (reward.usual, spent))
-        if is_flat and reward.is_solved:
-            return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent))
-        return QUIET
-
-    def began(self) -> tuple[int, int] | None:
-        """The first of the many records that a WARN counts."""
-        return self.lately.began if self.is_long else None
-
-    def headline(self, finding: Finding) -> str:
-        share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
-        reward, spent = finding.extra
-        return (
-            f"task saturated: reward {number(reward)}, {share} have zero reward variance; "
-            f"{percent(spent)} of the {_COSTS.get(self.cost, 'batches')} so far taught nothing"
-        )
-
-
-class ScaleJump(Detector):
-    """R12: the reward leaves its whole previous range, by several times that range."""
-
-    further = (("lowest before", Unit.NONE), ("highest before", Unit.NONE))
-    text = "reward {value} (range before: {extra[0]} to {extra[1]}): did the reward function change?"
-    low, high = float("inf"), float("-inf")
-    known = 0
-    outside: tuple[float, ...] = ()
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Three records outside in a row, each far out; one is an outlier."""
-        value = context.reward.value
-        if value is None:
-            return None
-        if self.low <= value <= self.high:
-            if self.outside:
-                self._take(self.outside)
-            self.known += 1
-            return QUIET
-        if self.known < _MIN_RECORDS:
-            self._take((value,))
-            return QUIET
-        reach = self.thresholds["info"] * (self.high - self.low)
-        if reach <= 0.0 or self.low - reach <= value <= self.high + reach:
-            self._take((*self.outside, value))
-            return QUIET
-        self.outside = (*self.outside, value)
-        if len(self.outside) < 3:
-            return QUIET
-        before = self.low, self.high
-        level = median_of(self.outside)
-        self._take(self.outside)
-        return Finding(INFO, level, None, None, before)
-
-    def _take(self, values: tuple[float, ...]) -> None:
-        self.low, self.high = min(self.low, *values), max(self.high, *values)
-        self.known += len(values)
-        self.outside = ()
 
 
 _METRICS = ("score_mean", "reward_mean")

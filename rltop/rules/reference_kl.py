@@ -230,25 +230,3 @@ class NothingMoves(Detector):
     def headline(self, finding: Finding) -> str:
         flat = ", and reward is not rising" if finding.level >= WARN else ""
         return f"KL to reference stuck at {number(finding.value)}: weights may not be updating{flat}"
-
-
-class CoefficientRunaway(Detector):
-    """O15: the KL controller keeps raising its coefficient."""
-
-    text = "KL coefficient {baseline} → {value} and still rising"
-    start = Frozen(skip=0, size=5, minimum=3)
-    last = 0.0
-    risen = 0
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Several times run start, without a recent fall."""
-        value = context.values.get("kl_coef")
-        if value is None:
-            return None
-        self.start.push(value)
-        self.risen = 0 if value < self.last else self.risen + 1
-        self.last = value
-        base = self.start.value
-        if not base or value <= self.thresholds["info"] * base or self.risen < self.thresholds["records"]:
-            return QUIET
-        return Finding(INFO, value, base, self.thresholds["info"] * base)

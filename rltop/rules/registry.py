@@ -146,15 +146,14 @@ FORMER: Mapping[str, str] = MappingProxyType(
 )
 """Id that a rule had once → the one that says it now; "" where nothing does: it never raised anything real."""
 
-TAKEN_OVER: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        heir: tuple(
-            rule for home, _, rows in _SECTIONS if home == _FORMER for rule, to, how, *_ in rows if how and to == heir
-        )
-        for heir in FORMER.values()
-    }
-)
-"""Id → former ids whose thresholds, where they are set, are its own."""
+
+def _renamed(how: str, heir: str) -> Mapping[str, str]:
+    """`lost, warn as chance`: a former threshold → the heir's, or `-`; `same thresholds`: all of the heir's."""
+    if how == "same thresholds":
+        return {name: name for name in NAMED[heir].thresholds}
+    pairs = (part.split(" as ") for part in how.split(", "))
+    return {old.strip(): new[0] if new else old.strip() for old, *new in pairs}
+
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(home for home, _ in _FOUND))
 """The family files, in the order in which their rules are asked and documented."""
@@ -167,6 +166,11 @@ HOMES: Mapping[str, str] = MappingProxyType({spec.id: name for name, spec in _FO
 
 NAMED: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
 """Every rule and every part by its id: whatever somebody may type."""
+
+TAKEN_OVER: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {rule: _renamed(how, heir) for home, _, rows in _SECTIONS if home == _FORMER for rule, heir, how, *_ in rows if how}
+)
+"""Former id → its thresholds that are still set under it, each with what the heir calls it."""
 
 BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS if not spec.part_of})
 """Every rule by its id."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from rltop.model import Unit
-from rltop.rules.conditions import is_at_top
+from rltop.rules.conditions import earn_the_same, is_at_top
 from rltop.rules.context import ILL, RuleContext
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
@@ -333,47 +333,39 @@ class _Sameness(State):
         return self.seen.places[-min(self.streak, len(self.seen.places))] if self.streak else None
 
 
-class _Same(Detector):
-    """Batches whose completions all get one reward."""
+class ConstantReward(Detector):
+    """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top."""
+
+    text = "all completions score {value}: no gradient"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.sameness = _Sameness(thresholds)
 
+    def detect(self, context: RuleContext) -> Finding | None:
+        reward, is_same = context.reward, self.is_same(context.values)
+        if is_same is None or reward.value is None:
+            return None
+        if not self.sameness.push(is_same, context) or is_at_top(context):
+            return QUIET
+        has_fallen = reward.is_low and reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
+        return Finding(CRIT if has_fallen else WARN, reward.value, reward.best)
+
+    def is_same(self, values: Mapping[str, float]) -> bool | None:
+        return earn_the_same(values)
+
     def began(self) -> tuple[int, int] | None:
         return self.sameness.began
 
 
-class RewardPinned(_Same):
-    """R2: every completion of the batch gets the same reward."""
+class NoAdvantage(ConstantReward):
+    """A2: every advantage of the batch is 0, whatever the completions earn."""
 
-    text = "all completions score {value}"
+    text = "all advantages are 0 (reward {value}): no gradient"
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Smallest equals largest; muted where it has been so since the start."""
-        high, low = context.values.get("reward_max"), context.values.get("reward_min")
-        reward = context.reward
-        if high is None or low is None or reward.value is None:
-            return None
-        if not self.sameness.push(high - low <= self.thresholds["spread"], context) or reward.is_high:
-            return QUIET
-        fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
-        return Finding(CRIT if fell else WARN, reward.value, reward.best)
-
-
-class RewardWithoutSpread(_Same):
-    """R11: zero reward variance although the maximum is not reached."""
-
-    text = "zero reward variance (all {extra[0]}): no gradient"
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Standard deviation of 0, after it had been above."""
-        std, value = context.values.get("reward_std"), context.reward.value
-        if std is None or value is None:
-            return None
-        if not self.sameness.push(std < self.thresholds["std"], context) or is_at_top(context):
-            return QUIET
-        return Finding(WARN, std, None, self.thresholds["std"], (value,))
+    def is_same(self, values: Mapping[str, float]) -> bool | None:
+        high, low = values.get("adv_max"), values.get("adv_min")
+        return None if high is None or low is None else high - low <= self.thresholds["spread"]
 
 
 _METRICS = ("score_mean", "reward_mean")

@@ -32,78 +32,47 @@ _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
 
-_REWARDS = (("reward at start", Unit.NONE), ("reward now", Unit.NONE))
-
-
 @lru_cache(maxsize=1024)
 def _is_about(words: str, name: str) -> bool:
     """Has the name of a component one of the words? Most runs have no components: compiled when one is seen."""
     return re.search(words, name, re.IGNORECASE) is not None
 
 
-class LengthHack(Detector):
-    """R8: reward rises while completions shrink to less than half."""
+class RewardFromLength(Detector):
+    """R8: reward rises while completions shrink to less than half, or double and evaluations do not follow."""
 
-    further = _REWARDS
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Length against its baseline, reward against its start."""
-        length, base, reward = (
-            context.values.get("response_len_mean"),
-            context.baseline("response_len_mean"),
-            context.reward,
-        )
-        if length is None or reward.value is None:
-            return None
-        line = self.thresholds["length"] * (base or 0.0)
-        if length >= line or not reward.is_improving:
-            return QUIET
-        return Finding(WARN, length, base, line, (reward.start, reward.usual))
-
-    def headline(self, finding: Finding) -> str:
-        shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
-        before, after = finding.extra
-        return f"reward {number(before)} → {number(after)} with completions {percent(shorter)} shorter"
-
-
-class LengthInflation(Detector):
-    """R9: reward rises while completions more than double in length, and validation does not follow."""
-
-    further = _REWARDS
+    further = (("reward at start", Unit.NONE), ("reward now", Unit.NONE))
     best: float | None = None
-    flat_for = 0
-    evaluations = 0
+    flat_for = evaluations = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO where there is no validation; QUIET where validation rises too."""
-        score = context.values.get("val_score")
+        """Longer completions are INFO where nothing is evaluated, and QUIET where evaluations rise too."""
+        score, length = context.values.get("val_score"), context.values.get("response_len_mean")
         if score is not None:
             self.evaluations += 1
             is_better = self.best is None or score > self.best
             self.best = score if self.best is None or is_better else self.best
             self.flat_for = 0 if is_better else self.flat_for + 1
-        length, base, reward = (
-            context.values.get("response_len_mean"),
-            context.baseline("response_len_mean"),
-            context.reward,
-        )
+        base, reward, thresholds = context.baseline("response_len_mean"), context.reward, self.thresholds
         if length is None or reward.value is None:
             return None
-        line = self.thresholds["length"] * (base or math.inf)
-        if length <= line or not reward.is_improving:
+        if base is None or not reward.is_improving:
             return QUIET
-        is_flat = self.flat_for >= self.thresholds["evaluations"]
-        if self.evaluations and not is_flat:
+        gained = reward.start, reward.usual
+        if length < thresholds["length"] * base:
+            return Finding(WARN, length, base, thresholds["length"] * base, gained)
+        is_flat = self.flat_for >= thresholds["evaluations"]
+        if length <= thresholds["longer"] * base or (self.evaluations and not is_flat):
             return QUIET
-        return Finding(
-            WARN if is_flat else INFO, length, base, line, (reward.start, reward.usual, float(self.flat_for))
-        )
+        level = WARN if is_flat else INFO
+        return Finding(level, length, base, thresholds["longer"] * base, (*gained, float(self.flat_for)))
 
     def headline(self, finding: Finding) -> str:
-        before, after, flat_for = finding.extra
-        factor = number(finding.value / finding.baseline) if finding.baseline else "many"
-        told = f"; {flat_for:.0f} evaluations without improvement" if finding.level >= WARN else ""
-        return f"reward {number(before)} → {number(after)} with completions {factor}× as long{told}"
+        before, after, *flat_for = finding.extra
+        factor = finding.value / finding.baseline if finding.baseline else 0.0
+        told = f"; {flat_for[0]:.0f} evaluations without improvement" if flat_for and finding.level >= WARN else ""
+        how = f"{number(factor)}× as long" if flat_for else f"{percent(1.0 - factor)} shorter"
+        return f"reward {number(before)} → {number(after)} with completions {how}{told}"
 
 
 class _Component(State):

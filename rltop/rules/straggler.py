@@ -6,7 +6,9 @@ on the run. Imbalance is judged on the tokens the ranks really got, after balanc
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Mapping
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import RuleContext
@@ -118,40 +120,62 @@ class GroupInequality(Detector):
         return Finding(WARN if is_far else INFO, value, base, line)
 
 
-class BatchTail(Detector):
-    """P6: slowest rollout against the mean, where generation dominates the step.
+_OUTSIDE = ("slowest_tool", "time_tool_sample_max", "time_env_step_max")
 
-    A rollout is its generation and its tool calls. Of the slowest one both parts
-    are logged; the largest of each part alone need not belong to the same one.
+
+def slowest_rollout(context: RuleContext) -> tuple[float, float]:
+    """Seconds of the slowest rollout or group and of a typical one; (0, 0) where that is not logged."""
+    values = context.values
+    if "time_gen_sample_max" in values and "time_gen_sample_mean" in values:
+        return values["time_gen_sample_max"], values["time_gen_sample_mean"]
+    groups = context.observation.instances.get("time_group", {})
+    return (max(groups.values()), min(groups.values())) if len(groups) > 1 else (0.0, 0.0)
+
+
+class BatchTail(Detector):
+    """P6: slowest rollout against the mean, where generation dominates the step, or it holds its slot for many steps.
+
+    A rollout is its generation and its tool calls. Of the slowest one both parts are logged; the largest of each part
+    alone need not belong to the same one. Where generation and training are disaggregated nobody waits for it, but few
+    rollouts may hold most of the slots (miles #1012: 11 of 32 for 7.5 hours).
     """
 
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
-        values = context.values
-        times = rollout_times(values)
-        if times is None:
+        values, thresholds, is_apart = context.values, self.thresholds, context.traits.is_async
+        times, step = rollout_times(values), values.get("time_step", 0.0)
+        slowest, mean, tool = (times.slowest_s, times.mean_s, times.tool_s or 0.0) if times else (0.0, 0.0, 0.0)
+        if is_apart:
+            slowest, mean = slowest_rollout(context)
+            tool = min(slowest, max([values[name] for name in _OUTSIDE if name in values], default=0.0))
+        if mean <= 0.0 or (is_apart and not step):
             return None
-        slowest, mean, tool = times.slowest_s, times.mean_s, times.tool_s or 0.0
         ratio = slowest / mean
         base = self.start.push(ratio)
-        line = max(self.thresholds["warn"], self.thresholds["rise"] * base) if base is not None else None
-        if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
+        held = RELEASE if self.is_firing else 1.0
+        if base is None:
             return QUIET
-        step = values.get("time_step")
-        generation = values.get("time_gen", slowest)
-        if step is None or generation < self.thresholds["share"] * step:
+        line = max(thresholds["warn"], min(thresholds["rise"] * base, thresholds["far"] if is_apart else math.inf))
+        is_long = slowest >= thresholds["steps"] * step * held if is_apart else self._is_most(values, slowest, step)
+        if ratio <= line * held or not is_long:
             return QUIET
-        return Finding(WARN, ratio, base, line, (slowest, mean, tool))
+        slots = values.get("inflight_count", 0.0), values.get("inflight_limit", 0.0)
+        return Finding(WARN, ratio, base, line, (slowest, mean, tool, step if is_apart else 0.0, *slots))
+
+    def _is_most(self, values: Mapping[str, float], slowest: float, step: float) -> bool:
+        return 0.0 < self.thresholds["share"] * step <= values.get("time_gen", slowest)
 
     def headline(self, finding: Finding) -> str:
-        slowest, mean, tool = finding.extra
-        tools = f", {percent(tool / slowest)} of it in tool calls" if tool > 0.1 * slowest else ""
-        return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{tools}"
+        slowest, mean, tool, step, used, limit = finding.extra
+        where = "tools or the environment" if step else "tool calls"
+        part = f", {percent(tool / slowest)} of it in {where}" if tool > 0.1 * slowest else ""
+        slots = f"; {number(used)} of {number(limit)} slots in use" if limit else ""
+        holds = f": it holds its slot for {slowest / step:,.0f} steps{slots}" if step else ""
+        return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{part}{holds}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        slowest, mean, _ = finding.extra
+        slowest, mean, *_ = finding.extra
         return (
             Evidence("slowest", slowest, Unit.SECONDS),
             Evidence("mean", mean, Unit.SECONDS),

@@ -58,7 +58,7 @@ def test_events_come_in_order_and_are_returned_as_they_happen() -> None:
         returned += engine.observe(observation(record, values, step=record * 5))
     assert returned == engine.events
     assert [event.record for event in returned] == sorted(event.record for event in returned)
-    assert (returned[0].rule, returned[0].step, returned[0].level) == ("L1", 150, Level.WARN)
+    assert (returned[0].rule, returned[0].step, returned[0].level) == ("L1", 150, Level.CRIT)
     assert "L1" in {event.rule for event in returned if event.state is EventState.RECOVERED}
 
 

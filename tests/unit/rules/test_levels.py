@@ -19,10 +19,10 @@ def test_every_rule_named_in_a_table_exists() -> None:
 def test_a_lost_reward_makes_its_missing_spread_meaningless() -> None:
     spread = lambda record: 0.2 if record < 100 else 0.0  # noqa: E731
     alone = play(160, reward_std=spread, reward_mean=noisy(0.5, 0.05, 7))
-    assert alarms(alone, "R11")
+    assert alarms(alone, "R2")
     lost = play(160, reward_std=spread, reward_mean=step_up(0.5, 0.02, 100))
     assert alarms(lost, "R1")
-    assert not alarms(lost, "R11")
+    assert not alarms(lost, "R2")
 
 
 def test_a_note_is_shown_as_info_and_still_counts_for_composites() -> None:

@@ -117,3 +117,7 @@ def test_what_was_a_rule_of_its_own_is_configured_by_its_id_still() -> None:
     assert EngineOptions(rules={former: {"info": 0.4}, heir: {"info": 0.3}}).thresholds(heir)["info"] == 0.3
     with pytest.raises(ConfigError, match="unknown setting"):
         EngineOptions(rules={former: {"inf": 0.4}})
+    renamed = EngineOptions(rules={"RM1b": {"warn": 0.6, "wait": 99}, "R11": {"std": 1e-3, "most": 20}})
+    assert (renamed.thresholds("RM2")["chance"], renamed.thresholds("RM2")["long"]) == (0.6, 99)
+    assert renamed.thresholds("RM2")["warn"] == EngineOptions().thresholds("RM2")["warn"]
+    assert renamed.thresholds("R2")["most"] == 20

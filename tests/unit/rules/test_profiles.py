@@ -111,7 +111,7 @@ def test_profiles_come_from_flag_and_file(tmp_path: Path) -> None:
     health = load({"profile": "moe, gspo"}, home(tmp_path, "[profiles.moe.M1]\nwarn = 0.03\n")).ingest.rules
     assert health.profiles == ("moe", "gspo")
     assert health.thresholds("M1", ("moe",))["warn"] == 0.03
-    assert not health.is_enabled("O6", ("moe", "gspo"))
+    assert health.thresholds("O6", ("moe", "gspo"))["warn"] == float("inf")
     assert load({}, home(tmp_path)).ingest.rules.profiles is None
     assert load({"profile": "none"}, home(tmp_path)).ingest.rules.profiles == ()
 
@@ -156,8 +156,8 @@ def test_what_the_settings_silence_is_the_users_own_and_not_the_profiles() -> No
 
 def test_thresholds_of_a_profile_hold_after_a_new_phase_too() -> None:
     slower = {"time_step": lambda r: 40.0 if r < 80 else 80.0, "total_tokens": lambda r: 1e6 if r < 80 else 2e6}
-    for limit, expected in ((1.3, ["P2"]), (9.0, [])):
+    for limit, expected in ((1.3, ["P1"]), (9.0, [])):
         options = EngineOptions(profiles=("moe",), by_profile={"moe": {"P2": {"info": limit}}})
         engine = Engine(identity(names=["curriculum_level", *slower]), options)
         run(engine, curriculum_level=lambda r: float(r >= 40), **slower)
-        assert [event.said_by for event in engine.events if event.said_by == "P2"][:1] == expected
+        assert [event.said_by for event in engine.events if event.rule == "P1"][:1] == expected

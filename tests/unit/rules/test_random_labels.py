@@ -58,8 +58,8 @@ def test_d1_speaks_by_thirty_records_where_there_is_no_doubt() -> None:
     assert alarms(play(48, Algorithm.DPO, **warming)) == []
 
 
-def test_rm1b_speaks_by_thirty_records_although_scores_are_far_apart() -> None:
+def test_rm2_speaks_by_thirty_records_although_scores_are_far_apart() -> None:
     run = {"rm_accuracy": drawn(0.5, 0.05), "rm_margin": drawn(0.0, 0.4), "lr": 1e-5}
-    assert first(play(60, Algorithm.REWARD, **run), "RM1b").record <= 40
+    assert first(play(60, Algorithm.REWARD, **run), "RM2").record <= 40
     learns = run | {"rm_accuracy": drawn(0.62, 0.05), "rm_margin": drawn(0.4, 0.2)}
-    assert alarms(play(60, Algorithm.REWARD, **learns), "RM1b") == []
+    assert alarms(play(60, Algorithm.REWARD, **learns), "RM2") == []

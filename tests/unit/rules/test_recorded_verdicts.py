@@ -47,7 +47,7 @@ def test_a_healthy_and_a_restarted_run_are_left_alone(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "rule", "earliest", "latest"),
     [
-        ("trl/dpo_nan_loss_filtered", "L2", 100, 101),
+        ("trl/dpo_nan_loss_filtered", "L1", 100, 101),
         ("trl/grpo_grad_spike", "O1", 150, 150),
         ("trl/grpo_clipfrac_high", "O6", 1, 12),
         ("trl/grpo_lr_jump_visible", "O11", 121, 127),

@@ -176,7 +176,7 @@ def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
         zero_std_frac=lambda record: 0.0 if record < 40 else 1.0,
         time_step=noisy(30.0),
     )
-    (verdict,) = [one for one in engine.verdicts if one.said_by == "R4"]
+    (verdict,) = [one for one in engine.verdicts if one.said_by == "G1"]
     assert verdict.level is Level.INFO
     assert verdict.since_step == 40
     assert "67.5 % of the step time so far taught nothing" in verdict.headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from observations import alarms, first, identity, noisy, play
+from observations import alarms, first, noisy, play
 
 from rltop.model import Algorithm, Level
 from rltop.rules.engine import Engine
@@ -44,12 +44,6 @@ def test_o14_a_policy_that_never_leaves_its_reference() -> None:
 def test_o14_a_rate_of_zero_or_a_kl_that_grows_is_another_matter(muted: dict) -> None:
     metrics = {"kl_ref": 3e-8, "lr": 1e-6, "reward_mean": noisy(0.3)} | muted
     assert "O14" not in {e.rule for e in play(120, traits={"has_reference": True}, **metrics).events}
-
-
-def test_o15_the_controller_runs_away() -> None:
-    assert "O15" in infos(play(60, kl_coef=lambda r: 0.001 * 1.05**r))
-    assert "O15" not in infos(play(60, kl_coef=0.001))
-    assert "O15" not in infos(play(60, kl_coef=lambda r: 0.001 * (8 if r % 5 == 0 else 1)))
 
 
 def test_o16_a_supervised_loss_above_where_it_began() -> None:
@@ -102,11 +96,11 @@ def test_e7_entropy_that_bought_nothing() -> None:
     assert alarms(play(300, Algorithm.DISTILL, **teacher), "E2") == []
 
 
-def test_o6_regimes_have_rules_of_their_own() -> None:
-    embodied = {spec.id for spec in Engine(identity(Algorithm.EMBODIED)).active}
-    language = {spec.id for spec in Engine(identity(Algorithm.GRPO)).active}
-    assert {"O6", "O6g"} & embodied == {"O6"}
-    assert {"O6", "O6g"} <= language
+def test_o6_sequences_are_judged_by_lines_of_their_own_and_robots_have_none() -> None:
+    clipped = {"clip_frac": lambda r: 0.15 if r < 60 else 0.5, "kl_old": 1e-4}
+    assert first(play(100, **clipped), "O6").record == 63
+    assert alarms(play(100, **clipped | {"clip_frac": 0.15})) == []
+    assert alarms(play(100, Algorithm.EMBODIED, **clipped), "O6") == []
 
 
 def test_a1_the_bound_of_a_group_is_kept_by_a_healthy_run_and_said_of_another() -> None:
@@ -126,10 +120,9 @@ def test_a1_advantages_that_are_suddenly_huge() -> None:
 
 def test_a2_no_advantage_at_all() -> None:
     gone = {"adv_max": lambda r: 1.5 if r < 40 else 0.0, "adv_min": lambda r: -1.5 if r < 40 else 0.0}
-    dead = play(60, reward_mean=lambda r: noisy(0.4, 0.1)(r) if r < 40 else 0.0, **gone)
-    assert first(dead, "A2").record == 42
-    assert alarms(dead, "A2")[-1].level is Level.CRIT
+    dead = play(60, reward_mean=noisy(0.4, 0.1), **gone)
+    assert first(dead, "A2").record == 43
+    assert "advantages" in first(dead, "A2").message
     solved = play(60, reward_mean=lambda r: min(1.0, r / 38), **gone)
     assert alarms(solved) == []
-    assert "A2" in infos(solved)
     assert alarms(play(60, adv_max=0.0, adv_min=0.0, reward_mean=0.0)) == []

@@ -12,7 +12,7 @@ def infos(engine: Engine) -> set[str]:
     return {name for event in engine.events if event.level is Level.INFO for name in (event.rule, event.part)}
 
 
-# -- R1, R2, R8, R11, G1 -----------------------------------------------------------------------------------------
+# -- R1, R2, R8, G1 -----------------------------------------------------------------------------------------
 
 
 def test_r1_a_crash_within_five_records() -> None:
@@ -53,11 +53,16 @@ def test_r6_one_bad_evaluation_of_a_solved_task_is_no_alarm() -> None:
 
 
 def test_r2_every_sample_scores_the_same() -> None:
-    engine = play(
-        60, reward_mean=lambda r: noisy(0.0, 1)(r) if r < 40 else -1.0, reward_max=lambda r: 1.0 if r < 40 else -1.0,
-        reward_min=-1.0,
-    )  # fmt: skip
-    assert first(engine, "R2").record == 44
+    def run(score: float) -> Engine:
+        return play(
+            60,
+            reward_mean=lambda r: noisy(0.5, 0.3)(r) if r < 40 else score,
+            reward_max=lambda r: 1.0 if r < 40 else score,
+            reward_min=lambda r: 0.0 if r < 40 else score,
+        )
+
+    assert (first(run(0.4), "R2").record, first(run(0.4), "R2").level) == (43, Level.WARN)
+    assert [event.rule for event in alarms(run(-3.0))] == ["R1"], "a reward that is lost says it all"
 
 
 def test_r8_shorter_and_better_is_suspicious() -> None:

@@ -90,7 +90,7 @@ def test_p1_trap_longer_answers_take_longer() -> None:
         total_tokens=lambda r: noisy(1e5 if r < 60 else 2e5, 0.02)(r),
     )
     assert alarms(engine) == []
-    (longer,) = [event for event in engine.events if event.said_by == "P2"]
+    (longer,) = [event for event in engine.events if event.rule == "P1"]
     assert longer.level is Level.INFO
     assert "tokens per step 1.95×" in longer.message
 
@@ -267,4 +267,4 @@ def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
         response_len_mean=lambda r: noisy(300.0 if r < 60 else 540.0, 0.02)(r),
     )
     assert alarms(engine) == []
-    assert "completion length 1.75×" in next(event for event in engine.events if event.said_by == "P2").message
+    assert "completion length 1.75×" in next(event for event in engine.events if event.rule == "P1").message

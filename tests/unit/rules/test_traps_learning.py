@@ -118,7 +118,7 @@ def test_trap_18_batches_of_eight_move_in_eighths_and_rows_of_zero_are_ordinary(
     )
     assert [event for event in alarms(engine) if event.level is Level.CRIT] == []
     assert alarms(engine, "R1") == []
-    assert alarms(engine, "R11") == []
+    assert alarms(engine, "R2") == []
     source = random.Random(5)
     jumps = [sum(source.random() < 0.4 for _ in range(8)) / 8 for _ in range(300)]
     assert alarms(play(300, reward_mean=jumps), "R1") == []
