@@ -21,10 +21,10 @@ from typing import BinaryIO, TypeVar
 
 from rltop.errors import DecodeError, refusing
 from rltop.files import open_regular
+from rltop.model.table_rows import SQLITE_MAGIC
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 _TRIES = 12
 _PAUSE_S = 0.004
@@ -185,7 +185,7 @@ class Pages:
         head = self._bytes("", HEADER_BYTES, 0)
         if not head and self._log.page_size:
             return self._log.page_size
-        if not head.startswith(MAGIC):
+        if not head.startswith(SQLITE_MAGIC):
             raise DecodeError("not a SQLite database" if head else "empty file")
         size = int.from_bytes(head[16:18])
         size = 65536 if size == 1 else size

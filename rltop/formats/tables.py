@@ -29,9 +29,9 @@ from rltop.formats.rows import (
 from rltop.formats.tracker_steps import PlacedRow, TrackerRow, TrackerSteps
 from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
-from rltop.model.table_rows import ROWS_MAGIC, row_of
+from rltop.model.table_rows import ROWS_MAGIC, SQLITE_MAGIC, row_of
 from rltop.regex import regex
-from rltop.sqlite_file import MAGIC, DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
+from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
 from rltop.structs import NamedTuple
 
 SYSTEM = "system/"
@@ -139,7 +139,7 @@ class TableDecoder(Decoder):
     def _take(self, line: bytes, start: int, records: list[Record]) -> None:
         if self.stopped or not line or line == ROWS_MAGIC.rstrip():
             return
-        if line.startswith(MAGIC.rstrip(b"\0")):
+        if line.startswith(SQLITE_MAGIC.rstrip(b"\0")):
             self.stopped = IS_DATABASE
             return
         self.counts.lines += 1

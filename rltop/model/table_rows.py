@@ -29,6 +29,9 @@ FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
 """Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
 RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
 """Columns that say which run a row is of."""
+SQLITE_MAGIC = b"SQLite format 3\0"
+METRICS_FOLDER, SETTINGS_FOLDER, DESCRIPTION = "metrics", "params", "meta.yaml"
+"""What a run in MLflow's file store has: a folder with a file for each metric, one for each setting, a description."""
 STATE_COLUMN = "status"
 """A table that has it is changed in place: it says how a run stands."""
 

@@ -359,19 +359,13 @@ def alert_group(alert: Alert) -> str:
     return "learning" if spec is None else spec.group.value
 
 
-def alert_title(alert: Alert) -> str:
-    spec = _spec_of(alert.said_by)
-    return spec.title if spec is not None else alert.family
-
-
 def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
     """The symptom, and the stream where it is not the main one.
 
     Args:
         is_loud: a CRIT is in capitals; not so where a sign beside the name says its level.
     """
-    title = alert_title(alert)
-    title = title.upper() if is_loud and alert.level is Level.CRIT else title
+    title = alert.title.upper() if is_loud and alert.level is Level.CRIT else alert.title
     return f"{alert.stream} {title}" if alert.stream else title
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
-from rltop.pages.alerts import alert_title
 from rltop.regex import regex
 from rltop.rules.words import words_of
 from rltop.run.own_rules import of_path
@@ -263,7 +262,7 @@ def _alert(alert: Alert | None) -> Document | None:
         **({"part": alert.part} if alert.part else {}),
         **({"stream": alert.stream} if alert.stream else {}),
         "family": alert.family,
-        "title": alert_title(alert),
+        "title": alert.title,
         "level": alert.level.word,
         "since_step": alert.since_step,
         "step": alert.step,

@@ -77,10 +77,15 @@ def _odds(share: float) -> float:
 
 
 class _EvaluatedSet(State):
-    """The last evaluations of one data set, and the training reward (mean, error) at the time of each."""
+    """The last evaluations of one data set, and the training reward (mean, error) at the time of each.
+
+    Attributes:
+        are_shares: all evaluations so far were from 0 to 1.
+    """
 
     held: deque[float] = deque(maxlen=_HELD)
     rewards: deque[tuple[float, float] | None] = deque(maxlen=_HELD)
+    are_shares = True
     line: float | None = None
     since: tuple[int, int] | None = None
 
@@ -113,6 +118,8 @@ class HeldOutFlat(Detector):
                 source = self.sources[name] = _EvaluatedSet()
             source.held.append(value)
             source.rewards.append(at)
+            if not 0.0 <= value <= 1.0:
+                source.are_shares = False
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
@@ -135,17 +142,20 @@ class HeldOutFlat(Detector):
     def _judge(self, name: str, now: tuple[float, float], context: RuleContext) -> None:
         """Note or forget that a source is flat: since the first evaluation that is held, or since it has stopped."""
         source = self.sources[name]
-        rewards, thresholds = source.rewards, self.thresholds
-        reach = min(context.reward.top - context.reward.bottom, 1.0)
+        rewards, thresholds, reward = source.rewards, self.thresholds, context.reward
+        reach = min(reward.top - reward.bottom, 1.0)
         whole, least = len(rewards), thresholds["info_evaluations"]
+        # Where both are shares, `_level` asks for a part of the whole.
+        are_shares = source.are_shares and reward.bottom >= 0.0 and reward.top <= 1.0
+        line = thresholds["share"] if are_shares else thresholds["share"] * reach
+        later = line if source.line is not None else max(line, thresholds["later_share"] * reach)
         for count in (whole, *_SHORTER):
             if count > whole or count < least:
                 continue
             before = rewards[-count] or next((at for at in islice(rewards, whole - count, None) if at), now)
             # Most of the time the reward has not risen, and nothing else is looked at.
             rise = now[0] - before[0]
-            is_asked_more = count != whole and source.line is None
-            if rise <= 0.0 or rise < thresholds["later_share" if is_asked_more else "share"] * reach:
+            if rise <= 0.0 or rise < (line if count == whole else later):
                 continue
             if rise < thresholds["errors"] * math.hypot(before[1], now[1]):
                 continue

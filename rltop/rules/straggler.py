@@ -10,12 +10,12 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Unit
+from rltop.model import Evidence, Level, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
-from rltop.stats.ranks import compare
+from rltop.stats.ranks import Lag, compare
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
 
@@ -237,36 +237,60 @@ _BEHIND, _OF = 5, 10
 _MASK = (1 << _OF) - 1
 
 
+def _has_times(seen: Observation) -> bool:
+    return any(seen.ranks.values())
+
+
 class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
-    Counts n of m itself, for each rank and stage that was recently behind.
+    Counts n of m itself, for each rank and stage that was recently behind. While none was, one record of five is looked
+    at, and those before it once a rank is behind there: whoever is behind for five in a row is found as early.
     """
 
     behind: dict[tuple[str, str], int] = {}
-    newest: deque[tuple[int, int]] = deque(maxlen=_OF)
+    newest: deque[Observation] = deque(maxlen=_OF)
+    passed_over = 0
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
-        times = context.observation.ranks
-        if not any(times.values()):
+        seen = context.observation
+        self.newest.append(seen)
+        self.passed_over += 1
+        is_calm = not self.behind and not self.is_firing
+        if is_calm and self.passed_over < _BEHIND:
+            return QUIET
+        if not _has_times(seen):
+            self.newest.pop()
             return None
-        self.newest.append((context.observation.record, context.observation.step))
-        lags = {(lag.rank, lag.stage): lag for lag in compare(times, self._line)}
+        self.passed_over = 0
+        lags = self._lags(seen)
         if not lags and not self.behind:
             return QUIET
-        for place in lags.keys() | self.behind.keys():
-            self.behind[place] = (self.behind.get(place, 0) << 1 | (place in lags)) & _MASK
+        if is_calm:
+            self.newest = deque(filter(_has_times, self.newest), maxlen=_OF)
+            for before in list(self.newest)[:-1]:
+                self._count(self._lags(before))
+        self._count(lags)
         self.behind = {place: bits for place, bits in self.behind.items() if bits}
         lasting = [lag for place, lag in lags.items() if self.behind[place].bit_count() >= _BEHIND]
         if not lasting:
             return QUIET
         worst = max(lasting, key=lambda lag: (lag.behind_s, lag.stage, lag.rank))
-        self.since = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
+        first = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
+        self.since = first.record, first.step
         extra = (worst.seconds, float(worst.ranks), worst.step_s)
         line = self._line(worst.usual_s, worst.sigma_s, worst.step_s)
         return Finding(WARN, worst.behind_s, worst.usual_s, line, extra, (worst.rank, worst.stage))
+
+    def _lags(self, seen: Observation) -> dict[tuple[str, str], Lag]:
+        return {(lag.rank, lag.stage): lag for lag in compare(seen.ranks, self._line)}
+
+    def _count(self, lags: Mapping[tuple[str, str], Lag]) -> None:
+        """Take in who was behind on one record."""
+        for place in lags.keys() | self.behind.keys():
+            self.behind[place] = (self.behind.get(place, 0) << 1 | (place in lags)) & _MASK
 
     def began(self) -> tuple[int, int] | None:
         return self.since

@@ -27,7 +27,7 @@ from rltop.run.found import WANDB_PARTS, Found, name_of, titled, whole_path, wit
 from rltop.run.places import NO_RUNS, state_beside
 from rltop.run.sniff import DIED, SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, tracker_of, why_refused
 from rltop.sources.file import LocalFileSystem
-from rltop.sources.tables import is_metric_folder
+from rltop.sources.tail import is_metric_folder
 from rltop.structs import NamedTuple, Struct, field
 
 if TYPE_CHECKING:

@@ -217,6 +217,14 @@ class Alert(Struct):
         return self.part or self.rule
 
     @property
+    def title(self) -> str:
+        """The symptom in two or three words; of a rule that is no more, its family."""
+        from rltop.rules.registry import NAMED  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
+
+        spec = NAMED.get(self.said_by)
+        return self.family if spec is None else spec.title
+
+    @property
     def rank(self) -> tuple[bool, int, int]:
         """Sorts alerts: those of this attempt, then the worst, then what poisons the weights, then a collapse."""
         is_first = self.level is Level.CRIT and self.family in _FIRST

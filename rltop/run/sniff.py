@@ -32,9 +32,8 @@ from rltop.formats.kinds import (
 )
 from rltop.formats.lines import conflict_line
 from rltop.model import Label, Record
-from rltop.model.table_rows import is_job_log, may_be_database
+from rltop.model.table_rows import SQLITE_MAGIC, is_job_log, may_be_database
 from rltop.regex import regex
-from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 from rltop.structs import NamedTuple
 
 SNIFF_BYTES = 256 * 1024

@@ -16,7 +16,16 @@ from heapq import heapify, heappop, heapreplace
 
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
-from rltop.model.table_rows import FOLLOWED, ROWS_MAGIC, RUN_COLUMNS, STATE_COLUMN, line_of
+from rltop.model.table_rows import (
+    DESCRIPTION,
+    FOLLOWED,
+    METRICS_FOLDER,
+    ROWS_MAGIC,
+    RUN_COLUMNS,
+    SETTINGS_FOLDER,
+    STATE_COLUMN,
+    line_of,
+)
 from rltop.regex import regex
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
@@ -236,8 +245,6 @@ class DatabaseTail:
         self.status = TailStatus(state, message, size, self._offset, searched=searched)
 
 
-METRICS_FOLDER, SETTINGS_FOLDER, DESCRIPTION = "metrics", "params", "meta.yaml"
-"""What a run in MLflow's file store has: a folder with a file for each metric, one for each setting, a description."""
 SCAN_S = 1.0
 """How often the folder is listed and its files are asked whether they have grown."""
 BLOCK_BYTES = 16 * 1024
@@ -414,12 +421,3 @@ def _metric_line(key: str, line: bytes) -> Line:
     time, _, step = parts[:_PARTS_OF_LINE] if len(parts) >= _PARTS_OF_LINE else ("", "", "")
     names = ("timestamp", "value", "step")
     return time.zfill(24) + step.zfill(20), line_of("metrics", [("key", key), *zip(names, parts, strict=False)])
-
-
-def is_metric_folder(path: str, fs: FileSystem) -> bool:
-    try:
-        return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
-            fs.stat(posixpath.join(path, DESCRIPTION)).mode
-        )
-    except OSError:
-        return False

@@ -13,16 +13,19 @@ import posixpath
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import cannot_read, reason_of
-from rltop.model.table_rows import log_of, split_member
+from rltop.model.table_rows import DESCRIPTION, METRICS_FOLDER, log_of, split_member
 from rltop.sources.cursor import READ_BYTES, Cursor, Refused, Sight, is_missing, leading_nuls, unreachable
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileStat, FileSystem, LocalFileSystem, read_fully
 from rltop.sources.handles import HeldFile, ReopenedFile
-from rltop.sources.tables import DatabaseTail, MetricFolderTail, is_metric_folder
 from rltop.structs import NamedTuple, Struct
+
+if TYPE_CHECKING:
+    from rltop.sources.tables import DatabaseTail, MetricFolderTail
 
 FIRST_BLOCK = 256 * 1024
 """First block read from the end; each further one is twice as long. Any first block from 64 KiB to 1 MiB is as fast."""
@@ -424,7 +427,7 @@ def archives_in(
     return sorted(found)
 
 
-AnyTail = Tail | FolderTail | DatabaseTail | MetricFolderTail
+AnyTail: TypeAlias = "Tail | FolderTail | DatabaseTail | MetricFolderTail"
 """Whatever follows a path; all are polled alike."""
 
 
@@ -434,12 +437,28 @@ def open_tail(
     """What follows a path: a run of a database by what the path is called, else a file; touches nothing yet."""
     path, _ = log_of(path)
     found = split_member(path)
-    return Tail(path, fs, clock, options, start) if found is None else DatabaseTail(*found, fs)
+    if found is None:
+        return Tail(path, fs, clock, options, start)
+    from rltop.sources.tables import DatabaseTail  # noqa: PLC0415 - few runs stand in a database
+
+    return DatabaseTail(*found, fs)
+
+
+def is_metric_folder(path: str, fs: FileSystem) -> bool:
+    """Whether a folder is a run in MLflow's file store."""
+    try:
+        return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
+            fs.stat(posixpath.join(path, DESCRIPTION)).mode
+        )
+    except OSError:
+        return False
 
 
 def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | MetricFolderTail | None:
     """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any."""
     if is_metric_folder(path, fs):
+        from rltop.sources.tables import MetricFolderTail  # noqa: PLC0415 - few runs are such folders
+
         return MetricFolderTail(path, fs, clock)
     try:
         is_folder = stat.S_ISDIR(fs.stat(path).mode) and bool(archives_in(path, fs))

@@ -12,11 +12,14 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from rltop.regex import regex
 from rltop.stats.rolling import MAD_TO_SIGMA, median
-from rltop.stats.spans import SpanBook
 from rltop.structs import NamedTuple, Struct
+
+if TYPE_CHECKING:
+    from rltop.stats.spans import SpanBook
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""

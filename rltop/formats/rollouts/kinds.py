@@ -13,7 +13,7 @@ from rltop.formats.rollouts.lines import LinesDump, parsed
 from rltop.formats.rollouts.rows import has_answer, step_of_row
 from rltop.formats.rollouts.sqlite import ExperienceBuffer
 from rltop.model.completions import RolloutSource
-from rltop.sqlite_file import MAGIC as SQLITE
+from rltop.model.table_rows import SQLITE_MAGIC as SQLITE
 
 MAX_SHARDS = 64
 _HEAD_BYTES = 256 * 1024

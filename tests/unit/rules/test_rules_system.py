@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from observations import alarms, first, noisy, observation, play
 
-from rltop.model import Level
+from rltop.model import Algorithm, Level, Traits
+from rltop.rules.context import RuleContext
 from rltop.rules.performance import own_time
+from rltop.rules.registry import NAMED
+from rltop.rules.rule import QUIET
+from rltop.rules.straggler import RankStraggler
 
 STAGES = {"gen": 30.0, "reward": 1.0, "old_log_prob": 3.0, "update_actor": 6.0}
 
@@ -268,3 +272,18 @@ def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
     )
     assert alarms(engine) == []
     assert "completion length 1.75×" in next(event for event in engine.events if event.rule == "P1").message
+
+
+@pytest.mark.parametrize("gap", [1, 2, 7])
+def test_a_rank_that_falls_behind_is_found_in_its_fifth_step_whenever_it_does(gap: int) -> None:
+    for begins in range(11, 17):
+        detector, context = RankStraggler(NAMED["P15"].thresholds), RuleContext(Algorithm.GRPO, Traits(), None)
+        found = []
+        for step in range(1, 31 * gap):
+            usual = {str(rank): 1.0 + 0.01 * (rank * step % 5) for rank in range(8)} if step % gap == 0 else {}
+            slow = {"3": 2.0} if usual and step >= begins * gap else {}
+            context.advance(observation(step, {})._replace(ranks={("", "gen"): usual | slow}))
+            if detector.detect(context) not in (QUIET, None):
+                found.append((step // gap, detector.began()))
+        assert found[0] == (begins + 4, (begins * gap, begins * gap))
+        assert [step for step, _ in found] == list(range(begins + 4, 31))

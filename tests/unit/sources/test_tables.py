@@ -10,8 +10,8 @@ from rltop.clock import FakeClock
 from rltop.model.table_rows import ROWS_MAGIC, row_of
 from rltop.sources.events import Chunk, Reset, TailState
 from rltop.sources.file import LocalFileSystem
-from rltop.sources.tables import PIECE_ROWS, DatabaseTail, MetricFolderTail, is_metric_folder
-from rltop.sources.tail import Tail, folder_at, open_tail
+from rltop.sources.tables import PIECE_ROWS, DatabaseTail, MetricFolderTail
+from rltop.sources.tail import Tail, folder_at, is_metric_folder, open_tail
 
 SCHEMA = """
 create table metrics (id integer primary key, run_id text, timestamp text, run_name text, step integer, metrics text);
