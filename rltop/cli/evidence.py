@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rltop import __version__, units
 from rltop.cli.output import say
 from rltop.cli.resolve_paths import load_config, sources_of
-from rltop.cli.where import asked_of, text_of, where_of_path
+from rltop.cli.where import asked_of, read_path, text_of, where_of_read
 from rltop.clock import SystemClock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import names_in, open_regular, replace_file
@@ -161,9 +161,10 @@ def evidence(arguments: Namespace) -> int:
     path = arguments.paths[0]
     redactor = Redactor()
     config = load_config(arguments)
-    asked = asked_of(path, sources_of(arguments, config.live), arguments.wait)
+    read = read_path(path, config)
+    asked = asked_of(read, sources_of(arguments, config.live), arguments.wait)
     now_s = SystemClock().wall()
-    found = where_of_path(path, config, now_s, asked)
+    found = where_of_read(read, now_s, asked)
     logs = list(dict.fromkeys([*([found.log] if os.path.isfile(found.log) else []), *logs_beside(path)]))  # noqa: PTH113
     ends = [_end_of(log, redactor, with_text=arguments.with_text) for log in logs]
     body = [

@@ -57,9 +57,8 @@ def load_config(arguments: Namespace) -> Config:
     config = load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
     if config.ingest.log:
         _check_log(config.ingest.log)
-    # Without a source none of what asks them is even imported; commands that only read files have no such flags.
-    if hasattr(arguments, LIVE_LISTS[0]) and (config.live or names_sources(arguments)):
-        config = _with_sources(config, arguments)
+    if hasattr(arguments, LIVE_LISTS[0]):  # commands that only read files have no such flags
+        config = config._replace(ingest=config.ingest._replace(probes=_probes(config, arguments)))
     return config._replace(read_again=partial(load_config, arguments))
 
 
@@ -82,24 +81,27 @@ def sources_of(arguments: Namespace, live: Mapping[str, Any] = MappingProxyType(
     )  # fmt: skip
 
 
-def _with_sources(config: Config, arguments: Namespace) -> Config:
-    """The configuration with what else tells where the job of a run is.
+def _probes(config: Config, arguments: Namespace) -> Callable[[Callable[[], str]], Sequence[Probe]]:
+    """What else tells where the job of a run is: the sources that a person named, and the job that its log names.
 
     Raises:
         RltopError: a source that was named is none.
     """
-    from rltop.live.slurm import job_of_log
-    from rltop.live.sources import probes_of
+    # Without a source none of what asks them is imported before the first frame.
+    has_sources = config.live or names_sources(arguments)
+    if has_sources:
+        from rltop.live.sources import probes_of
 
-    sources = sources_of(arguments, config.live)
-    for probe in probes_of(sources, os.environ):
-        probe.close()
+        for probe in probes_of(sources_of(arguments, config.live), os.environ):
+            probe.close()
 
-    def probes(path: str) -> Sequence[Probe]:
-        job = job_of_log(path) or job_of_log(config.ingest.log)
-        return probes_of(sources, os.environ, [] if job is None else [job])
+    def probes(log: Callable[[], str]) -> Sequence[Probe]:
+        from rltop.live.sources import SourceOptions, probes_of
 
-    return config._replace(ingest=config.ingest._replace(probes=probes))
+        sources = sources_of(arguments, config.live) if has_sources else SourceOptions()
+        return probes_of(sources, os.environ, log)
+
+    return probes
 
 
 def _check_log(path: str) -> None:

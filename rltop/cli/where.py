@@ -25,17 +25,21 @@ from rltop.live.groups import engine_in_words, group_in_words, grouped
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.lines import words_of
+from rltop.live.phases import PhaseEvent
 from rltop.live.probe import Device, InferenceEngine, Probes, Process, Silence
-from rltop.live.slurm import NO_SQUEUE, job_of_log
+from rltop.live.slurm import NO_SQUEUE
 from rltop.live.sources import SourceOptions, probes_of
 from rltop.live.titles import TitlesProbe
 from rltop.live.traces import Traces
 from rltop.model import Label
-from rltop.model.table_rows import split_member
+from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_beside
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from rltop.run.run import Run
 
 _CODES = {"stuck": EXIT_FIRING, "dead": EXIT_FIRING, "unknown": EXIT_NO_METRICS}
 _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
@@ -60,9 +64,10 @@ def where(arguments: Namespace) -> int:
     codes, documents = set(), []
     for path in paths:
         try:
-            asked = asked_of(path, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
+            read = read_path(path, config)
+            asked = asked_of(read, sources, arguments.wait) if arguments.now is None and len(paths) == 1 else Asked()
             now_s = SystemClock().wall() if arguments.now is None else arguments.now
-            found = where_of_path(path, config, now_s, asked)
+            found = where_of_read(read, now_s, asked)
         except RltopError as error:
             if len(paths) == 1:
                 raise
@@ -95,68 +100,99 @@ def _check(arguments: Namespace, paths: Sequence[str]) -> None:
         raise RltopError("sources are those of one job, and several paths are named", "name one path")
 
 
-def asked_of(path: str, sources: SourceOptions, wait_s: float) -> Asked:
+class Read(NamedTuple):
+    """What lies at a path that tells where a job is.
+
+    Attributes:
+        path: empty where sources alone are named.
+        log: its console log; empty where there is none.
+        told: what traces and rows tell.
+        run: whose job it is; None where nothing but a log or traces is there.
+        error: why nothing can be read, where sources may tell something all the same.
+    """
+
+    path: str
+    log: str = ""
+    told: Sequence[Sequence[PhaseEvent]] = ()
+    run: Run | None = None
+    error: RltopError | None = None
+
+
+def asked_of(read: Read, sources: SourceOptions, wait_s: float) -> Asked:
     """What the sources say: each is asked once, engines until each that is busy has been seen to go on, or hangs.
 
     Raises:
         RltopError: a source that was named is none.
     """
-    is_named = bool(path) and path != "-"
-    logs = [path, *(answered(path, lambda: logs_beside(path)) if is_named else ())]
-    jobs = [job for log in logs if (job := job_of_log(log)) is not None]
-    clock = SystemClock()
-    probes = Probes(probes_of(sources, os.environ, jobs[:1]), clock)
+    clock, path = SystemClock(), read.path
+    probes = Probes(probes_of(sources, os.environ, lambda: read.log), clock)
     try:
         ends_s = clock.monotonic() + wait_s
         probes.gather(_ANSWER_S)
-        while is_undecided(probes.facts) and clock.monotonic() < ends_s:
+        while is_undecided(probes.facts.engines) and clock.monotonic() < ends_s:
             time.sleep(_AGAIN_S)
             probes.gather(_ANSWER_S)
-        steps = answered(path, lambda: checkpoint_steps(path)) if is_named else ()
+        steps = answered(path, lambda: checkpoint_steps(path)) if path and path != "-" else ()
         return Asked(probes.facts, probes.silences, steps[-1] if steps else None)
     finally:
         probes.close()
 
 
-def where_of_path(path: str, config: Config, now_s: float, asked: Asked) -> Where:
-    """Where the job of a path is.
+def read_path(path: str, config: Config) -> Read:
+    """What tells where the job of a path is.
 
     Raises:
-        RltopError: there is nothing that can be read, and no source that was named tells anything.
+        RltopError: there is nothing that can be read.
     """
     if not path:
-        return where_of("", [], "", now_s, asked)
+        return Read("")
     if answered(path, lambda: _is_told_alone(path)):
         try:
-            return answered(path, lambda: _of_file(path, now_s, asked))
+            return answered(path, lambda: _of_file(path))
         except OSError as error:
             raise cannot_read(path, error) from error
     try:
         runs = runs_of(path)
-    except NoMetricsError:
+    except NoMetricsError as error:
         traces = Traces()
         if os.path.isfile(path):  # noqa: PTH113 - as above
             told = [traces.of(path)]
         else:
             told = traces.beside(Path(path)) or [traces.of(each) for each in sorted(Path(path).glob("*.jsonl"))]
         logs = logs_beside(path)
-        if not any(told) and not logs and _has_told(asked):
-            return where_of("", [], path, now_s, asked)
-        if not any(told) and not logs:
-            raise
-        return where_of(logs[0] if logs else "", told, path, now_s, asked)
-    from rltop.run.whereabouts import where_is
+        return Read(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
+    from rltop.run.whereabouts import log_of_run, told_by
 
     session = read_whole(runs[0], config, SystemClock())
     try:
-        return where_is(session.runs[0], now_s, asked)
+        run = session.runs[0]
+        return Read(log_of(run.path.raw)[0], log_of_run(run), told_by(run), run)
     finally:
         session.close()
 
 
+def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
+    """Where the job is.
+
+    Raises:
+        RltopError: nothing can be read, and no source that was named tells anything; or the log can no longer be read.
+    """
+    if read.error is not None and not _has_told(asked):
+        raise read.error
+    try:
+        found = where_of(read.log, read.told, read.path, now_s, asked)
+    except OSError as error:
+        raise cannot_read(read.log, error) from error
+    if read.run is None:
+        return found
+    from rltop.run.whereabouts import knowing
+
+    return knowing(read.run, found)
+
+
 def _has_told(asked: Asked) -> bool:
     """Has a source that somebody named said anything, or why it says nothing?"""
-    return any(fact.source != TitlesProbe.source for fact in asked.facts) or any(map(_is_news, asked.silences))
+    return any(fact.source != TitlesProbe.source for fact in asked.facts.all) or any(map(_is_news, asked.silences))
 
 
 def _is_told_alone(path: str) -> bool:
@@ -170,12 +206,12 @@ def _is_told_alone(path: str) -> bool:
     return codec_of(head) is None and kind_of(head, path, is_all=True) in (CONSOLE, TRACE)
 
 
-def _of_file(path: str, now_s: float, asked: Asked) -> Where:
+def _of_file(path: str) -> Read:
     with open_regular(path) as file:
         head = file.read(HEAD_BYTES) or b""
     if kind_of(head, path, is_all=True) is TRACE:
-        return where_of("", [Traces().of(path)], path, now_s, asked)
-    return where_of(path, [], path, now_s, asked)
+        return Read(path, told=[Traces().of(path)])
+    return Read(path, path)
 
 
 def document(found: Where, now_s: float) -> dict[str, Any]:

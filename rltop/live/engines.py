@@ -305,14 +305,11 @@ def _device(source: str, time_s: float, host: str, number: str, told: Mapping[st
     )  # fmt: skip
 
 
-def is_undecided(facts: Sequence[Fact]) -> bool:
+def is_undecided(engines: Sequence[InferenceEngine]) -> bool:
     """Has an engine requests, of which nobody has seen yet whether it goes on?"""
     return any(
-        isinstance(each, InferenceEngine)
-        and each.running > 0
-        and each.moved_s is None
-        and not (each.is_asleep or each.is_syncing or each.trouble)
-        for each in facts
+        each.running > 0 and each.moved_s is None and not (each.is_asleep or each.is_syncing or each.trouble)
+        for each in engines
     )
 
 

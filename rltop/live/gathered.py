@@ -13,7 +13,7 @@ from rltop import units
 from rltop.live.engines import HANGS, compared
 from rltop.live.judge import NO_USUAL_S, Where
 from rltop.live.lines import words_of
-from rltop.live.probe import GONE, Device, Fact, InferenceEngine, Job, Process, Silence
+from rltop.live.probe import GONE, Device, Facts, InferenceEngine, Job, Process, Silence
 
 WAITS_FOR_ENGINES = frozenset({"generate", "validation", "weight_sync"})
 AWAKE_S = 60.0
@@ -23,7 +23,7 @@ IDLE = 0.05
 
 
 def gathered(
-    where: Where, facts: Sequence[Fact], silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
+    where: Where, facts: Facts, silences: Sequence[Silence], now_s: float, checkpoint: int | None = None
 ) -> Where:
     """Where a job is, by everything that tells.
 
@@ -31,7 +31,7 @@ def gathered(
         where: by its log, with the processes and engines of all sources.
     """
     where = where._replace(
-        devices=[fact for fact in facts if isinstance(fact, Device)],
+        devices=facts.devices,
         silences=tuple(silences),
         checkpoint=checkpoint,
         engines=sorted(_awaited(compared(where.engines), where, now_s), key=lambda each: not each.trouble),
@@ -40,7 +40,7 @@ def gathered(
     if where.state == "running" and where.source != where.log and where.usual_s is None and open_s >= NO_USUAL_S:
         where = where._replace(state="stuck")  # by its processes, of which nothing tells what they usually take
     where = _with_engines(where)
-    where = _with_job(where, [fact for fact in facts if isinstance(fact, Job)], now_s, checkpoint)
+    where = _with_job(where, facts.jobs, now_s, checkpoint)
     if where.state in ("stuck", "unknown") and where.cause is None:
         dead = next((each for each in where.ranks if each.state == "dead"), None)
         where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
@@ -82,9 +82,11 @@ def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int |
         limit = job.trouble or limit_words(where, job.ends_s, now_s, checkpoint)
         return where._replace(limit=limit, ends_s=job.ends_s, gpus=job.gpus)
     gone = next((each for each in where.silences if GONE in each.reason), None)
-    if gone is not None and where.state in ("stuck", "unknown"):
-        return where._replace(state="dead", cause=where.cause or gone.reason)
-    return where
+    if gone is None or where.state not in ("stuck", "unknown"):
+        return where
+    # Whether a job was done that says neither how far it was to go nor what it was in, nobody can tell.
+    is_broken_off = where.phase is not None or (where.total is not None and (where.step or 0) < where.total)
+    return where._replace(state="dead" if is_broken_off else "unknown", cause=where.cause or gone.reason)
 
 
 def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:

@@ -14,7 +14,7 @@ from rltop.live.gathered import gathered
 from rltop.live.judge import Where, judge
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
-from rltop.live.probe import Fact, LogTold, Silence
+from rltop.live.probe import NO_FACTS, Fact, Facts, LogTold, Silence
 from rltop.live.slurm import job_of_log
 from rltop.live.traces import Traces
 from rltop.structs import NamedTuple
@@ -66,6 +66,7 @@ class JobProbe:
             asked in a thread, whenever the log is not there.
 
     Attributes:
+        log: the console log; "" while there is none.
         rows: steps that the rows of the run tell; whoever has them appends.
     """
 
@@ -81,7 +82,7 @@ class JobProbe:
         self.rows: deque[PhaseEvent] = deque(maxlen=4 * KEPT)
         self._fed: deque[PhaseEvent] = deque(maxlen=4 * KEPT)  # `rows` that were taken, for a log that is found later
         self._find = find
-        self._log = self._traced = ""
+        self.log = self._traced = ""
         self._traces = Traces()
         self._begin()
         self._told: Sequence[Fact] = ()
@@ -100,7 +101,7 @@ class JobProbe:
             OSError: the log cannot be read.
         """
         self._look(now_s)
-        sources = [self._of_log(now_s) if self._log else [], self._of_traces(now_s) if self._traced else []]
+        sources = [self._of_log(now_s) if self.log else [], self._of_traces(now_s) if self._traced else []]
         new = [self.rows.popleft() for _ in range(len(self.rows))]
         sources.append(new if self._is_begun else [*self._fed, *new])
         self._fed.extend(new)
@@ -112,7 +113,7 @@ class JobProbe:
             reader = self._reader
             self._told = (
                 LogTold(
-                    self._log or self._traced or self.source,
+                    self.log or self._traced or self.source,
                     self._phases.moved_s or now_s if reader.last_s is None else reader.last_s,
                     deepcopy(self._phases),
                     reader.last_line,
@@ -135,16 +136,16 @@ class JobProbe:
 
     def _look(self, now_s: float) -> None:
         """Look for the log while there is none, and for that of a job that goes on as another where it is silent."""
-        if now_s - self._looked_s < (FIND_S if not self._log else SILENT_S) or now_s - self._grown_s < SILENT_S:
+        if now_s - self._looked_s < (FIND_S if not self.log else SILENT_S) or now_s - self._grown_s < SILENT_S:
             return
         self._looked_s = now_s
         log, self._traced = self._find()
-        if log and log != self._log and (not self._log or _alike(log) == _alike(self._log)):
+        if log and log != self.log and (not self.log or _alike(log) == _alike(self.log)):
             self._begin()
-            self._log = log
+            self.log = log
 
     def _of_log(self, now_s: float) -> list[PhaseEvent]:
-        with open_regular(self._log) as file:
+        with open_regular(self.log) as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
                 self._begin()
@@ -185,13 +186,16 @@ class Asked(NamedTuple):
         checkpoint: step of the last one that lies beside the run.
     """
 
-    facts: Sequence[Fact] = ()
+    facts: Facts = NO_FACTS
     silences: Sequence[Silence] = ()
     checkpoint: int | None = None
 
 
+NOTHING_ASKED = Asked()
+
+
 def where_of(
-    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked | None = None
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, asked: Asked = NOTHING_ASKED
 ) -> Where:
     """Where a job is by its log, and by what other files and sources tell.
 
@@ -209,16 +213,15 @@ def where_of(
         "" if reader is None else reader.last_line,
         0.0 if reader is None else reader.zone_doubt_s,
     )
-    return where_now(told, () if asked is None else asked.facts, now_s, asked)
+    return where_now(told, now_s, asked)
 
 
-def where_now(told: LogTold, facts: Sequence[Fact], now_s: float, asked: Asked | None = None) -> Where:
+def where_now(told: LogTold, now_s: float, asked: Asked = NOTHING_ASKED) -> Where:
     """Where a job is by what its files and other sources have told."""
-    found = judge(told.phases, now_s, facts, told.source)
+    found = judge(told.phases, now_s, asked.facts, told.source)
     found = found._replace(
         last_line=told.last_line,
         job=found.job or job_of_log(told.source),
         accuracy_s=None if found.since is None else max(found.accuracy_s or 0.0, told.doubt_s),
     )
-    asked = asked or Asked()
-    return gathered(found, facts, asked.silences, now_s, asked.checkpoint)
+    return gathered(found, asked.facts, asked.silences, now_s, asked.checkpoint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -12,7 +11,7 @@ from rltop import units
 from rltop.formats.console.failures import is_interruption
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
-from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process, Silence
+from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
@@ -78,42 +77,37 @@ class Where(NamedTuple):
         return self.state in ("dead", "interrupted")
 
 
-def judge(phases: Phases, now_s: float, facts: Sequence[Fact] = (), source: str = "") -> Where:
+def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> Where:
     found = _judged(phases, now_s)._replace(
         source=source,
         log=source,
-        ranks=(*processes_of(phases, source), *(fact for fact in facts if isinstance(fact, Process))),
-        engines=(*engines_of(phases, source), *(fact for fact in facts if isinstance(fact, InferenceEngine))),
-        job=next((fact.id for fact in facts if isinstance(fact, Job)), None),
+        ranks=(*processes_of(phases, source), *facts.processes),
+        engines=(*engines_of(phases, source), *facts.engines),
+        job=next((each.id for each in facts.jobs), None),
     )
-    return _beside(found, now_s)
+    return _beside(found, facts, now_s)
 
 
-def _beside(found: Where, now_s: float) -> Where:
+def _beside(found: Where, facts: Facts, now_s: float) -> Where:
     """The phase by the processes, where the log tells none or has not gone on since they were asked."""
-    told = [each for each in found.ranks if each.source != found.source and each.state == "running" and each.phase]
-    common = Counter((each.phase, each.key) for each in told).most_common(1)
-    if not common or found.state in ("dead", "finished", "interrupted"):
+    if facts.commonest is None or found.state in ("dead", "finished", "interrupted"):
         return found
-    (name, key), _ = common[0]
+    first, newest_s = facts.commonest
+    key, since_s = first.key, first.since_s
     if found.phase_key is not None and (found.phase_key == key or not key):
         return found
-    newest = max(each.time_s for each in told)
-    if found.phase_key is not None and newest <= (found.moved_s or 0.0):
+    if found.phase_key is not None and newest_s <= (found.moved_s or 0.0):
         return found
-    those = [each for each in told if (each.phase, each.key) == (name, key)]
-    those.sort(key=lambda each: (each.is_seen, math.inf if each.since_s is None else each.since_s))
-    since_s = those[0].since_s
     return found._replace(
         state="running" if found.state == "unknown" else found.state,
-        phase=words_of(key, name) if key else name,
+        phase=words_of(key, first.phase) if key else first.phase,
         phase_key=key or None,
         since=found.since if since_s is None else since_s,
         usual_s=None if since_s is not None else found.usual_s,
         unusual=found.unusual or found.state == "stuck",
         outstanding=None,
-        accuracy_s=math.inf if those[0].is_seen else now_s - newest,
-        source=those[0].source,
+        accuracy_s=math.inf if first.is_seen else now_s - newest_s,
+        source=first.source,
     )
 
 

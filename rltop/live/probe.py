@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from rltop.clock import Clock
 from rltop.errors import reason_of
@@ -139,6 +140,38 @@ class LogTold(NamedTuple):
 
 
 Fact: TypeAlias = Process | InferenceEngine | Device | Job | LogTold
+_Kind = TypeVar("_Kind", bound=Fact)
+
+
+class Facts:
+    """Everything that is told, by kind, in the order of the sources; each process once."""
+
+    def __init__(self, facts: Sequence[Fact] = ()) -> None:
+        def of(kind: type[_Kind]) -> Sequence[_Kind]:
+            return tuple(fact for fact in facts if isinstance(fact, kind))
+
+        self.all = facts
+        self.processes, self.engines, self.devices = of(Process), of(InferenceEngine), of(Device)
+        self.jobs, self.logs = of(Job), of(LogTold)
+
+    @cached_property
+    def commonest(self) -> tuple[Process, float] | None:
+        """Of the processes in what most of those are in that are in anything, the one that is told to be in it longest.
+
+        With it when the newest of all that are in anything was told; None where none is.
+        """
+        told = [each for each in self.processes if each.state == "running" and each.phase]
+        if not told:
+            return None
+        (common, _), *_ = Counter((each.phase, each.key) for each in told).most_common(1)
+        first = min(
+            (each for each in told if (each.phase, each.key) == common),
+            key=lambda each: (each.is_seen, math.inf if each.since_s is None else each.since_s),
+        )
+        return first, max(each.time_s for each in told)
+
+
+NO_FACTS = Facts()
 
 
 class ProbeError(Exception):
@@ -184,18 +217,19 @@ class Silence(NamedTuple):
 
 
 class _Asked:
-    """A probe, and what came of asking it in its thread, which stays; only `answer` is set there.
+    """A probe, and what came of asking it in its thread, which stays; only `answer` and `is_other` are set there.
 
     Args:
-        done: called in that thread with every answer.
+        done: called in that thread with every answer: does it tell something else than the one before?
     """
 
-    def __init__(self, probe: Probe, done: Callable[[], None]) -> None:
+    def __init__(self, probe: Probe, done: Callable[[bool], None]) -> None:
         self.probe, self._done = probe, done
         self.facts: Sequence[Fact] = ()
         self.silence: Silence | None = None
         self.answer: tuple[Sequence[Fact], str] | None = None
-        self.is_open = self.has_answered = False
+        self.is_open = self.has_answered = self.is_other = False
+        self.changes = 0
         self.asked_s = -math.inf  # by the steady clock
         self._questions: SimpleQueue[float | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -213,10 +247,14 @@ class _Asked:
     def _work(self) -> None:
         while (now_s := self._questions.get()) is not None:
             try:
-                self.answer = tuple(self.probe.ask(now_s)), ""
+                facts, reason = tuple(self.probe.ask(now_s)), ""
             except Exception as error:  # a fault of one source must not end the program, nor hide the others
-                self.answer = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
-            self._done()
+                facts, reason = (), str(error) if isinstance(error, ProbeError) else reason_of(error)
+            before = None if self.silence is None else self.silence.reason
+            is_known = self.has_answered and before == (reason or None)
+            self.is_other = not is_known or not (reason or _are_alike(facts, self.facts))
+            self.answer = facts, reason
+            self._done(self.is_other)
 
 
 class Probes:
@@ -224,7 +262,7 @@ class Probes:
 
     Args:
         clock: says what the time is, and when to ask again.
-        notify: called from a thread when there is something new.
+        notify: called from a thread when there is something new; an answer that says the same wakes nobody.
 
     Attributes:
         version: moves with every answer that tells something else than the one before, and when a source has not
@@ -236,7 +274,8 @@ class Probes:
         self._all = [_Asked(probe, self._answered) for probe in probes]
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
-        self._told: tuple[tuple[int, float], Sequence[Fact]] | None = None
+        self._told: tuple[int, float, Facts] | None = None
+        self._once: tuple[list[int], list[int]] = ([], [])
 
     def turn(self) -> None:
         now, now_s = self._clock.monotonic(), self._clock.wall()
@@ -252,22 +291,23 @@ class Probes:
                 each.is_open, each.asked_s = True, now
                 each.ask(now_s)
 
-    def _answered(self) -> None:
+    def _answered(self, is_other: bool) -> None:
         self._news.set()
-        self._notify()
+        if is_other:
+            self._notify()
 
     def _take(self, each: _Asked, now_s: float) -> None:
         assert each.answer is not None
         facts, reason = each.answer
         each.answer, each.is_open, each.asked_s = None, False, self._clock.monotonic()
-        before = each.has_answered, None if each.silence is None else each.silence.reason
-        is_other = before != (True, reason or None) or not (reason or _are_alike(facts, each.facts))
+        each.changes += each.is_other
+        # It may have been told meanwhile that it does not answer.
+        self.version += each.is_other or (each.silence is not None and each.silence.reason != reason)
         if reason:
             each.silence = Silence(each.probe.source, each.silence.since_s if each.silence else now_s, reason)
         else:
             each.facts, each.silence = facts, None
         each.has_answered = True
-        self.version += is_other
 
     def gather(self, timeout_s: float) -> None:
         """Ask every source once, and wait until all have answered, or for as long as that or as its patience."""
@@ -279,14 +319,23 @@ class Probes:
             self.turn()
 
     @property
-    def facts(self) -> Sequence[Fact]:
-        """What every source said last, in the order of the sources; last the processes, each once."""
-        at = self.version, self._clock.monotonic() // TOLD_S
-        if self._told is None or self._told[0] != at:
+    def facts(self) -> Facts:
+        """What every source said last."""
+        version, now = self.version, self._clock.monotonic()
+        if self._told is None or self._told[0] != version or now - self._told[1] >= TOLD_S:
             facts = [fact for each in self._all for fact in each.facts]
             others = [fact for fact in facts if not isinstance(fact, Process)]
-            self._told = at, (*others, *once([fact for fact in facts if isinstance(fact, Process)]))
-        return self._told[1]
+            processes = [fact for fact in facts if isinstance(fact, Process)]
+            self._told = version, now, Facts((*others, *(processes[at] for at in self._distinct(processes))))
+        return self._told[2]
+
+    def _distinct(self, processes: Sequence[Process]) -> Sequence[int]:
+        """Where those stand that no other source tells of better; worked out when a source tells of others."""
+        changes = [each.changes for each in self._all if any(isinstance(fact, Process) for fact in each.facts)]
+        if self._once[0] != changes:
+            at = {id(each): number for number, each in enumerate(processes)}
+            self._once = changes, [at[id(each)] for each in once(processes)]
+        return self._once[1]
 
     @property
     def silences(self) -> list[Silence]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rltop.live.command import Command, CommandError
@@ -12,6 +12,8 @@ from rltop.regex import regex
 
 EVERY_S = 60.0
 """Sites ask not to be asked more often."""
+LOOK_S = 5.0
+"""How often it is looked whether a log tells a job by now."""
 ANSWER_S = 20.0
 NO_SQUEUE = "no squeue on this machine"
 """As `Command` says it."""
@@ -32,25 +34,39 @@ class SlurmProbe:
     """Asks for jobs.
 
     Args:
+        jobs: those that somebody named.
         environment: of this process: inside a job it tells when that ends.
+        log: the console log of the run, or "" while there is none, whose name tells the job where none is named; it is
+            asked for, but never entered.
     """
 
-    source, every_s, patience_s = "squeue", EVERY_S, ANSWER_S + 1.0
+    source, patience_s = "squeue", ANSWER_S + 1.0
 
-    def __init__(self, jobs: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._jobs = [job for job in jobs if JOB_ID.fullmatch(job)]
-        self._environment = environment
+    def __init__(
+        self, jobs: Sequence[str], environment: Mapping[str, str], log: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._named = [job for job in jobs if JOB_ID.fullmatch(job)]
+        self._environment, self._log = environment, log
+        self._know(self._named)
+
+    def _know(self, jobs: Sequence[str]) -> None:
+        self._jobs, self.every_s = jobs, EVERY_S if jobs else LOOK_S
         # Times as seconds since the epoch: without it they are those of a clock whose zone nobody tells.
-        words = ["squeue", "--noheader", f"--jobs={','.join(self._jobs)}", f"--format={_FORMAT}"]
+        words = ["squeue", "--noheader", f"--jobs={','.join(jobs)}", f"--format={_FORMAT}"]
         self._command = Command(words, ANSWER_S, {"SLURM_TIME_FORMAT": "%s"})
 
     def ask(self, now_s: float) -> Sequence[Job]:
-        """The jobs that wait or run.
+        """The jobs that wait or run; nothing while no job is known.
 
         Raises:
             ProbeError: none of them does.
             CommandError: Slurm is not there, or does not answer.
         """
+        jobs = self._named or [job for job in [job_of_log(self._log())] if job is not None]
+        if jobs != self._jobs:
+            self._know(jobs)
+        if not jobs:
+            return []
         try:
             text = self._command.output()
         except CommandError as error:

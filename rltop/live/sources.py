@@ -7,7 +7,7 @@ a log holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rltop.errors import RltopError
 from rltop.live.probe import Probe
@@ -41,12 +41,14 @@ class SourceOptions(NamedTuple):
         return not (self.metrics or self.prometheus or self.ray or self.nodes or self.via or self.jobs)
 
 
-def probes_of(options: SourceOptions, environment: Mapping[str, str], seen_jobs: Sequence[str] = ()) -> list[Probe]:
+def probes_of(
+    options: SourceOptions, environment: Mapping[str, str], log: Callable[[], str] | None = None
+) -> list[Probe]:
     """A probe for each source, in the order of their use; what nobody names is not even imported.
 
     Args:
         environment: of this process: Ray's token, and what Slurm says inside a job.
-        seen_jobs: numbers of jobs in the names of logs: asked for with `squeue`, but never entered.
+        log: the console log of the run, or "" while there is none: see `SlurmProbe`.
 
     Raises:
         RltopError: an address, a name or a token is none.
@@ -63,10 +65,10 @@ def probes_of(options: SourceOptions, environment: Mapping[str, str], seen_jobs:
         from rltop.live.nodes import job_probe  # noqa: PLC0415
 
         found += [job_probe(job) for job in options.jobs]
-    if options.jobs or seen_jobs:
+    if options.jobs or log is not None:
         from rltop.live.slurm import SlurmProbe  # noqa: PLC0415
 
-        found.append(SlurmProbe(list(dict.fromkeys((*options.jobs, *seen_jobs))), environment))
+        found.append(SlurmProbe(options.jobs, environment, log or str))
     if options.has_processes:
         from rltop.live.titles import TitlesProbe  # noqa: PLC0415
 

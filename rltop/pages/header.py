@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
@@ -329,11 +329,13 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         is_told = view.logged_s is not None and level < 1
         why = f" by the clock, {units.duration(view.logged_s or 0.0)} logged" if is_told else ""
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(why, "note"), Piece(gap)]
-    if view.elapsed_s is not None and level < 0:
+    # What the run has cost says more than how long it has taken.
+    cost = [] if view.gpu_hours is None else [Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]
+    if view.elapsed_s is not None and level < (-1 if cost else 0):
         pieces += [Piece("elapsed ", "unit"), Piece(units.duration(view.elapsed_s), "value")]
-        if view.gpu_hours is not None and level < -1:
-            pieces += [Piece(", ", "unit"), Piece(units.number(view.gpu_hours), "value"), Piece(" GPU-hours", "unit")]
-        pieces.append(Piece(gap))
+        pieces.append(Piece(", " if cost else gap, "unit"))
+    if cost and level < 1:
+        pieces += [*cost, Piece(gap)]
     pieces += _ahead(view, level, gap, glyphs) if view.open is None else []
     pieces.append(_state_word(view, glyphs))
     if view.behind_bytes:
@@ -399,11 +401,13 @@ def behind_text(behind_bytes: int) -> str:
     return f"{units.size(behind_bytes)} behind"
 
 
-def header_clock(snapshot: Snapshot) -> tuple[str, str]:
-    """What the header says of time: how old the newest record is or how far behind, and how much has been read."""
+def header_clock(snapshot: Snapshot) -> Hashable:
+    """What the header says that no row moves: the newest one's age or how far behind, how much is read, the limit."""
     age_s, loading, behind = snapshot.part.age_s, snapshot.source.loading, snapshot.source.behind_bytes
     age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
-    return age, "" if loading is None else units.share(loading)
+    job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
+    limit = None if job is None else (job.ends_s, job.gpus, job.checkpoint)
+    return age, "" if loading is None else units.share(loading), limit
 
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:

@@ -570,6 +570,20 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     return [*rows, Row(()), *counts] if counts else rows
 
 
+def _paint_open(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
+    if view.open is None:
+        return []
+    from rltop.pages.where import paint_open  # noqa: PLC0415 - not before the first frame
+
+    axis_s, stages = (0.0, ()) if view.timing is None else (view.timing.total_s, view.timing.stages)
+    return [paint_open(view.open, axis_s, bars_at(stages, width), width, glyphs)]
+
+
+def _paint_clocks(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
+    """The rows that change with time alone."""
+    return [paint_header(view.header, width, glyphs), *_paint_open(view, width, glyphs)]
+
+
 class _Painter:
     """Chooses a plan for the height and puts the blocks together."""
 
@@ -661,17 +675,9 @@ class _Painter:
     def _timing(self, plan: _Plan) -> list[Row]:
         timing = self.view.timing
         if timing is None:
-            return self._open(None)
+            return _paint_open(self.view, self.width, self.glyphs)
         strip = paint_strip(timing, self.width, plan.strip, self.glyphs)
-        return [*self._stages(plan, timing), *self._open(timing), *strip]
-
-    def _open(self, timing: TimingView | None) -> list[Row]:
-        if self.view.open is None:
-            return []
-        from rltop.pages.where import paint_open  # noqa: PLC0415 - not before the first frame
-
-        axis_s, stages = (0.0, ()) if timing is None else (timing.total_s, timing.stages)
-        return [paint_open(self.view.open, axis_s, bars_at(stages, self.width), self.width, self.glyphs)]
+        return [*self._stages(plan, timing), *_paint_open(self.view, self.width, self.glyphs), *strip]
 
     def _stages(self, plan: _Plan, timing: TimingView) -> list[Row]:
         form = (plan.timing, plan.strip > 2)
@@ -746,7 +752,7 @@ class OverviewPage(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
+        self._last: tuple[Hashable, OverviewView, list[Row], list[Row]] | None = None
         self._divergence: FirstDivergence | None = None
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
@@ -763,7 +769,7 @@ class OverviewPage(Page):
         return [Open(one) for one in dict.fromkeys((target, *others, *alerts))][:_CHARTS]
 
     def face(self, moment: Moment) -> Hashable:
-        """The age of the newest row, how much of the file has been read, and the open step, as they are shown."""
+        """What the header says of time, and the open step, as they are shown."""
         return super().face(moment), header_clock(moment.snapshot), _open(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -775,18 +781,19 @@ class OverviewPage(Page):
         opened = _open(moment.snapshot)
         # How long the step has been open moves alone, where nothing is said of it.
         shape = opened if opened is None or opened.level > Level.OK else opened._replace(elapsed_s=0.0)
-        now = (moment.version, *at, run.loading, run.muted, super().face(moment), shape)
+        said = super().face(moment), run.failure, shape
+        now = (run.own_version, run.whereabouts is None, *at, run.loading, *said)
         if (
             self._last is not None
             and self._last[0] == now
             and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
         ):
-            return self._with_new_clocks(moment, opened, width, height)
+            return self._last[2] if moment.is_paused else self._with_new_clocks(moment, opened, width)
         view = self._beside(build_overview(moment.snapshot, width=width, height=height), moment)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(view, width, height, glyphs)
-        self._last = (now, view, rows)
+        self._last = (now, view, rows, _paint_clocks(view, width, glyphs))
         return rows
 
     def _beside(self, view: OverviewView, moment: Moment) -> OverviewView:
@@ -803,16 +810,12 @@ class OverviewPage(Page):
             divergence=f"vs {other.name.display}: {self._divergence.text(moment.snapshot.run, other)}",
         )
 
-    def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int, height: int) -> Sequence[Row]:
+    def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int) -> Sequence[Row]:
         assert self._last is not None
-        now, view, rows = self._last
-        if moment.is_paused:
-            return rows
-        header = build_header(moment.snapshot, view.timing, opened)
-        is_head = not view.is_empty and rows[:1] == [paint_header(view.header, width, moment.glyphs)]
-        if opened == view.open and is_head:
-            return [paint_header(header, width, moment.glyphs), *rows[1:]]
-        view = view._replace(header=header, open=opened)
-        rows = paint_overview(view, width, height, moment.glyphs)
-        self._last = (now, view, rows)
+        now, view, rows, clocks = self._last
+        view = view._replace(header=build_header(moment.snapshot, view.timing, opened), open=opened)
+        new = _paint_clocks(view, width, moment.glyphs)
+        told = dict(zip(clocks, new, strict=True))
+        rows = [told.get(row, row) for row in rows]
+        self._last = (now, view, rows, new)
         return rows

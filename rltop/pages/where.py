@@ -174,15 +174,14 @@ def build_where(snapshot: Snapshot) -> WhereView:
         waits = _WAITS if snapshot.run.main.is_awaited else "looking for the console log of the run ..."
         return WhereView(Where("unknown"), 0.0, untold=waits if snapshot.run.has_job else _NO_JOB)
     where, facts = whereabouts.where(), whereabouts.facts
-    devices = [fact for fact in facts if isinstance(fact, Device)]
     return WhereView(
         where,
         whereabouts.now_s,
         grouped(where.ranks),
         sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name)),
-        sorted(devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number)),
-        [fact for fact in facts if isinstance(fact, Job)],
-        [fact for fact in facts if isinstance(fact, LogTold) and fact.last_line],
+        sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number)),
+        facts.jobs,
+        [log for log in facts.logs if log.last_line],
         whereabouts.silences,
     )
 
@@ -406,7 +405,7 @@ class WherePage(Page):
 
     def face(self, moment: Moment) -> Hashable:
         whereabouts = moment.snapshot.run.whereabouts
-        told = None if whereabouts is None else (whereabouts.version, whereabouts.now_s // _COARSE[0][1])
+        told = None if whereabouts is None else (whereabouts.version, whereabouts.facts, whereabouts.where().state)
         return super().face(moment), told
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

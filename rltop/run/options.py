@@ -38,7 +38,7 @@ class IngestOptions(NamedTuple):
         meanings: project → key → canonical name, as a person has said.
         acknowledged: path → rule → the alert that is quiet until it gets worse; for a screen.
         follows_jobs: tell where the job of a run is; off where rows are played back.
-        probes: what else tells that, by the path of a run: what the user has named.
+        probes: what else tells that, by whoever knows the console log of the run; None where nothing may be asked.
         own_rules: thresholds and mutes by run, project or everywhere, as set on the screen.
     """
 
@@ -54,7 +54,7 @@ class IngestOptions(NamedTuple):
     rows: Mapping[str, Arrangement] = MappingProxyType({})
     acknowledged: Mapping[str, Acknowledgements] = MappingProxyType({})
     follows_jobs: bool = True
-    probes: Callable[[str], Sequence[Probe]] | None = None
+    probes: Callable[[Callable[[], str]], Sequence[Probe]] | None = None
     goals: Mapping[str, Goal] = MappingProxyType({})
     own_rules: OwnRules = MappingProxyType({})
 

@@ -7,8 +7,8 @@ each saying whose steps it counts in, and the ranks, which are compared.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.row_sets import AS_FOUND
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
+_Answer = TypeVar("_Answer")
 
 
 class _Turn:
@@ -98,6 +99,7 @@ class Run:
         self._rested: tuple[list[int], RankWatch | None] = ([], None)
         self._judged = [each for each in self.beside if not each.is_rank]
         self._merged: tuple[Hashable, list[Event]] = (None, [])
+        self._known: dict[str, tuple[Hashable, object]] = {}
 
     @property
     def streams(self) -> Sequence[RunStream]:
@@ -181,7 +183,12 @@ class Run:
 
     @property
     def version(self) -> Hashable:
-        beside = (0 if each is None else each.version for each in (self.rollouts, self.console, self.whereabouts))
+        return 0 if self.whereabouts is None else self.whereabouts.version, self.own_version
+
+    @property
+    def own_version(self) -> Hashable:
+        """The part of `version` that does not move with what is told of its job."""
+        beside = (0 if each is None else each.version for each in (self.rollouts, self.console))
         kept = self.arrangement, frozenset(self.acknowledged.items()), self.goal
         return (*beside, id(self.settings), self.ending, *kept, *(each.version for each in self.streams))
 
@@ -209,9 +216,24 @@ class Run:
 
     # -- now ---------------------------------------------------------------------------------------------------------
 
+    def _worked_out(self, what: str, at: Hashable, work: Callable[[], _Answer]) -> _Answer:
+        """What `work` says, asked once as long as `at` stays: a picture asks for the same dozens of times."""
+        known = self._known.get(what)
+        if known is None or known[0] != at:
+            self._known[what] = known = (at, work())
+        return cast("_Answer", known[1])
+
+    @property
+    def _now(self) -> Hashable:
+        """What the state follows from; of time the second, as it is shown."""
+        return self.version, self.main.sight
+
     @property
     def state(self) -> RunState:
         """The state word: that of the main stream, knowing what any stream, the log beside it or its job died of."""
+        return self._worked_out("state", self._now, self._state)
+
+    def _state(self) -> RunState:
         failure = self.failure
         if self._job_goes_on:
             return self.main.state_knowing(Label.of(""), is_dead=False)
@@ -220,6 +242,9 @@ class Run:
     @property
     def failure(self) -> Label:
         """What the writer of any stream says that it died of, else the console log beside the run, else its job."""
+        return self._worked_out("failure", self._now, self._failure)
+
+    def _failure(self) -> Label:
         said = [each.failure for each in self.streams]
         own = next((one for one in said if one.raw), said[0])
         if self.failure_log and self.ending is not None:
@@ -297,6 +322,12 @@ class Run:
 
     @property
     def _unmuted(self) -> Sequence[Verdict]:
+        is_loading = self.loading is not None
+        judged = [each.judging.count for each in (self.main, *self._judged)]
+        judged += [each.records for each in self._watches]
+        return self._worked_out("verdicts", (self._now, is_loading, judged), self._found)
+
+    def _found(self) -> Sequence[Verdict]:
         own = self.main.judging.standing(is_loading=self.loading is not None)
         if not self.beside and not self._watches:
             return _advised(own, self.state)

@@ -492,6 +492,13 @@ class RunStream:
     def state(self) -> RunState:
         return self.state_knowing(self.failure, is_dead=self.is_dead)
 
+    @property
+    def sight(self) -> Hashable:
+        """What the state follows from beside `version`: how the file was seen last, and the second that it is."""
+        status, known = self.known.feed.status, self.known.pipeline
+        ended = known.decoder.is_finished, self.shown.pipeline.is_finished, self.moved_s
+        return status.state, status.is_emptied, ended, int(self._clock.now())
+
     def state_knowing(self, failure: Label, *, is_dead: bool) -> RunState:
         """The state word of a run that died of something, if it did.
 
@@ -669,8 +676,12 @@ class Judging:
         return self._judged[0] == self._known(is_loading)
 
     def _known(self, is_loading: bool) -> Hashable:
-        rules = self.rules
-        return self._stream.version, is_loading, 0 if rules is None else len(rules.events)
+        return self._stream.version, is_loading, self.count
+
+    @property
+    def count(self) -> int:
+        """How many transitions are settled."""
+        return 0 if self.rules is None else len(self.rules.events)
 
     def _judge(self, is_loading: bool) -> Judgement:
         rules, shown = self.rules, self._stream.shown

@@ -532,8 +532,8 @@ class Session:
         if run.whereabouts is None and run.has_job and not run.main.is_awaited:
             from rltop.run.whereabouts import Whereabouts  # noqa: PLC0415 - not before the first frame
 
-            probes = self.builder.options.probes(run.path.raw) if self.builder.options.probes is not None else ()
-            run.whereabouts = Whereabouts(run, self.builder.options.log, self._clock, self.notifier.notify, probes)
+            options = self.builder.options
+            run.whereabouts = Whereabouts(run, options.log, self._clock, self.notifier.notify, options.probes)
 
     def look_for_endings(self) -> None:
         """Have the console logs looked at of runs that have fallen silent, in a thread; `run.ending` tells."""
@@ -585,13 +585,13 @@ class Session:
 
     @property
     def version(self) -> Hashable:
-        """Moves with everything that a view may show, time aside; of many runs, whenever one of them has been awake."""
+        """Moves with what a view may show, but for time and jobs; of many runs, whenever one of them has been awake."""
         left_out = self.left_out()
         gaps = len(left_out), left_out[0] if left_out else None
         if self.is_crowd:
             counts = [0 if each is None else each.count for each in (self._settings, self._endings)]
             return self._wakings, *counts, gaps
-        return tuple(run.version for run in self.runs), gaps
+        return tuple(run.own_version for run in self.runs), gaps
 
     def close(self) -> None:
         for run in self.runs:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import Asked, JobProbe, where_now, where_of
+from rltop.live.job import Asked, JobProbe, where_now
 from rltop.live.judge import Where
 from rltop.live.phases import PhaseEvent, Phases
-from rltop.live.probe import Fact, LogTold, Probe, Probes, Silence
+from rltop.live.probe import Facts, LogTold, Probe, Probes, Silence
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
@@ -27,20 +27,24 @@ _OFF_S = 60.0
 _TRACED = (".jsonl", ".ndjson")
 
 
-def where_is(run: Run, now_s: float, asked: Asked | None = None) -> Where:
+def log_of_run(run: Run) -> str:
+    """The console log of a run that was read to its end; empty where there is none."""
+    return next(iter(own_logs(silent_run(run))), "")
+
+
+def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
+    """What the traces beside a run tell, and the times of its rows."""
     path = log_of(run.path.raw)[0]
-    stream = run.stream
-    logs = own_logs(silent_run(run))
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
     traces = Traces()
-    told = traces.beside(home)
+    told: list[Sequence[PhaseEvent]] = [*traces.beside(home)]
     if Path(path).suffix in _TRACED:
         told.append(traces.of(path))
-    told.append(rows(_times(run), stream.total_steps))
-    return _knowing(run, where_of(logs[0] if logs else "", told, path, now_s, asked))
+    return [*told, rows(_times(run), run.stream.total_steps)]
 
 
-def _knowing(run: Run, found: Where) -> Where:
+def knowing(run: Run, found: Where) -> Where:
+    """Where the job of a run is, where the run itself says that it has ended."""
     ended = STATES.get(run.state)
     if ended is None or found.state not in ("running", "stuck", "unknown"):
         return found
@@ -69,16 +73,23 @@ class Whereabouts:
     Args:
         log: the console log that a person named; empty looks beside the run.
         notify: called from a thread when there is something new.
+        probes: what else is asked, by whoever knows the console log; None for nothing.
     """
 
     def __init__(
-        self, run: Run, log: str, clock: Clock, notify: Callable[[], None], probes: Sequence[Probe] = ()
+        self,
+        run: Run,
+        log: str,
+        clock: Clock,
+        notify: Callable[[], None],
+        probes: Callable[[Callable[[], str]], Sequence[Probe]] | None = None,
     ) -> None:
         self._run, self._log, self._clock = run, log, clock
         self._sought = silent_run(run)
         path = log_of(run.path.raw)[0]
         self._job = JobProbe(self._find, run.path.raw, lambda: checkpoint_steps(path))
-        self._probes = Probes([self._job, *probes], clock, notify)
+        others = () if probes is None else probes(lambda: self._job.log)
+        self._probes = Probes([self._job, *others], clock, notify)
         self._fed: int | None = None
         self._known: tuple[object, Where] | None = None
 
@@ -93,7 +104,8 @@ class Whereabouts:
     def turn(self) -> None:
         """Hand on new rows, take in what sources have answered, and ask those that are due."""
         stream = self._run.stream
-        self._sought = silent_run(self._run)
+        if self._sought.rows != stream.rows:
+            self._sought = silent_run(self._run)
         if stream.last_step is not None and stream.last_step != self._fed:
             steps, times = stream.times(last=_FIRST_ROWS)
             first = self._fed if self._fed is not None and self._fed < stream.last_step else None
@@ -119,7 +131,7 @@ class Whereabouts:
         return self._probes.version
 
     @property
-    def facts(self) -> Sequence[Fact]:
+    def facts(self) -> Facts:
         return self._probes.facts
 
     @property
@@ -136,14 +148,13 @@ class Whereabouts:
         at = self.version, int(now_s)
         if self._known is None or self._known[0] != at:
             facts = self.facts
-            log = next((fact for fact in facts if isinstance(fact, LogTold)), None)
-            log = log or LogTold(self._run.path.raw, now_s, Phases())
-            self._known = at, where_now(log, facts, now_s, Asked(facts, self.silences, log.checkpoint))
+            log = next(iter(facts.logs), None) or LogTold(self._run.path.raw, now_s, Phases())
+            self._known = at, where_now(log, now_s, Asked(facts, self.silences, log.checkpoint))
         return self._known[1]
 
     def where(self) -> Where:
         """Where the job is, knowing how the run says that it has ended."""
-        return _knowing(self._run, self.told())
+        return knowing(self._run, self.told())
 
     def close(self) -> None:
         self._probes.close()

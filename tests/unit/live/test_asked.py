@@ -24,7 +24,7 @@ from rltop.live.gathered import gathered
 from rltop.live.job import Asked, where_of
 from rltop.live.judge import Where, sentence
 from rltop.live.metrics import BACK_S, PrometheusProbe
-from rltop.live.probe import Device, Fact, InferenceEngine, Job, ProbeError, Process, Silence, once
+from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, ProbeError, Process, Silence, once
 from rltop.live.sources import SourceOptions, probes_of
 
 SCHEMA = json.loads((Path(rltop.report.__file__).parent / "where_schema.json").read_text())
@@ -190,10 +190,12 @@ def test_a_token_goes_to_its_named_address_only(tmp_path: Path) -> None:
 def test_the_screen_and_watch_ask_the_same_sources(command: list[str]) -> None:
     named = load_config(parse([*command, "x.jsonl", "--metrics", "node-3:8000", "--job", "4711"])).ingest.probes
     assert named is not None
-    assert [each.source for each in named("/run/x.jsonl")] == [
+    assert [each.source for each in named(str)] == [
         "http://node-3:8000/metrics", "srun in job 4711", "squeue", "processes of this node",
     ]  # fmt: skip
-    assert load_config(parse([*command, "x.jsonl"])).ingest.probes is None
+    unnamed = load_config(parse([*command, "x.jsonl"])).ingest.probes
+    assert unnamed is not None
+    assert [each.source for each in unnamed(str)] == ["squeue"]
     with pytest.raises(RltopError, match="not an http or https URL"):
         load_config(parse([*command, "x.jsonl", "--metrics", "ftp://node-3"]))
 
@@ -215,9 +217,8 @@ def judged(*facts: Fact, silences: tuple[Silence, ...] = (), **told: Any) -> Whe
         **told,
     }
     where = Where(known.pop("state", "running"), **known)
-    engines = [fact for fact in facts if isinstance(fact, InferenceEngine)]
-    processes = [fact for fact in facts if isinstance(fact, Process)]
-    return gathered(where._replace(engines=engines, ranks=processes), facts, silences, NOW_S)
+    told = Facts(facts)
+    return gathered(where._replace(engines=told.engines, ranks=told.processes), told, silences, NOW_S)
 
 
 def engine(name: str = "vLLM a", **told: Any) -> InferenceEngine:
@@ -253,6 +254,10 @@ def test_a_job_that_is_gone_died_where_nothing_goes_on() -> None:
     silence = Silence("squeue", NOW_S, "job 7 is no longer in the queue: it has ended")
     assert judged(silences=(silence,), state="stuck").state == "dead"
     assert judged(silences=(silence,)).state == "running"
+    rows = {"phase": None, "phase_key": None, "state": "stuck", "step": 40}
+    assert judged(silences=(silence,), total=100, **rows).state == "dead"
+    done = judged(silences=(silence,), **rows)
+    assert (done.state, done.cause) == ("unknown", silence.reason)
 
 
 def test_the_limit_is_that_of_the_job_of_the_log() -> None:
@@ -283,7 +288,7 @@ def test_devices_that_do_nothing_are_part_of_the_sentence() -> None:
 
 def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
     update = Process("Ray h", NOW_S, "W", "update_actor", "train", NOW_S - 90, pid=1)
-    found = where_of("", [], "", NOW_S, Asked([update, update._replace(pid=2, since_s=NOW_S - 80)]))
+    found = where_of("", [], "", NOW_S, Asked(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)])))
     assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
 
 
@@ -352,7 +357,7 @@ def test_a_source_in_ones_own_config_file_is_asked(
         assert where(capsys, path, "--now", str(time.time()))[1]["engines"] == []
         probes = load_config(parse([path])).ingest.probes
         assert probes is not None
-        assert any(f"127.0.0.1:{server.port}" in each.source for each in probes(path))
+        assert any(f"127.0.0.1:{server.port}" in each.source for each in probes(str))
 
 
 def test_a_config_beside_the_run_or_in_the_environment_names_no_source(
@@ -369,7 +374,8 @@ def test_a_config_beside_the_run_or_in_the_environment_names_no_source(
         assert where(capsys, path)[1]["engines"] == []
         assert not server.heads
         probes = load_config(parse([path])).ingest.probes
-        assert probes is None
+        assert probes is not None
+        assert [each.source for each in probes(str)] == ["squeue"]
 
 
 @pytest.mark.parametrize(

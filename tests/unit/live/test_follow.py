@@ -41,7 +41,7 @@ class Followed:
         return fact
 
     def state(self, now_s: float) -> str:
-        return where_now(self.told(now_s), (), now_s).state
+        return where_now(self.told(now_s), now_s).state
 
 
 def case_name(case: dict[str, Any]) -> str:
@@ -61,7 +61,7 @@ def test_a_stuck_job_is_named_within_five_seconds(case: dict[str, Any], tmp_path
         now_s = piece.time_s
         while now_s < next_s:
             now_s += 1.0
-            where, line_s = where_now(log.told(now_s), (), now_s), threshold(told)
+            where, line_s = where_now(log.told(now_s), now_s), threshold(told)
             if line_s is not None and now_s >= line_s and threshold_s is None:
                 threshold_s = line_s
             if where.state == "stuck" and stuck_s is None:
@@ -104,7 +104,7 @@ def test_a_log_that_was_there_and_grows_is_told_as_one_read_at_the_end(case: dic
     log.told(pieces[-1].time_s)
     whole.write_bytes(log.path.read_bytes())
     os.utime(whole, (pieces[-1].time_s, pieces[-1].time_s))
-    live, read = where_now(log.told(now_s), (), now_s), where_of(str(whole), [], "", now_s)
+    live, read = where_now(log.told(now_s), now_s), where_of(str(whole), [], "", now_s)
     assert (live.state, live.phase_key, live.outstanding) == (read.state, read.phase_key, read.outstanding)
 
 
@@ -117,10 +117,10 @@ def test_nothing_is_told_anew_while_nothing_is_written(tmp_path: Path) -> None:
 def test_a_log_that_is_replaced_is_another_job(tmp_path: Path) -> None:
     log = Followed(tmp_path / "train.log")
     log.write(b"[2026-08-20 10:00:00] timer.py:32 - Timer actor_train start\n" * 3, 1_787_220_000.0)
-    assert where_now(log.told(1_787_220_010.0), (), 1_787_220_010.0).phase_key == "train"
+    assert where_now(log.told(1_787_220_010.0), 1_787_220_010.0).phase_key == "train"
     log.path.unlink()
     log.write(b"[2026-08-20 10:00:20] timer.py:32 - Timer save_model start\n", 1_787_220_020.0)
-    assert where_now(log.told(1_787_220_030.0), (), 1_787_220_030.0).phase_key == "checkpoint"
+    assert where_now(log.told(1_787_220_030.0), 1_787_220_030.0).phase_key == "checkpoint"
 
 
 def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_phases_of_a_loop_and_rows_of_the_run_are_followed(tmp_path: Path) -> No
     now_s += 6.0
     (fact,) = probe.ask(now_s)
     assert isinstance(fact, LogTold)
-    found = where_now(fact, (), now_s)
+    found = where_now(fact, now_s)
     assert (found.state, found.phase_key, found.usual_s) == ("running", "generate", 60.0)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines() if "step" in line] == [1, 2, 3, 4]
 

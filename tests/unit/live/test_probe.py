@@ -57,7 +57,7 @@ def test_a_source_that_hangs_holds_nobody_and_answers_when_it_can() -> None:
 
     hung, well = Source("hung", hang), Source("well", told)
     probes = Probes([hung, well], clock)
-    until(lambda: probes.facts, probes)
+    until(lambda: probes.facts.all, probes)
     assert [each.source for each in probes.silences] == []
     began_s = clock.wall()
     clock.advance(6.0)
@@ -68,7 +68,7 @@ def test_a_source_that_hangs_holds_nobody_and_answers_when_it_can() -> None:
     assert hung.asked == 1
     gate.set()
     until(lambda: not probes.silences, probes)
-    assert [fact.time_s for fact in probes.facts] == [began_s, clock.wall()]
+    assert [fact.time_s for fact in probes.facts.all] == [began_s, clock.wall()]
     probes.close()
     assert (hung.closed, well.closed) == (1, 1)
 
@@ -85,7 +85,7 @@ def test_what_was_said_last_stays_where_a_source_fails(error: Exception, reason:
     clock = FakeClock()
     source = Source("slurm", told)
     probes = Probes([source], clock)
-    until(lambda: probes.facts, probes)
+    until(lambda: probes.facts.all, probes)
     first_s = clock.wall()
     source.answer = raising(error)
     clock.advance(5.0)
@@ -94,7 +94,7 @@ def test_what_was_said_last_stays_where_a_source_fails(error: Exception, reason:
     clock.advance(5.0)
     until(lambda: source.asked == 3, probes)
     assert [each.since_s for each in probes.silences] == [first_s + 5.0]
-    assert [fact.time_s for fact in probes.facts] == [first_s]
+    assert [fact.time_s for fact in probes.facts.all] == [first_s]
 
 
 def test_whoever_waits_waits_no_longer_than_the_patience_of_the_sources() -> None:
@@ -110,6 +110,6 @@ def test_whoever_waits_waits_no_longer_than_the_patience_of_the_sources() -> Non
     began = time.monotonic()
     probes.gather(20.0)
     assert time.monotonic() - began < 5.0
-    assert len(probes.facts) == 1
+    assert len(probes.facts.all) == 1
     assert [each.source for each in probes.silences] == ["hung"]
     gate.set()

@@ -92,6 +92,28 @@ def test_a_program_that_prints_without_end_is_ended(tmp_path: Path, monkeypatch:
         SlurmProbe(["4711"], {}).ask(NOW_S)
 
 
+def test_the_log_of_a_run_tells_its_job_once_it_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = in_path(tmp_path, monkeypatch, "squeue", f'echo "{RUNNING}"')
+    log = ""
+    probe = SlurmProbe([], {}, lambda: log)
+    assert (probe.ask(NOW_S), probe.every_s < 60.0, words.exists()) == ([], True, False)
+    log = "/srv/train.log"
+    assert (probe.ask(NOW_S), words.exists()) == ([], False)
+    log = "/srv/slurm-4711.out"
+    assert [job.id for job in probe.ask(NOW_S)] == ["4711"]
+    assert probe.every_s >= 60.0
+    log = "/srv/slurm-4712.out"  # the job was put into the queue again
+    probe.ask(NOW_S)
+    asked = [word for word in words.read_text().splitlines() if word.startswith("--jobs")]
+    assert asked == ["--jobs=4711", "--jobs=4712"]
+
+
+def test_a_job_that_is_named_is_the_one_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = in_path(tmp_path, monkeypatch, "squeue", f'echo "{RUNNING}"')
+    SlurmProbe(["4711"], {}, lambda: "/srv/slurm-12.out").ask(NOW_S)
+    assert "--jobs=4711" in words.read_text().splitlines()
+
+
 def test_it_is_asked_once_a_minute() -> None:
     assert SlurmProbe(["1"], {}).every_s >= 60.0
     assert slurm.ANSWER_S < 60.0

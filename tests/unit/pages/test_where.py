@@ -65,7 +65,7 @@ def job(folder: Path, log: str, quiet_s: float, facts: Sequence[Fact] = (), **se
     path.write_text(log)
     os.utime(path, (NOW_S - quiet_s + 60.0, NOW_S - quiet_s + 60.0))
     clock = FakeClock(NOW_S)
-    run.whereabouts = Whereabouts(run, str(path), clock, lambda: None, [Source(facts)])
+    run.whereabouts = Whereabouts(run, str(path), clock, lambda: None, lambda log: [Source(facts)])
     ends = time.monotonic() + 10.0
     while run.whereabouts.version < 2:
         assert time.monotonic() < ends

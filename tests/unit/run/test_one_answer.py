@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jobs_printed import CASES, write
+from programs import in_path
 
+from rltop.cli import main
+from rltop.cli.arguments import parse
 from rltop.cli.open_session import direct, read_whole
-from rltop.clock import FakeClock
+from rltop.cli.resolve_paths import load_config
+from rltop.cli.where import read_path, where_of_read
+from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
-from rltop.live.job import where_of
+from rltop.live.job import Asked, where_of
 from rltop.model import RunState
-from rltop.pages.overview import build_overview
+from rltop.pages import overview
+from rltop.pages.moment import Moment
+from rltop.pages.overview import OverviewPage, build_overview
+from rltop.rows.glyphs import UNICODE
 from rltop.run.found import Found, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
-from rltop.run.whereabouts import where_is
 
 OVER = (RunState.DIED, RunState.INTERRUPTED)
 CAUGHT = "Traceback (most recent call last):\n  File \"reward.py\", line 3, in score\nValueError: no number in ''\n"
@@ -91,8 +100,86 @@ def test_the_log_of_a_job_before_it_tells_nothing_of_a_run(is_timed: bool, tmp_p
     assert (run.state, run.failure.raw) == (RunState.ENDED, "")
     assert run.whereabouts is not None
     assert run.whereabouts.where().state not in ("dead", "interrupted")
-    read = read_whole(str(metrics), load({}, {"HOME": str(tmp_path)}), FakeClock(end_s + 600.0)).runs[0]
-    assert where_is(read, end_s + 600.0).state not in ("dead", "interrupted")
+    read = read_path(str(metrics), load({}, {"HOME": str(tmp_path)}))
+    assert where_of_read(read, end_s + 600.0, Asked()).state not in ("dead", "interrupted")
+
+
+def test_a_second_that_goes_by_moves_the_clocks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, told = 1_787_190_000.0, Counter[str]()
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    rows = [{"step": n, "loss": 0.5, "time": now_s - 30.0 - 90.0 * (40 - n)} for n in range(1, 41)]
+    metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    log.write_text("Timer rollout start\n")
+    for path in (metrics, log):
+        os.utime(path, (now_s - 20.0, now_s - 20.0))
+    clock = FakeClock(now_s)
+    run = opened(metrics, clock)[1]
+
+    def counted(owner: Any, name: str) -> None:
+        work: Callable[..., Any] = getattr(owner, name)
+
+        def count(*arguments: Any, **named: Any) -> Any:
+            told[name] += 1
+            return work(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, count)
+
+    for owner, name in ((Run, "_failure"), (Run, "_state"), (Run, "_found"), (overview, "build_overview")):
+        counted(owner, name)
+
+    def painted(page: OverviewPage) -> list[str]:
+        moment = Moment(snapshot=Snapshot(run), glyphs=UNICODE)
+        return ["".join(piece.text for piece in row.line) for row in page.rows(moment, 120, 40)]
+
+    page = OverviewPage()
+    first = painted(page)
+    assert first == painted(page)
+    assert sum(" open" in line for line in first) == 1
+    assert set(told.values()) == {1}  # however often the picture asks
+    clock.advance(20.0)
+    second = painted(page)
+    assert (told["build_overview"], max(told.values())) == (1, 2)
+    differing = [new for old, new in zip(first, second, strict=True) if old != new]
+    assert [" open" in line or line.endswith(" ago") for line in differing] == [True, True]
+    assert second == painted(OverviewPage())
+
+
+def test_the_job_that_the_log_beside_a_run_names_has_one_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = round(time.time())
+    answer = 'for job in 4711 12; do echo "$job|RUNNING|1|$(($job + NOW))|1|node1|gres/gpu:8|None"; done'
+    asked = in_path(tmp_path / "bin", monkeypatch, "squeue", answer.replace("NOW", str(now_s + 1_000)))
+    entered = [in_path(tmp_path / "bin", monkeypatch, name, "exit 1") for name in ("srun", "ssh")]
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.parent.mkdir()
+    metrics.write_text("".join(f'{{"step": {n}, "loss": 0.5, "time": {now_s - 900 + 20 * n}}}\n' for n in range(1, 41)))
+    # That of an older job is another run's, though it is the first by name.
+    for name, age_s in (("slurm-12.out", 86_400), ("slurm-4711.out", 5)):
+        (metrics.parent / name).write_text("Timer rollout start\n")
+        os.utime(metrics.parent / name, (now_s - age_s, now_s - age_s))
+    clock = SystemClock()
+    found = Found(str(metrics), name_of(str(metrics)), metrics.stat().st_size, metrics.stat().st_mtime)
+    options = load_config(parse([str(metrics)])).ingest
+    session = Session([found], direct(clock), clock, options)
+    while session.step(1_000.0):
+        pass
+    session.look_where(session.runs[0])
+    followed_job, ends = session.runs[0].whereabouts, time.monotonic() + 20.0
+    assert followed_job is not None
+    while followed_job.where().ends_s is None:
+        assert time.monotonic() < ends
+        session.step(10.0)
+        time.sleep(0.01)
+    ends_s = followed_job.where().ends_s
+    session.close()
+    assert ends_s == now_s + 1_000 + 4_711
+    assert [word for word in asked.read_text().splitlines() if word.startswith("--jobs")] == ["--jobs=4711"]
+    main(["where", str(metrics), "--json", "--wait", "0"])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["job"], document["limit"].split(":")[0]) == ("4711", "limit in 1 h 35 m")
+    assert [word for word in asked.read_text().splitlines() if word.startswith("--jobs")] == ["--jobs=4711"] * 2
+    assert not any(words.exists() for words in entered)
 
 
 @pytest.mark.parametrize(
