@@ -27,14 +27,14 @@ DATA = run.HERE / "data" / "fuzz"
 FORMATS = run.ROOT / "rltop" / "formats"
 HANG_S = 10
 MEMORY_MIB = 512
-_BINARY = ("protobuf", "pending_bytes", "rows")
+_BINARY = ("protobuf", "decoder", "rows")
 _PARQUET = ("parquet",)
-_TELESCOPE = ("telescope/decoder", "telescope/samples")
+_TELESCOPE = ("telescope",)
 READ_BY = {
-    "tensorboard": ("tensorboard/decoder", "tensorboard/framing", *_BINARY),
-    "wandb": ("wandb/decoder", "wandb/framing", "wandb/run", *_BINARY),
-    "swanlab": ("swanlab", "wandb/framing", *_BINARY),
-    "protobuf": ("protobuf", "wandb/run"),
+    "tensorboard": ("tensorboard", *_BINARY),
+    "wandb": ("wandb", *_BINARY),
+    "swanlab": ("swanlab", "wandb", *_BINARY),
+    "protobuf": ("protobuf", "wandb"),
     "compressed": ("compressed", "jsonl", "lines", "rows"),
     "jsonl": ("jsonl", "lines", "rows"),
     "console": (
@@ -42,7 +42,6 @@ READ_BY = {
         "console/scan",
         "console/lines",
         "console/steps",
-        "console/tables",
         "console/failures",
     ),
     "csv": ("csv", "lines", "rows"),
@@ -54,7 +53,7 @@ READ_BY = {
     "snappy": _PARQUET,
     "tables": (*_TELESCOPE, "rollouts/archives"),
     "completions": ("rollouts/files", *_PARQUET),
-    "dump": ("rollouts/lines", "rollouts/files", "rollouts/rows"),
+    "dump": ("rollouts/files", "rollouts/rows", "lines"),
     "episodes": ("rollouts/files",),
     "pickled": ("rollouts/sqlite",),
     "database": ("rollouts/sqlite", "../sqlite_file"),

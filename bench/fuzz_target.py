@@ -96,8 +96,7 @@ def _is_damaged(one: Outcome, other: Outcome) -> bool:
 
 def tensorboard(data: bytes) -> None:
     """Frames, bad and held bytes are all bytes, after every piece; then the events in them."""
-    from rltop.formats.tensorboard.decoder import TensorBoardDecoder
-    from rltop.formats.tensorboard.framing import FRAME_BYTES, TfRecordFramer, masked_crc32c
+    from rltop.formats.tensorboard import FRAME_BYTES, TensorBoardDecoder, TfRecordFramer, masked_crc32c
     from rltop.model import Counts
 
     framer, taken, fed = TfRecordFramer(Counts()), 0, 0
@@ -115,8 +114,7 @@ def tensorboard(data: bytes) -> None:
 
 def wandb(data: bytes) -> None:
     """Payloads, frames, bad and held bytes are all bytes, after every piece; then the messages in them."""
-    from rltop.formats.wandb.decoder import MAGIC, WandbDecoder
-    from rltop.formats.wandb.framing import BLOCK_BYTES, BlockLogFramer
+    from rltop.formats.wandb import BLOCK_BYTES, MAGIC, BlockLogFramer, WandbDecoder
     from rltop.model import Counts
 
     framer, taken, fed = BlockLogFramer(Counts(), MAGIC), 0, 0
@@ -133,7 +131,7 @@ def wandb(data: bytes) -> None:
 def swanlab(data: bytes) -> None:
     """The messages of a log of blocks, as a file and as the payload of a record that is whole."""
     from rltop.formats.swanlab import MAGIC, SwanLabDecoder
-    from rltop.formats.wandb.framing import BLOCK_BYTES
+    from rltop.formats.wandb import BLOCK_BYTES
 
     _same_in_pieces(SwanLabDecoder, data)
     payload = data[: BLOCK_BYTES - 32]
@@ -144,7 +142,7 @@ def swanlab(data: bytes) -> None:
 def protobuf(data: bytes) -> None:
     """A message is taken apart inside its bytes, or refused; nothing else."""
     from rltop.formats.protobuf import SPAN, MalformedMessageError, fields
-    from rltop.formats.wandb.run import RunInfo, read_config
+    from rltop.formats.wandb import RunInfo, read_config
 
     try:
         for _, wire, start, stop in fields(data, 0, len(data)):
@@ -223,7 +221,7 @@ def trace(data: bytes) -> None:
 
 def archive(data: bytes) -> None:
     """Archives of parquet tables."""
-    from rltop.formats.telescope.decoder import TelescopeDecoder
+    from rltop.formats.telescope import TelescopeDecoder
 
     _same_in_pieces(TelescopeDecoder, data, has_places=False)
 
@@ -271,7 +269,7 @@ def snappy(data: bytes) -> None:
 
 def tables(data: bytes) -> None:
     """One table of an archive that is whole otherwise, checksum included: the first byte says which."""
-    from rltop.formats.telescope.decoder import TelescopeDecoder
+    from rltop.formats.telescope import TelescopeDecoder
 
     names = sorted(_fixture_tables())
     name = names[data[0] % len(names)] if data else names[0]
@@ -367,7 +365,7 @@ def sqlite(data: bytes) -> None:
 def _samples(files: dict[str, bytes]) -> None:
     """Everything that a page could ask of a dump of rollouts; what cannot be read is a sentence."""
     from rltop.errors import SourceError
-    from rltop.formats.rollouts.kinds import dumps_in
+    from rltop.formats.rollouts.files import dumps_in
 
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():

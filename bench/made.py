@@ -22,8 +22,8 @@ from pathlib import Path
 import orjson
 
 from rltop.formats.protobuf import encode_varint
-from rltop.formats.tensorboard.framing import masked_crc32c
-from rltop.formats.wandb.framing import BLOCK_BYTES, MAGIC
+from rltop.formats.tensorboard import masked_crc32c
+from rltop.formats.wandb import BLOCK_BYTES, MAGIC
 
 DATA = Path(__file__).resolve().parent / "data"
 SEED = 7

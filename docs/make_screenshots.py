@@ -32,7 +32,7 @@ from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import Found
 from rltop.run.options import IngestOptions
 from rltop.run.session import Session
-from rltop.sources.reader import DirectFeed
+from rltop.sources.feed import DirectFeed
 from rltop.sources.replay import ReplayFeed, ReplayOptions
 
 TARGET = Path(__file__).with_name("screenshots")

@@ -7,7 +7,7 @@ import struct
 import zlib
 
 from rltop.formats.protobuf import encode_varint
-from rltop.formats.tensorboard.framing import masked_crc32c
+from rltop.formats.tensorboard import masked_crc32c
 
 BLOCK = 32 * 1024
 

@@ -16,7 +16,7 @@ from rltop.clock import FakeClock
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.session import Session
-from rltop.sources.reader import DirectFeed
+from rltop.sources.feed import DirectFeed
 
 NO_THEMES = Path("/nonexistent")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fake_filesystem import FakeFileSystem
 
 from rltop.clock import FakeClock
-from rltop.sources.tail import Chunk, Reset, Tail, TailOptions, TailState
+from rltop.sources.events import Chunk, Reset, TailOptions, TailState
+from rltop.sources.tail import Tail
 
 PATH = "/run/metrics.jsonl"
 FIRST = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n'

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_after(error: Exception) -> int:
     from rltop.cli import output
-    from rltop.cli.fault import describe_fault, describe_refusal, what_ran_out
+    from rltop.cli.output import describe_fault, describe_refusal, what_ran_out
 
     what, remedy = what_ran_out(error)
     if what:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from rltop import __version__
@@ -157,7 +158,7 @@ def _check_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--rules", action="store_true", help="list all rules; with a file, also which could be evaluated"
     )
-    parser.add_argument("--since", type=_step, metavar="STEP", help="only events from this step on, for --ever too")
+    parser.add_argument("--since", type=_STEP, metavar="STEP", help="only events from this step on, for --ever too")
     parser.add_argument(
         "--fail-on", choices=("warn", "crit"), default="crit", help="level that sets exit code 1 (default: crit)"
     )
@@ -165,7 +166,7 @@ def _check_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: terminal width, else 100)")
     parser.add_argument("--summary", metavar="FILE", help="also write the result to FILE as Markdown, for a CI job")
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_check)
+    parser.set_defaults(command=_late("check", "check"))
     return parser
 
 
@@ -190,20 +191,26 @@ def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument(
         "--from-now", action="store_true", help="no commands for alerts that are already active at the start"
     )
-    parser.add_argument("--pid", type=_pid, metavar="N", help="exit when process N has ended")
     parser.add_argument(
-        "--give-up", type=_seconds, metavar="S", help="exit after S seconds without a record (default: never)"
+        "--pid", type=_whole(1, 2**31 - 1, "a process id"), metavar="N", help="exit when process N has ended"
     )
     parser.add_argument(
-        "--timeout", dest="hook_timeout", type=_seconds, default=60.0, metavar="S",
+        "--give-up", type=_SECONDS, metavar="S", help="exit after S seconds without a record (default: never)"
+    )
+    parser.add_argument(
+        "--timeout", dest="hook_timeout", type=_SECONDS, default=60.0, metavar="S",
         help="kill a command after S seconds (default 60)",
     )  # fmt: skip
     parser.add_argument(
-        "--per-hour", type=_whole, default=20, metavar="N", help="maximum runs of each command per hour (default 20)"
+        "--per-hour",
+        type=_whole(1, 1_000_000, "a whole number from 1 to 1,000,000"),
+        default=20,
+        metavar="N",
+        help="maximum runs of each command per hour (default 20)",
     )
     _add_sources(parser, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_watch)
+    parser.set_defaults(command=_late("watch", "watch"))
     return parser
 
 
@@ -236,7 +243,7 @@ def _add_sources(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--wait", type=_wait, default=35.0, metavar="S",
+        "--wait", type=_number(0, 3600, "a number of seconds from 0 to 3,600, not {}"), default=35.0, metavar="S",
         help="with --metrics: look for at most S seconds whether busy engines make tokens (default 35; 0: once)",
     )  # fmt: skip
 
@@ -254,13 +261,13 @@ def _where_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         "--json", action="store_true", help="print a JSON document; an array of documents for several paths"
     )
     parser.add_argument(
-        "--now", type=_epoch, metavar="EPOCH",
+        "--now", type=_number(0, 1e11, "seconds since the epoch, not {}"), metavar="EPOCH",
         help="judge as of this time, in seconds since the epoch (default: now); only files are read",
     )  # fmt: skip
     _add_wait(parser)
     _add_sources(parser, is_whole=True)
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_where)
+    parser.set_defaults(command=_late("where", "where"))
     return parser
 
 
@@ -269,7 +276,7 @@ def _replay_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser.add_argument("path", metavar="FILE", help="a metric file")
     _add_speed(parser, 60.0, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_replay)
+    parser.set_defaults(command=_late("show", "replay"))
     return parser
 
 
@@ -277,7 +284,7 @@ def _demo_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser("rltop demo", "Play back a bundled run in which things go wrong.")
     _add_speed(parser, None, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_demo)
+    parser.set_defaults(command=_late("show", "demo"))
     return parser
 
 
@@ -288,7 +295,7 @@ def _callback_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (your own training loop) as one "
         "file that needs only Python 3.9 or newer: rltop callback > rltop_callback.py",
     )
-    parser.set_defaults(command=_callback)
+    parser.set_defaults(command=_late("printing", "callback"))
     return parser
 
 
@@ -329,7 +336,7 @@ def _report_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     _add_wait(parser)
     _add_sources(parser, is_whole=is_whole)
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_report)
+    parser.set_defaults(command=_late("report", "report"))
     return parser
 
 
@@ -343,7 +350,7 @@ def _skill_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         "--schema", nargs="?", const="check", choices=("check", "where"),
         help="print the JSON Schema of `rltop check --json`, or of `rltop where --json`, instead",
     )  # fmt: skip
-    parser.set_defaults(command=_skill)
+    parser.set_defaults(command=_late("printing", "skill"))
     return parser
 
 
@@ -354,7 +361,7 @@ def _completions_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         description="Print what completes commands, options and files: source <(rltop completions bash)",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print it for")
-    parser.set_defaults(command=_completions)
+    parser.set_defaults(command=_late("printing", "completions"))
     return parser
 
 
@@ -364,28 +371,23 @@ def _config_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
         "Print the settings in force with where they come from, and what keys were said to mean, as a config file.",
     )
     _add_settings(parser, is_whole=is_whole)
-    parser.set_defaults(command=_config)
+    parser.set_defaults(command=_late("printing", "print_config"))
     return parser
 
 
-_PARSERS = dict(
-    zip(
-        COMMANDS,
-        (
-            _callback_parser,
-            _check_parser,
-            _watch_parser,
-            _replay_parser,
-            _demo_parser,
-            _skill_parser,
-            _completions_parser,
-            _config_parser,
-            _report_parser,
-            _where_parser,
-        ),
-        strict=True,
-    )
-)
+_PARSERS: dict[str, Callable[..., argparse.ArgumentParser]] = {
+    "callback": _callback_parser,
+    "check": _check_parser,
+    "watch": _watch_parser,
+    "replay": _replay_parser,
+    "demo": _demo_parser,
+    "skill": _skill_parser,
+    "completions": _completions_parser,
+    "config": _config_parser,
+    "report": _report_parser,
+    "where": _where_parser,
+}
+assert tuple(_PARSERS) == COMMANDS
 
 
 def every_parser() -> dict[str, argparse.ArgumentParser]:
@@ -394,19 +396,45 @@ def every_parser() -> dict[str, argparse.ArgumentParser]:
 
 
 def _add_speed(parser: argparse.ArgumentParser, default: float | None, *, is_whole: bool) -> None:
-    parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times the recorded speed")
+    speed = _number(0, 1e6, "above 0 and at most 1,000,000, not {}", is_above=True)
+    parser.add_argument("--speed", type=speed, default=default, metavar="X", help="times the recorded speed")
     parser.add_argument(
-        "--from", dest="warm_start", type=_fraction, default=0.5, metavar="F",
+        "--from", dest="warm_start", type=_number(0, 1, "between 0 and 1, not {}"), default=0.5, metavar="F",
         help="start with this fraction of the recording already written (default 0.5)",
     )  # fmt: skip
     _add_once(parser, is_whole=is_whole)
 
 
-def _speed(text: str) -> float:
-    value = _number(text)
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1,000,000, not {text}")
-    return value
+def _number(low: float, high: float, what: str, *, is_above: bool = False) -> Callable[[str], float]:
+    """The type of an option that is a number; `what` says which, `{}` stands for what was typed."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+        if not low <= value <= high or (is_above and value == low):
+            raise argparse.ArgumentTypeError(f"must be {what.format(text)}")
+        return value
+
+    return number
+
+
+def _whole(least: int, most: int, what: str) -> Callable[[str], int]:
+    """The type of an option that is a whole number; `what` says which."""
+
+    def whole(text: str) -> int:
+        digits = text.removeprefix("-") if least < 0 else text
+        is_whole = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most))
+        if not is_whole or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be {what}, not {text!r}")
+        return int(text)
+
+    return whole
+
+
+_SECONDS = _number(0, 1e9, "a number of seconds above 0, not {}", is_above=True)
+_STEP = _whole(-(10**18) + 1, 10**18 - 1, "a step number")
 
 
 def _command(text: str) -> str:
@@ -415,125 +443,12 @@ def _command(text: str) -> str:
     return text
 
 
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if not 0 < value <= 1e9:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text}")
-    return value
+def _late(module: str, name: str) -> Callable[[argparse.Namespace], int]:
+    """What runs a command; its module is imported when it does."""
 
+    def run(arguments: argparse.Namespace) -> int:
+        with importing():
+            command = getattr(import_module(f"rltop.cli.{module}"), name)
+        return int(command(arguments))
 
-def _epoch(text: str) -> float:
-    value = _number(text)
-    if not 0 <= value <= 1e11:
-        raise argparse.ArgumentTypeError(f"must be seconds since the epoch, not {text}")
-    return value
-
-
-def _wait(text: str) -> float:
-    value = _number(text)
-    if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to 3,600, not {text}")
-    return value
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1,000,000, not {text!r}")
-    return int(text)
-
-
-def _step(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdecimal() or len(digits) > 18:
-        raise argparse.ArgumentTypeError(f"must be a step number, not {text!r}")
-    return int(text)
-
-
-def _pid(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"must be a process id, not {text!r}")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
-
-
-def _fraction(text: str) -> float:
-    value = _number(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, not {text}")
-    return value
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.check import check
-
-    return check(arguments)
-
-
-def _callback(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.printing import callback
-
-    return callback(arguments)
-
-
-def _skill(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.printing import skill
-
-    return skill(arguments)
-
-
-def _completions(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.printing import completions
-
-    return completions(arguments)
-
-
-def _config(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.printing import print_config
-
-    return print_config(arguments)
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.report import report
-
-    return report(arguments)
-
-
-def _where(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.where import where
-
-    return where(arguments)
-
-
-def _watch(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.watch import watch
-
-    return watch(arguments)
-
-
-def _replay(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.show import replay
-
-    return replay(arguments)
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    with importing():
-        from rltop.cli.show import demo
-
-    return demo(arguments)
+    return run

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from rltop.cli.open_session import each_run, not_read, read_rollouts, read_whole, runs_of
-from rltop.cli.output import complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.output import complain_of, looks, say, text_width
 from rltop.cli.resolve_paths import load_config
-from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
 from rltop.model import Event, Level, RunState
@@ -94,7 +93,7 @@ def _many(
 def _one(
     arguments: Namespace, config: Config, spec: Any, found: Found, reports: list[RunReport] | None, *, is_only: bool
 ) -> tuple[int, str]:
-    session = read_whole(found, config, SystemClock())
+    session = read_whole(found, config)
     run = session.runs[0]
     try:
         trouble = not_read(run)
@@ -122,10 +121,9 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
     return check_text(
         snapshot,
-        use_color=_has_color(config),
-        is_ascii=_is_ascii(config),
         width=text_width(arguments.width),
         since=arguments.since,
+        **looks(config),
     )
 
 
@@ -148,18 +146,10 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snap
         return _json(about)
     from rltop.report.explain import explain_text, rules_text
 
-    has_color, is_ascii, width = _has_color(config), _is_ascii(config), text_width(arguments.width)
+    width = text_width(arguments.width)
     if spec is None:
-        return rules_text(options, snapshot, use_color=has_color, is_ascii=is_ascii, width=width)
-    return explain_text(spec, options, snapshot, use_color=has_color, is_ascii=is_ascii, width=width)
-
-
-def _has_color(config: Config) -> bool:
-    return config.use_color(is_terminal())
-
-
-def _is_ascii(config: Config) -> bool:
-    return config.ui.is_ascii or is_ascii_only()
+        return rules_text(options, snapshot, width=width, **looks(config))
+    return explain_text(spec, options, snapshot, width=width, **looks(config))
 
 
 def _json(document: Any) -> str:

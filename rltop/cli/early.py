@@ -24,18 +24,16 @@ from rltop.run.run import Run
 from rltop.run.run_stream import FIRST_ROWS, ReadPath, RunStream, last_rows
 from rltop.run.snapshot import Snapshot
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
-from rltop.sources.feed import DirectFeed
+from rltop.sources.feed import DirectFeed, Feed
 from rltop.sources.tail import LastRows
 from rltop.store.stream import Stream
 
 
-class _Unread:
+class _Unread(Feed):
     """The history that has not been read yet, as a feed."""
 
     is_exhausted = False
-    is_over = False
-    is_network = False
-    is_at_rest = False
+    status = TailStatus(TailState.READING)
 
     def __init__(self, size: int) -> None:
         self.status = TailStatus(TailState.READING, "", size, 0)
@@ -43,9 +41,6 @@ class _Unread:
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         del max_bytes
         return []
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class _Once:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.cli.open_session import direct, drain, not_read, read_pipe, read_rollouts
-from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
-from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
-from rltop.cli.resolve_paths import answered
+from rltop.cli.open_session import not_read, read_pipe, read_whole
+from rltop.cli.output import complain, complain_of, looks, say, text_width
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
@@ -16,7 +14,6 @@ from rltop.model import Level
 from rltop.run.found import Found
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
-from rltop.sources.events import ONCE
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,30 +25,8 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     Raises:
         SourceError: the file cannot be read.
     """
-    session = read_run(found, config, is_live=arguments.live)
+    session = read_whole(found, config, is_live=arguments.live, has_rollouts=True)
     return _print(session, config, arguments)
-
-
-def read_run(found: Found, config: Config, *, is_live: bool, has_rollouts: bool = True) -> Session:
-    clock = SystemClock()
-    if found.path == STANDARD_INPUT:
-        return read_pipe(take_standard_input(), clock, config.ingest._replace(has_preview=False))
-    options = config.ingest._replace(has_preview=False)
-
-    def read() -> Session:
-        session = Session([found], direct(clock, ONCE), clock, options)
-        if is_live:
-            while session.step(1_000.0):
-                pass
-        else:
-            drain(session)
-        session.read_endings()
-        return session
-
-    session = answered(found.path, read)
-    if has_rollouts or options.rollouts:
-        read_rollouts(session)
-    return session
 
 
 def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
@@ -69,7 +44,8 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     entries, is_whole = [], True
     for number, each in enumerate(found):
         # A list does not look for completions, neither here nor on the screen.
-        session = read_run(each, config, is_live=arguments.live, has_rollouts=arguments.json)
+        has_rollouts = arguments.json or bool(config.ingest.rollouts)
+        session = read_whole(each, config, is_live=arguments.live, has_rollouts=has_rollouts)
         trouble = not_read(session.runs[0])
         if trouble is not None:
             complain_of(trouble)
@@ -81,9 +57,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     if arguments.json:
         say("\n]\n")
     else:
-        has_terminal = is_terminal()
-        looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
-        say(runs_text(by_attention(entries), text_width(arguments.width), **looks))
+        say(runs_text(by_attention(entries), text_width(arguments.width), **looks(config)))
         complain(f"{len(entries)} runs; name one to see its overview")
     if not is_whole:
         return EXIT_USAGE
@@ -108,7 +82,6 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
         raise trouble
     if run.main.state_note and not has_rows:
         raise SourceError(f"{run.path}: {run.main.state_note}", "check the path and its permissions")
-    has_terminal = is_terminal()
     if arguments.json:
         from rltop.report.document import dumps
         from rltop.report.overview_document import once_document
@@ -117,11 +90,6 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
     else:
         from rltop.report.text import once_text
 
-        width = text_width(arguments.width)
-        text = once_text(Snapshot(run), width, use_color=config.use_color(has_terminal), is_ascii=_is_ascii(config))
+        text = once_text(Snapshot(run), text_width(arguments.width), **looks(config))
     say(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS
-
-
-def _is_ascii(config: Config) -> bool:
-    return config.ui.is_ascii or is_ascii_only()

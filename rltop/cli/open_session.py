@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.cli.output import ProgressLine, complain
-from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.resolve_paths import answered, completions_found, look, say_left_out, stand_somewhere
+from rltop.cli.resolve_paths import (
+    STANDARD_INPUT,
+    answered,
+    completions_found,
+    look,
+    piped_found,
+    say_left_out,
+    stand_somewhere,
+    take_standard_input,
+)
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, RltopError, SourceError, cannot_read
@@ -116,25 +124,37 @@ def file_size(path: str) -> int:
     return info.st_size
 
 
-def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
-    """A session in which one run has been read to its end and judged; `run` as found, or the path of its file.
+def read_whole(
+    run: Found | str, config: Config, clock: Clock | None = None, *, is_live: bool = False, has_rollouts: bool = False
+) -> Session:
+    """A session in which one run has been read to its end and judged; standard input until the writer closes it.
 
-    Standard input is read until the writer closes it.
+    Args:
+        run: as found, or the path of its file.
+        is_live: silence is judged, by the clock.
+        has_rollouts: its completions are read too, as they are anyway where somebody has named them.
 
     Raises:
         SourceError: a path that cannot be read.
     """
-    found = runs_of(run)[0] if isinstance(run, str) else run
+    found, clock = runs_of(run)[0] if isinstance(run, str) else run, clock or SystemClock()
     options = config.ingest._replace(has_preview=False)
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, options)
-    return answered(found.path, lambda: _drained(found, clock, options))
 
+    def read() -> Session:
+        session = Session([found], direct(clock, ONCE), clock, options)
+        if is_live:
+            while session.step(_SLICE_MS):
+                pass
+        else:
+            drain(session)
+        session.read_endings()
+        return session
 
-def _drained(found: Found, clock: Clock, options: IngestOptions) -> Session:
-    session = Session([found], direct(clock, ONCE), clock, options)
-    drain(session)
-    session.read_endings()
+    session = answered(found.path, read)
+    if has_rollouts:
+        read_rollouts(session)
     return session
 
 
@@ -182,7 +202,7 @@ def read_rollouts(session: Session) -> None:
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:
-    from rltop.sources.pipe import PipeFeed
+    from rltop.sources.feed import PipeFeed
 
     has_data = threading.Event()
     feed = PipeFeed(pipe, has_data.set)

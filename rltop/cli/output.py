@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypedDict
 
 from rltop.errors import RltopError
+
+if TYPE_CHECKING:
+    from rltop.config import Config
 
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
@@ -19,7 +23,16 @@ MAX_WIDTH = 10_000
 """No terminal is wider; a larger request is a typo."""
 _LONGEST = 4_096
 _DIGITS = 5
+DEBUG_VARIABLE = "RLTOP_DEBUG"
+_LONGEST_FAULT = 300
 _LAST_STANDARD = 2
+
+
+class Looks(TypedDict):
+    """What texts for a terminal are told of it."""
+
+    use_color: bool
+    is_ascii: bool
 
 
 class OutputError(RltopError):
@@ -184,8 +197,9 @@ def _terminal_columns() -> int:
         return 0
 
 
-def is_ascii_only() -> bool:
-    return not _is_utf8(sys.stdout)
+def looks(config: Config) -> Looks:
+    """How a text on standard output may look: with colours, and with signs beyond ASCII."""
+    return {"use_color": config.use_color(is_terminal()), "is_ascii": config.ui.is_ascii or not _is_utf8(sys.stdout)}
 
 
 def _is_utf8(stream: object) -> bool:
@@ -205,3 +219,69 @@ def _said() -> Iterator[None]:
     except (UnicodeError, LookupError) as error:
         what = f"cannot write to standard output in its encoding {sys.stdout.encoding}: {error}"
         raise OutputError(what, "unset PYTHONIOENCODING, or set it to utf-8") from error
+
+
+# -- internal errors, and those of the operating system: a traceback helps only whoever fixes the program ---------
+
+
+def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
+    """What happened, where, and what to do about it; with the traceback if it was asked for.
+
+    Args:
+        environ: the environment; `RLTOP_DEBUG` set to anything asks for the traceback.
+    """
+    import rltop
+    from rltop.model import Label
+
+    what = Label.of(f"{type(error).__name__}: {error}"[:_LONGEST_FAULT]).display
+    lines = _traceback(error, environ)
+    lines.append(f"internal error in rltop {rltop.__version__}, not in your run: {what}{_place(error)}")
+    lines.append("  your run is not affected: rltop only reads its files")
+    if environ.get(DEBUG_VARIABLE):
+        lines.append("  please report the traceback above, with the line of the metric file that triggered it")
+    else:
+        lines.append(f"  please report it, with the traceback that {DEBUG_VARIABLE}=1 prints")
+    return lines
+
+
+def what_ran_out(error: Exception) -> tuple[str, str]:
+    """Which resource ran out, and what to do; both empty if none did."""
+    import errno
+
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many open files", "raise the limit: ulimit -n 256"
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "cannot start another thread", "raise the process limit: ulimit -u, or the limit of the job or container"
+    return "", ""
+
+
+def describe_refusal(error: Exception, environ: Mapping[str, str]) -> list[str]:
+    """The operating system's error, and what to do; with the traceback if it was asked for."""
+    what = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        what = error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+    return [
+        *_traceback(error, environ),
+        f"operating system error: {what}",
+        f"  check the path, its permissions and the limits (ulimit -a); {DEBUG_VARIABLE}=1 prints the traceback",
+    ]
+
+
+def _traceback(error: Exception, environ: Mapping[str, str]) -> list[str]:
+    if not environ.get(DEBUG_VARIABLE):
+        return []
+    import traceback
+
+    return ["traceback:", *"".join(traceback.format_exception(error)).splitlines(), ""]
+
+
+def _place(error: Exception) -> str:
+    import traceback
+    from pathlib import Path
+
+    root = Path(__file__).parents[1]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            return f" ({path.relative_to(root.parent)}:{frame.lineno})"
+    return ""

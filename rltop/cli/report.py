@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.once import read_run
-from rltop.cli.open_session import each_run, not_read
+from rltop.cli.open_session import each_run, not_read, read_whole
 from rltop.cli.output import complain_of, say
 from rltop.cli.resolve_paths import load_config
 from rltop.cli.show import one_run
@@ -25,6 +24,7 @@ from rltop.report.run_report import MOST_RUNS, Made, RunReport, build_report
 from rltop.report.writers import DATA, format_of, rendered
 from rltop.run.found import Found
 from rltop.run.run_settings import settings_beside
+from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -93,9 +93,13 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
     asked = list(each_run(arguments.paths))
     window = steps_of(arguments)
     baseline, kept = None, None
+
+    def read(found: Found) -> Session:
+        return read_whole(found, config, is_live=arguments.live, has_rollouts=True)
+
     if arguments.baseline is not None:
         baseline = one_run(arguments.baseline)
-        kept = read_run(baseline, config, is_live=arguments.live)
+        kept = read(baseline)
         place = os.path.realpath(baseline.path)
         is_it = [isinstance(each, Found) and os.path.realpath(each.path) == place for each in asked]
         asked = [baseline if it else each for each, it in zip(asked, is_it, strict=True)]
@@ -104,7 +108,7 @@ def _read(arguments: Namespace, config: Config, suffix: str) -> tuple[list[RunRe
         if not isinstance(found, Found):
             failed.append(found[1])
             continue
-        session = kept if kept is not None and found is baseline else read_run(found, config, is_live=arguments.live)
+        session = kept if kept is not None and found is baseline else read(found)
         run = session.runs[0]
         if suffix not in DATA and run.settings is None:
             run.settings = settings_beside(run.path.raw)

@@ -1,4 +1,4 @@
-"""Resolves the configuration and the paths from the command line.
+"""Resolves the configuration and the paths from the command line; standard input, where that is named.
 
 Light on purpose: it runs before the first frame.
 """
@@ -6,6 +6,7 @@ Light on purpose: it runs before the first frame.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rltop.live.probe import Probe
     from rltop.live.sources import SourceOptions
 
+STANDARD_INPUT = "-"
 LOOK_DEADLINE_S = 2.0
 """How long the first scan of a path may take before the screen comes up without it, or text shows progress."""
 SAY_S = 10.0
@@ -221,7 +223,7 @@ def begin_look(paths: Sequence[str]) -> Look:
 
 
 def _refuse_standard_input(paths: Sequence[str]) -> None:
-    if "-" in paths:
+    if STANDARD_INPUT in paths:
         raise SourceError("standard input cannot be combined with files", "pass - alone")
     stand_somewhere(paths)
 
@@ -286,3 +288,27 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
         what = each.summary if each.is_followed else f"{each.kind.value}, not supported yet: {each.summary}"
         lines.append(f"  {each.trainer:<{width}}  {what}")
     return lines
+
+
+def piped_found() -> Found:
+    return Found(STANDARD_INPUT, Label.of("standard input"))
+
+
+def take_standard_input() -> int:
+    """Keep the pipe under another descriptor and put the terminal in its place, for the keys.
+
+    Raises:
+        SourceError: standard input is the terminal, so there is nothing to read.
+    """
+    if os.isatty(0):
+        raise SourceError("standard input is the terminal", "pipe a log into it: ssh node tail -F train.log | rltop -")
+    pipe = os.dup(0)
+    if os.isatty(1):
+        try:
+            terminal = os.open("/dev/tty", os.O_RDWR)
+        except OSError:
+            return pipe
+        os.dup2(terminal, 0)
+        os.close(terminal)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the terminal, for as long as we run
+    return pipe

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop.cli.output import complain, is_terminal
-from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.resolve_paths import (
     LOOK_DEADLINE_S,
+    STANDARD_INPUT,
     answered,
     begin_look,
     load_config,
@@ -18,6 +18,7 @@ from rltop.cli.resolve_paths import (
     nothing_found,
     say_left_out,
     stand_somewhere,
+    take_standard_input,
 )
 from rltop.config import Config, is_plain_terminal
 from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, SourceError, cannot_read

@@ -24,8 +24,16 @@ from typing import TYPE_CHECKING, Any
 from rltop import units
 from rltop.cli.open_session import threaded
 from rltop.cli.output import OutputError, complain, finish_saying, say, stop_saying
-from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.resolve_paths import load_config, look_each, nothing_found, one_of_several, say_left_out
+from rltop.cli.resolve_paths import (
+    STANDARD_INPUT,
+    load_config,
+    look_each,
+    nothing_found,
+    one_of_several,
+    piped_found,
+    say_left_out,
+    take_standard_input,
+)
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
@@ -44,8 +52,8 @@ from rltop.run.session import Session
 from rltop.screen.endings import answerable, signal_name
 from rltop.screen.warden import KILL_AFTER_S, LOOK_S, Warden, end_groups
 from rltop.settings import STUCK_VARIABLES, VERDICT_VARIABLES
+from rltop.sources.feed import PipeFeed
 from rltop.sources.file import raise_limit
-from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import NamedTuple
 

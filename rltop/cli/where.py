@@ -163,7 +163,7 @@ def read_path(path: str, config: Config) -> Read:
         return Read(path, logs[0] if logs else "", told, error=None if any(told) or logs else error)
     from rltop.run.whereabouts import log_of_run, told_by
 
-    session = read_whole(runs[0], config, SystemClock())
+    session = read_whole(runs[0], config)
     try:
         run = session.runs[0]
         return Read(log_of(run.path.raw)[0], log_of_run(run), told_by(run), run)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import FATAL_S, Decoder, DecoderOptions, Envelope
+from rltop.formats.decoder import Decoder, DecoderOptions, OuterDecoder
 from rltop.formats.kinds import BINARY, CONSOLE, MAGIC_BYTES, Codec, Kind, codec_of, is_noise, kind_of
-from rltop.model import Counts, Record, TimedSpan
+from rltop.model import Counts, Record
 
 MOST_LAYERS = 4
 """Layers of compression that are taken off one another; each costs a decoder, and nobody packs a log more often."""
 
 
-class AutoDecoder(Decoder):
+class AutoDecoder(OuterDecoder):
     """Holds the first bytes back until they tell their kind.
 
     Attributes:
@@ -50,34 +50,14 @@ class AutoDecoder(Decoder):
         return total
 
     @property
-    def is_finished(self) -> bool:
-        return self._inner is not None and self._inner.is_finished
-
-    @property
-    def failure(self) -> str:
-        return "" if self._inner is None else self._inner.failure
-
-    @property
-    def dies_after_s(self) -> float:
-        return FATAL_S if self._inner is None else self._inner.dies_after_s
-
-    @property
     def stopped(self) -> str:
         """Why it cannot be unpacked, what has ended it, or as the decoder of its kind says."""
-        return self._damage or self._refusal or ("" if self._inner is None else self._inner.stopped)
-
-    @property
-    def group_size(self) -> int | None:
-        return None if self._inner is None else self._inner.group_size
+        return self._damage or self._refusal or super().stopped
 
     @property
     def kind_note(self) -> str:
         """As its kind says; what is compressed is not being written."""
         return "" if self.kind is None else self.kind.note
-
-    @property
-    def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
-        return "" if self._inner is None else self._inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come, or hold it until its kind is known."""
@@ -105,16 +85,9 @@ class AutoDecoder(Decoder):
         """Is there a beginning of which the kind is not known, or what the decoder of its kind keeps back?"""
         return bool(self._held) or (self._inner is not None and self._inner.holds_back)
 
-    def take_spans(self) -> list[TimedSpan]:
-        return [] if self._inner is None else self._inner.take_spans()
-
     def finish(self) -> list[Record]:
         records = self._settle(is_all=True) if self._inner is None and self._held else []
         return [*records, *self._guarded(lambda inner: inner.finish())]
-
-    @property
-    def is_rewritten(self) -> bool:
-        return self._inner is not None and self._inner.is_rewritten
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""

@@ -13,7 +13,7 @@ from collections import deque
 from copy import copy, deepcopy
 from typing import Any, Protocol
 
-from rltop.formats.decoder import Decoder, Envelope
+from rltop.formats.decoder import Decoder, OuterDecoder
 from rltop.formats.kinds import Codec
 from rltop.formats.unpacking import zstandard_package
 from rltop.model import Counts, Record
@@ -96,7 +96,7 @@ class _Zstd:
         return bytes(self._inner.decompress(piece)), data[self._PIECE_BYTES :]
 
 
-class CompressedDecoder(Decoder):
+class CompressedDecoder(OuterDecoder):
     """Decompresses in front of `inner`; places are offsets in the decompressed stream.
 
     Attributes:
@@ -108,7 +108,7 @@ class CompressedDecoder(Decoder):
 
     def __init__(self, codec: Codec, inner: Decoder) -> None:
         self.codec = codec
-        self.inner = inner
+        self._inner: Decoder = inner
         self.note = ""
         self._package = zstandard_package() if codec is Codec.ZSTD else None
         self._errors = _errors_of(self._package)
@@ -123,35 +123,15 @@ class CompressedDecoder(Decoder):
 
     @property
     def counts(self) -> Counts:  # type: ignore[override]  # the other decoder's
-        return self.inner.counts
+        return self._inner.counts
 
     @property
     def unpacked(self) -> int:
         return self._offset
 
     @property
-    def is_rewritten(self) -> bool:
-        return self.inner.is_rewritten
-
-    @property
-    def is_finished(self) -> bool:
-        return self.inner.is_finished
-
-    @property
-    def failure(self) -> str:
-        return self.inner.failure
-
-    @property
-    def dies_after_s(self) -> float:
-        return self.inner.dies_after_s
-
-    @property
     def stopped(self) -> str:
-        return self.note or self.inner.stopped
-
-    @property
-    def envelope(self) -> Envelope:  # type: ignore[override]  # likewise
-        return self.inner.envelope
+        return self.note or super().stopped
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decompress and decode the first piece of what has come."""
@@ -162,29 +142,29 @@ class CompressedDecoder(Decoder):
 
     @property
     def has_more(self) -> bool:
-        return bool(self._packed or self._unpacked or self._may_give) or self.inner.has_more
+        return bool(self._packed or self._unpacked or self._may_give) or self._inner.has_more
 
     def go_on(self) -> list[Record]:
-        if self.inner.has_more:
-            return self.inner.go_on()
+        if self._inner.has_more:
+            return self._inner.go_on()
         if not self._unpacked and not self._is_broken:
             self._unpack()
         piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
         at, self._offset = self._offset, self._offset + len(piece)
-        return self.inner.feed(piece, at, self._generation) if piece else []
+        return self._inner.feed(piece, at, self._generation) if piece else []
 
     def flush(self) -> list[Record]:
-        return self.inner.flush()
+        return self._inner.flush()
 
     @property
     def holds_back(self) -> bool:
         is_torn = self._inflater is not None and not self._is_broken
-        return is_torn or self.inner.holds_back
+        return is_torn or self._inner.holds_back
 
     def __deepcopy__(self, memo: dict[int, object]) -> CompressedDecoder:
         """A copy that can be finished, and not fed: what unpacks is not copied."""
         twin = copy(self)
-        twin.inner = deepcopy(self.inner, memo)
+        twin._inner = deepcopy(self._inner, memo)
         return twin
 
     def finish(self) -> list[Record]:
@@ -193,10 +173,10 @@ class CompressedDecoder(Decoder):
             records += self.go_on()
         if self._inflater is not None and not self._is_broken:
             self.note = f"the {self.codec} stream is truncated; all complete data was read"
-        return records + self.inner.finish()
+        return records + self._inner.finish()
 
     def reset(self, *, is_restart: bool = True) -> None:
-        self.inner.reset(is_restart=is_restart)
+        self._inner.reset(is_restart=is_restart)
         self._inflater = None
         self._packed.clear()
         self._unpacked, self._may_give = memoryview(b""), False

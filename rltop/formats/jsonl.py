@@ -2,14 +2,13 @@
 
 orjson is four times as fast as the standard library, but importing it, with the
 `inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
-rows of 300 keys: worth it for a history, not for the rows of a first frame. Both hold
-up everything else until they are done: a large document is parsed in pieces.
+rows of 300 keys: worth it for a history, not for the rows of a first frame.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from rltop.formats.decoder import Decoder, DecoderOptions, Envelope
@@ -69,7 +68,7 @@ def patient_loads(text: bytes) -> tuple[object, int]:
     """
     readable, broken = readable_text(text)
     try:
-        return json.loads(readable, parse_int=_whole, strict=False), broken
+        return json.loads(readable, parse_int=whole_number, strict=False), broken
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -84,131 +83,20 @@ def readable_text(text: bytes | bytearray) -> tuple[str, int]:
         return spelled, len(_BROKEN_STRING.findall(decoded))
 
 
-def _whole(digits: str) -> int | float:
+def whole_number(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
-_PATIENT = json.JSONDecoder(parse_int=_whole)
-WINDOW_CHARS = 64 * 1024
-"""What is parsed at a time: some milliseconds."""
-MAX_ENTRIES = 4_000_000
-"""Entries of a document's containers; more than 20 values for each of 100,000 rows."""
-_MAX_DEPTH = 32
-_SPACE = regex(r"[ \t\r\n]*")
-
-Parsing = Generator[int, None, object]
-"""Gives after each value how many characters it had, and in the end the document."""
-
-
-class DocumentParser:
-    """Parses a large document a value at a time: what does not fit into a window is taken apart.
-
-    Literal NaN and Infinity are read, and integers of any length.
-
-    Args:
-        window_chars: a value that fits into so many characters is parsed at once.
-    """
-
-    def __init__(self, text: str, window_chars: int = WINDOW_CHARS) -> None:
-        self._text = text
-        self._window_chars = window_chars
-        self._window = ""
-        self._base = 0
-        self._at = 0
-        self._entries = 0
-        self._keys: dict[str, str] = {}
-        self._decode = json.JSONDecoder().raw_decode
-
-    def parse(self) -> Parsing:
-        """The document.
-
-        Raises:
-            ValueError: this is none, or not all of one.
-        """
-        self._skip_space()
-        found = yield from self._value(0)
-        if self._skip_space():
-            raise ValueError("extra text after the document")
-        return found
-
-    def _value(self, depth: int) -> Parsing:
-        begin = self._at
-        fitting = self._fitting()
-        if fitting is not None:
-            yield self._at - begin
-            return fitting[0]
-        first = self._text[begin : begin + 1]
-        if first in ("{", "["):
-            if depth == _MAX_DEPTH:
-                raise ValueError("nested too deeply")
-            self._at += 1
-            inside = self._members(depth + 1) if first == "{" else self._elements(depth + 1)
-            return (yield from inside)
-        found, self._at = _PATIENT.raw_decode(self._text, begin)
-        yield self._at - begin
-        return found
-
-    def _fitting(self) -> tuple[object] | None:
-        """The value that begins here, if it ends inside a window."""
-        for _ in range(2):
-            try:
-                found, end = self._decode(self._window, self._at - self._base)
-            except (ValueError, RecursionError):
-                pass
-            else:
-                # A number that goes up to the end of the window may go on behind it.
-                if end < len(self._window) or self._base + end == len(self._text):
-                    self._at = self._base + end
-                    return (self._shared(found),)
-            if self._base == self._at and self._window:
-                break
-            self._base, self._window = self._at, self._text[self._at : self._at + self._window_chars]
-        return None
-
-    def _shared(self, value: object) -> object:
-        if type(value) is not dict:
-            return value
-        keys = self._keys
-        return {keys.setdefault(key, key): each for key, each in value.items()}
-
-    def _members(self, depth: int) -> Parsing:
-        found: dict[str, object] = {}
-        while self._goes_on("}", is_first=not found):
-            if self._text[self._at : self._at + 1] != '"':
-                raise ValueError("key is not a string")
-            key, self._at = self._decode(self._text, self._at)
-            if self._skip_space() != ":":
-                raise ValueError("key without a value")
-            self._at += 1
-            self._skip_space()
-            found[key] = yield from self._value(depth)
-        return found
-
-    def _elements(self, depth: int) -> Parsing:
-        found: list[object] = []
-        while self._goes_on("]", is_first=not found):
-            found.append((yield from self._value(depth)))
-        return found
-
-    def _goes_on(self, close: str, *, is_first: bool) -> bool:
-        sign = self._skip_space()
-        if sign == close:
-            self._at += 1
-            return False
-        self._entries += 1
-        if self._entries > MAX_ENTRIES:
-            raise ValueError("too many entries")
-        if not is_first:
-            if sign != ",":
-                raise ValueError("missing comma between entries")
-            self._at += 1
-            self._skip_space()
-        return True
-
-    def _skip_space(self) -> str:
-        space = _SPACE.match(self._text, self._at)
-        self._at = self._at if space is None else space.end()
-        return self._text[self._at : self._at + 1]
+def object_of(line: bytes) -> dict[str, object] | None:
+    """A line as an object, NaN and Infinity in it taken for what they are; None where it is none."""
+    try:
+        row = fast_loads()(line)
+    except ValueError:
+        try:
+            row, _ = patient_loads(line)
+        except ValueError:
+            return None
+    return row if isinstance(row, dict) else None
 
 
 def _is_object(line: bytes) -> bool:

@@ -12,7 +12,9 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import PurePath
+from typing import Any
 
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
@@ -120,93 +122,18 @@ class Kind(NamedTuple):
     has_metrics: bool = True
 
 
-def _tensorboard(options: DecoderOptions) -> Decoder:
-    from rltop.formats.tensorboard.decoder import TensorBoardDecoder  # noqa: PLC0415
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """A function or class of a module of this room; the module is imported when it is called."""
 
-    del options
-    return TensorBoardDecoder()
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(f"rltop.formats.{module}"), name)(*arguments, **named)
 
-
-def _wandb(options: DecoderOptions) -> Decoder:
-    from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
-
-    del options
-    return WandbDecoder()
-
-
-def _event_starts(data: bytes, offset: int) -> Sequence[int]:
-    from rltop.formats.tensorboard.framing import row_starts  # noqa: PLC0415
-
-    return row_starts(data, offset)
-
-
-def _wandb_starts(data: bytes, offset: int) -> Sequence[int]:
-    from rltop.formats.wandb.framing import row_starts  # noqa: PLC0415
-
-    return row_starts(data, offset)
-
-
-def _is_wandb(head: bytes) -> bool:
-    return head.startswith(b":W&B")
-
-
-def _console(options: DecoderOptions) -> Decoder:
-    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415
-
-    return ConsoleDecoder(options)
-
-
-def _whole_json(options: DecoderOptions) -> Decoder:
-    from rltop.formats.json_document import DocumentDecoder  # noqa: PLC0415
-
-    return DocumentDecoder(options.step_key)
-
-
-def _csv(options: DecoderOptions) -> Decoder:
-    from rltop.formats.csv import CsvDecoder  # noqa: PLC0415
-
-    return CsvDecoder(options.step_key, may_count_rows=options.may_count_rows)
-
-
-def _trace(options: DecoderOptions) -> Decoder:
-    from rltop.formats.trace import ChromeTraceDecoder  # noqa: PLC0415
-
-    del options
-    return ChromeTraceDecoder()
+    return call
 
 
 def _is_trace(head: bytes) -> bool:
     text = head.removeprefix(BOM).lstrip(_BLANK)
     return text.startswith((b"[", b"{")) and _TRACE.match(text) is not None
-
-
-def _telescope(options: DecoderOptions) -> Decoder:
-    from rltop.formats.telescope.decoder import TelescopeDecoder  # noqa: PLC0415
-
-    del options
-    return TelescopeDecoder()
-
-
-def _swanlab(options: DecoderOptions) -> Decoder:
-    from rltop.formats.swanlab import SwanLabDecoder  # noqa: PLC0415
-
-    del options
-    return SwanLabDecoder()
-
-
-def _is_swanlab(head: bytes) -> bool:
-    return head.startswith(b":SWL")
-
-
-def _tables(options: DecoderOptions) -> Decoder:
-    from rltop.formats.tables import TableDecoder  # noqa: PLC0415
-
-    return TableDecoder(options.step_key)
-
-
-def _is_tables(head: bytes) -> bool:
-    """Rows of a tracker's tables; a database itself is read run by run, and never as bytes."""
-    return head.startswith((ROWS_MAGIC, _SQLITE))
 
 
 def _is_telescope(head: bytes) -> bool:
@@ -221,44 +148,73 @@ JSONL = Kind("jsonl", "JSON lines", JsonlDecoder, r"\.(jsonl|ndjson)\Z", is_line
 TELESCOPE = Kind(
     "telescope",
     "Telescope archives",
-    _telescope,
+    lambda _: _late("telescope", "TelescopeDecoder")(),
     r"^(tail|block_live|block_\d+)\.zip\Z",
     is_sign=_is_telescope,
     note="the timing of a step is known once the next begins",
     has_spans=True,
 )
 TENSORBOARD = Kind(
-    "tensorboard", "TensorBoard events", _tensorboard, "tfevents", has_sequels=True, row_starts=_event_starts
+    "tensorboard",
+    "TensorBoard events",
+    lambda _: _late("tensorboard", "TensorBoardDecoder")(),
+    "tfevents",
+    has_sequels=True,
+    row_starts=_late("tensorboard", "row_starts"),
 )
-CSV = Kind("csv", "CSV", _csv, r"\.[ct]sv\Z|\Aprogress\.txt\Z", is_line_based=True, head_bytes=HEAD_OF_ROWS)
+CSV = Kind(
+    "csv",
+    "CSV",
+    lambda options: _late("csv", "CsvDecoder")(options.step_key, may_count_rows=options.may_count_rows),
+    r"\.[ct]sv\Z|\Aprogress\.txt\Z",
+    is_line_based=True,
+    head_bytes=HEAD_OF_ROWS,
+)
 WANDB = Kind(
     "wandb",
     "W&B run",
-    _wandb,
+    lambda _: _late("wandb", "WandbDecoder")(),
     r"\.wandb\Z",
-    is_sign=_is_wandb,
+    is_sign=lambda head: head.startswith(b":W&B"),
     note="W&B writes 32 KiB at a time: the newest steps may lag",
     has_sequels=True,
-    row_starts=_wandb_starts,
+    row_starts=_late("wandb", "row_starts"),
     head_bytes=HEAD_OF_ROWS,
 )
 SWANLAB = Kind(
     "swanlab",
     "SwanLab run",
-    _swanlab,
+    lambda _: _late("swanlab", "SwanLabDecoder")(),
     r"\.swanlab\Z",
-    is_sign=_is_swanlab,
+    is_sign=lambda head: head.startswith(b":SWL"),
     note="SwanLab writes when its buffer is full: the newest steps may lag",
 )
-TABLES = Kind("tables", "Trackio or MLflow", _tables, r"\.(db|sqlite3?)\Z", is_sign=_is_tables)
-CONSOLE = Kind("console", "console log", _console, LOG_NAME.pattern, is_line_based=True)
+TABLES = Kind(
+    "tables",
+    "Trackio or MLflow",
+    lambda options: _late("tables", "TableDecoder")(options.step_key),
+    r"\.(db|sqlite3?)\Z",
+    # Rows of a tracker's tables; a database itself is read run by run, and never as bytes.
+    is_sign=lambda head: head.startswith((ROWS_MAGIC, _SQLITE)),
+)
+CONSOLE = Kind(
+    "console",
+    "console log",
+    _late("console.decoder", "ConsoleDecoder"),
+    LOG_NAME.pattern,
+    is_line_based=True,
+)
 WHOLE_JSON = Kind(
-    "whole_json", "JSON document", _whole_json, r"\.json\Z", note="updates only when a checkpoint is saved"
+    "whole_json",
+    "JSON document",
+    lambda options: _late("json_document", "DocumentDecoder")(options.step_key),
+    r"\.json\Z",
+    note="updates only when a checkpoint is saved",
 )
 TRACE = Kind(
     "trace",
     "Chrome trace",
-    _trace,
+    lambda _: _late("trace", "ChromeTraceDecoder")(),
     r"\.json\Z",
     is_sign=_is_trace,
     note="a step is shown when it has ended",

@@ -44,15 +44,18 @@ class LineFramer:
     A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that a truncating writer leaves, or data
     that has not reached this node) are taken out of a line and counted. A line that a hole interrupts ends there: what
     stands behind it is another one.
+
+    Args:
+        inside: where reading begins inside a line, the rest of which is passed over; None: at the beginning of one.
     """
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counts, inside: int | None = None) -> None:
         self._counts = counts
         self._parts: list[bytes] = []
         self._held = 0
         self._start = 0
-        self._end = 0
-        self._is_skipping = False
+        self._end = inside or 0
+        self._is_skipping = inside is not None
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
         """Yield each line that `data` completes, without its end, and its offset."""

@@ -214,8 +214,11 @@ def _of_overrides(found: object) -> dict[str, object]:
 
 def _of_wandb(data: bytes) -> dict[str, object]:
     """The settings in a `.wandb` file: those of the run, and what was set or changed later."""
-    from rltop.formats.wandb.framing import MAGIC, BlockLogFramer  # noqa: PLC0415 - few runs have any
-    from rltop.formats.wandb.run import settings_in  # noqa: PLC0415
+    from rltop.formats.wandb import (  # noqa: PLC0415 - few runs have any
+        MAGIC,
+        BlockLogFramer,
+        settings_in,
+    )
 
     found: dict[str, object] = {}
     for payload, _ in BlockLogFramer(Counts(), MAGIC).feed(data, 0):
@@ -261,7 +264,7 @@ _ARGUMENTS = (b"args/text_summary", b"hparams/text_summary")
 
 def _of_events(data: bytes) -> dict[str, object]:
     """The arguments that transformers writes into the first event file of a run, as a text."""
-    from rltop.formats.tensorboard.framing import TfRecordFramer  # noqa: PLC0415 - few runs have any
+    from rltop.formats.tensorboard import TfRecordFramer  # noqa: PLC0415 - few runs have any
 
     for payload, _ in TfRecordFramer(Counts()).feed(data, 0):
         for number, wire, a, b in fields(payload, 0, len(payload)):

@@ -11,7 +11,7 @@ import struct
 from rltop.formats.decoder import Envelope, FramedDecoder
 from rltop.formats.protobuf import FIXED64, SPAN, VARINT, MalformedMessageError, fields, signed
 from rltop.formats.rows import MAX_STEP, Gatherer, RecordBuilder, clipped_key
-from rltop.formats.wandb.framing import BlockLogFramer
+from rltop.formats.wandb import BlockLogFramer
 from rltop.model import Counts, FilePosition, Record
 
 MAGIC = b":SWL\xd6\xe1\x02"

@@ -27,7 +27,7 @@ from rltop.formats.rows import (
     total_of,
 )
 from rltop.formats.tracker_steps import PlacedRow, TrackerRow, TrackerSteps
-from rltop.formats.wandb.run import RunInfo
+from rltop.formats.wandb import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, SQLITE_MAGIC, row_of
 from rltop.regex import regex

@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import orjson
-
 from rltop.formats.decoder import Decoder, Envelope
-from rltop.formats.jsonl import patient_loads
+from rltop.formats.jsonl import object_of
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
@@ -77,7 +75,7 @@ class EventReader:
             yield from self._framed(data, self._start)
         last = self._framer.finish() if self._is_lines else None
         if last is not None:
-            event = _event(last[0].strip(b" \t\r,"))
+            event = object_of(last[0].strip(b" \t\r,"))
             if event is not None:
                 self._counts.lines += 1
                 yield event, last[1]
@@ -96,7 +94,7 @@ class EventReader:
         if not text:
             return
         self._counts.lines += 1
-        event = _event(text)
+        event = object_of(text)
         if event is None:
             self._refuse("line is not a trace event")
         else:
@@ -133,7 +131,7 @@ class EventReader:
         self._seen, self._begin = seen - at, self._begin - at
 
     def _object(self, text: bytes, start: int) -> Iterator[tuple[Event, int]]:
-        event = _event(text)
+        event = object_of(text)
         self._counts.lines += 1
         if event is None:
             self._refuse("object is not a trace event")
@@ -142,18 +140,6 @@ class EventReader:
 
     def _refuse(self, reason: str) -> None:
         self._counts.refuse(self._counts.lines, reason)
-
-
-def _event(text: bytes) -> Event | None:
-    event: object
-    try:
-        event = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        try:
-            event, _ = patient_loads(text)
-        except ValueError:
-            return None
-    return event if isinstance(event, dict) else None
 
 
 def _is_lines(head: bytes) -> bool | None:

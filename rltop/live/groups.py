@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rltop import units
-from rltop.formats.console.causes import ranges
+from rltop.formats.console.failures import ranges
 from rltop.live.lines import words_of
 from rltop.live.probe import InferenceEngine, Process
 from rltop.structs import NamedTuple

@@ -6,12 +6,12 @@ import math
 import re
 from collections.abc import Iterable
 
-from rltop.formats.console.causes import Causes
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.console.failures import (
     MAY_FAIL,
     OF_TRACKERS,
     SAMPLE_SIGNS,
+    Causes,
     Samples,
     error_of,
     tells_alone,

@@ -464,7 +464,7 @@ def _title(path: str, kind: Kind | None) -> str:
         named = SwanLabDecoder()
         named.feed(data, 0, 0)
         return named.name
-    from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
+    from rltop.formats.wandb import WandbDecoder  # noqa: PLC0415
 
     decoder = WandbDecoder()
     decoder.feed(data, 0, 0)

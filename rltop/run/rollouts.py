@@ -61,7 +61,7 @@ _NOTHING = frozenset({"null", "none", ""})
 
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
-    from rltop.formats.rollouts.kinds import dumps_in  # noqa: PLC0415 - as below
+    from rltop.formats.rollouts.files import dumps_in  # noqa: PLC0415 - as below
 
     if len(pattern) > MOST_PATH_CHARS:
         return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
@@ -97,7 +97,7 @@ def dumps_beside(path: str) -> list[RolloutSource]:
 
 
 def _dumps_at(place: Path) -> list[RolloutSource]:
-    from rltop.formats.rollouts.kinds import dumps_in, holds_answers  # noqa: PLC0415 - few runs have any
+    from rltop.formats.rollouts.files import dumps_in, holds_answers  # noqa: PLC0415 - few runs have any
 
     try:
         return dumps_in(str(place)) if is_folder(place) or holds_answers(place) else []

@@ -12,7 +12,7 @@ import posixpath
 import stat
 
 from rltop.clock import Clock
-from rltop.errors import SourceError, reason_of
+from rltop.errors import SourceError, cannot_read, reason_of
 from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus, is_binary
 from rltop.sources.file import FileFingerprint, FileStat, FileSystem, read_fully
 from rltop.structs import NamedTuple, Struct
@@ -363,6 +363,29 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 def unreachable(error: OSError, size: int) -> Sight:
     return Sight(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
+
+
+class UnheldTail:
+    """What follows something of which nothing is held open between two polls: every mount is followed alike.
+
+    Polled as `tail.Tail` is; closed, it brings nothing more.
+    """
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+        self._is_closed = False
+        self.status = TailStatus(TailState.WAITING, "not looked at yet")
+
+    def follow_as(self, *, is_network: bool) -> None:
+        """The path leads to another mount now."""
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _lose(self, error: OSError) -> None:
+        status = unreachable(error, self.status.size).as_status()
+        self.status = status._replace(error=cannot_read(self.path, error))
 
 
 class Stillness:

@@ -8,52 +8,51 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from rltop.clock import Clock, SystemClock
+from rltop.errors import SourceError
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem
 from rltop.sources.tail import LastRows, Tail, find_tail_start, folder_at, open_tail
 
 
-class Feed(Protocol):
+class Feed:
     """A source of bytes that never blocks whoever takes from it."""
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         """What has come, in order, at most `max_bytes` of it; empty if nothing has."""
-        ...
+        raise NotImplementedError
 
     @property
     def status(self) -> TailStatus:
         """How the source is doing, with the figures for progress."""
-        ...
+        raise NotImplementedError
 
     @property
     def is_exhausted(self) -> bool:
         """Nothing is left to take as of the last look; a followed file may grow again."""
-        ...
+        raise NotImplementedError
 
     @property
     def is_network(self) -> bool:
         """Another machine may write: what it wrote can be seen late."""
-        ...
+        return False
 
     @property
     def is_over(self) -> bool:
         """Nothing will ever come again: a recording that has been given out."""
-        ...
+        return False
 
     @property
     def is_at_rest(self) -> bool:
         """Nothing can be taken, and whoever reads will ring when that changes; False where nobody would."""
-        ...
+        return False
 
     def close(self) -> None:
         """Stop; nothing comes any more."""
-        ...
 
 
-class DirectFeed:
+class DirectFeed(Feed):
     """Reads when it is asked, in the caller's own time: for one-shot use and tests."""
 
     def __init__(
@@ -99,19 +98,6 @@ class DirectFeed:
     @property
     def is_exhausted(self) -> bool:
         return self._is_exhausted
-
-    @property
-    def is_network(self) -> bool:
-        """Not told: what is read at once is judged without a clock."""
-        return False
-
-    @property
-    def is_over(self) -> bool:
-        return False
-
-    @property
-    def is_at_rest(self) -> bool:
-        return False
 
     def close(self) -> None:
         self._tail.close()
@@ -173,12 +159,11 @@ class EventQueue:
         return Chunk(chunk.data[begin:end], chunk.offset + begin, chunk.generation)
 
 
-class AwaitedFeed:
+class AwaitedFeed(Feed):
     """Gives nothing, and says what is waited for; whoever looks again puts a real feed in its place."""
 
     is_exhausted = True
-    is_over = False
-    is_network = False
+    status = TailStatus(TailState.WAITING)
 
     def __init__(self, message: str) -> None:
         self.status = TailStatus(TailState.WAITING, message)
@@ -187,15 +172,8 @@ class AwaitedFeed:
         del max_bytes
         return []
 
-    @property
-    def is_at_rest(self) -> bool:
-        return False
 
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class SequenceFeed:
+class SequenceFeed(Feed):
     """The chunks of `paths` one after the other; a reset stands between two files.
 
     Generations are counted through: no two files, and no two lives of the last one, share a number.
@@ -258,16 +236,85 @@ class SequenceFeed:
         return self._is_last and self._feed.is_exhausted
 
     @property
-    def is_over(self) -> bool:
-        return False
-
-    @property
     def is_network(self) -> bool:
         return self._feed.is_network
 
-    @property
-    def is_at_rest(self) -> bool:
-        return False
-
     def close(self) -> None:
         self._feed.close()
+
+
+_PIPE_BYTES = 256 * 1024
+QUEUE_BYTES = 8 * 1024 * 1024
+
+
+class PipeFeed(Feed):
+    """Everything that comes through a file descriptor, until its other end is closed: `ssh node tail -F log | rltop -`.
+
+    It cannot be read twice: there is no preview, and older rows survive only downsampled. A daemon thread reads, and
+    nothing waits for it.
+    """
+
+    def __init__(self, descriptor: int, on_data: Callable[[], None] | None = None) -> None:
+        """Begins to read.
+
+        Args:
+            descriptor: open for reading; it belongs to the feed from now on.
+        """
+        self._descriptor = descriptor
+        self._on_data = on_data
+        self._queue = EventQueue(QUEUE_BYTES)
+        self._has_room = threading.Event()
+        self._has_room.set()
+        self._offset = 0
+        self._is_at_end = False
+        self._error = ""
+        threading.Thread(target=self._read, name="pipe", daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            self._has_room.wait()
+            try:
+                data = os.read(self._descriptor, _PIPE_BYTES)
+            except OSError as error:
+                self._error = error.strerror or str(error)
+                data = b""
+            if data:
+                self._queue.put([Chunk(data, self._offset, 0)])
+                self._offset += len(data)
+                if self._queue.room < _PIPE_BYTES:
+                    self._has_room.clear()
+            else:
+                self._is_at_end = True
+            if self._on_data is not None:
+                self._on_data()
+            if not data:
+                return
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        events = self._queue.take(max_bytes)
+        if self._queue.room >= _PIPE_BYTES:
+            self._has_room.set()
+        return events
+
+    @property
+    def status(self) -> TailStatus:
+        """At the end whenever nothing waits: a pipe has no size."""
+        if self._error:
+            what = f"cannot read standard input: {self._error}"
+            return TailStatus(TailState.LOST, what, self._offset, self._offset, error=SourceError(what))
+        if not self._offset and not self._is_at_end:
+            return TailStatus(TailState.WAITING, "waiting for data on standard input")
+        state = TailState.AT_END if self._queue.is_empty else TailState.READING
+        return TailStatus(state, "", self._offset, self._offset)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._queue.is_empty
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_at_end and self._queue.is_empty
+
+    def close(self) -> None:
+        """Read no further; the thread ends with the program if nothing comes."""
+        self._has_room.clear()

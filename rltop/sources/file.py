@@ -54,6 +54,11 @@ class FileStat(NamedTuple):
         return self.device, self.inode
 
     @property
+    def stamp(self) -> tuple[int, int, int]:
+        """What changes when the file is written to, or another one takes its place."""
+        return self.inode, self.size, self.mtime_ns
+
+    @property
     def is_regular(self) -> bool:
         return stat.S_ISREG(self.mode)
 

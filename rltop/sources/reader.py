@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from rltop.clock import Clock, SystemClock
 from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
-from rltop.sources.feed import DirectFeed, EventQueue, Feed
+from rltop.sources.feed import EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
 from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_at, open_tail
 from rltop.sources.watch import Watcher
@@ -335,13 +335,10 @@ class MountThread:
         return min(LONGEST_WAIT_S, max(least_s, min(times, default=now + LONGEST_WAIT_S) - now))
 
 
-__all__ = ["DirectFeed", "Feed", "Reader", "ReaderOptions", "ThreadedFeed"]
-
-
 DEFAULT_OPTIONS = ReaderOptions()
 
 
-class ThreadedFeed:
+class ThreadedFeed(Feed):
     """What a thread reads of one file; every method returns at once."""
 
     def __init__(self, follow: Follow, clock: Clock, stuck_after_s: float, moved_at: Callable[[], float]) -> None:
@@ -381,10 +378,6 @@ class ThreadedFeed:
     def is_network(self) -> bool:
         mount = self.follow.mount
         return mount is not None and mount.is_network
-
-    @property
-    def is_over(self) -> bool:
-        return False
 
     @property
     def is_at_rest(self) -> bool:

@@ -15,6 +15,7 @@ from rltop.errors import SourceError
 from rltop.regex import regex
 from rltop.sources.cursor import Refused
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
+from rltop.sources.feed import Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, read_fully
 from rltop.sources.tail import Tail
 
@@ -83,7 +84,7 @@ class _Pacing:
         return min(max(gap, 0.0), self._options.longest_gap_s)
 
 
-class ReplayFeed:
+class ReplayFeed(Feed):
     """A recorded file, released line by line.
 
     The gap before a line is the difference of the rows' own wall times, else the
@@ -165,10 +166,6 @@ class ReplayFeed:
         return self._is_exhausted
 
     @property
-    def is_network(self) -> bool:
-        return False
-
-    @property
     def is_over(self) -> bool:
         return self._is_exhausted
 
@@ -179,10 +176,6 @@ class ReplayFeed:
         if self._due_at is None:
             return 0.0
         return max(0.0, self._due_at - self._clock.monotonic())
-
-    @property
-    def is_at_rest(self) -> bool:
-        return False
 
     def close(self) -> None:
         self._tail.close()

@@ -15,7 +15,7 @@ from functools import partial
 from heapq import heapify, heappop, heapreplace
 
 from rltop.clock import Clock
-from rltop.errors import DecodeError, SourceError, cannot_read
+from rltop.errors import DecodeError, SourceError
 from rltop.model.table_rows import (
     DESCRIPTION,
     FOLLOWED,
@@ -27,7 +27,7 @@ from rltop.model.table_rows import (
     line_of,
 )
 from rltop.regex import regex
-from rltop.sources.cursor import is_missing, unreachable
+from rltop.sources.cursor import UnheldTail, is_missing
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.file import FileSystem
 from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
@@ -108,7 +108,7 @@ class _Look(Struct, frozen=False):
     is_anew: bool = False
 
 
-class DatabaseTail:
+class DatabaseTail(UnheldTail):
     """Follows one run of a database that its tracker may be writing; polled as `Tail` is.
 
     Nothing is locked and no file is created beside it. Rows that were read are expected to stay; where
@@ -116,9 +116,8 @@ class DatabaseTail:
     """
 
     def __init__(self, path: str, member: str, fs: FileSystem) -> None:
-        self.path = path
+        super().__init__(path, fs)
         self._member = member
-        self._fs = fs
         self._file = DatabaseFile(path)
         self._parts: dict[str, _Part] = {}
         self._lines = _Lines()
@@ -126,8 +125,6 @@ class DatabaseTail:
         self._seen: object = None
         self._generation = -1
         self._offset = 0
-        self._is_closed = False
-        self.status = TailStatus(TailState.WAITING, "not looked at yet")
 
     def poll(self, max_bytes: int) -> list[Chunk | Reset]:
         """Look once, at the next rows of each table; never raises for what a file system does."""
@@ -146,8 +143,7 @@ class DatabaseTail:
             )
             return []
         except OSError as error:
-            status = unreachable(error, self.status.size).as_status()
-            self.status = status._replace(error=cannot_read(self.path, error))
+            self._lose(error)
             if is_missing(error) and self._seen is None:
                 self.status = TailStatus(TailState.WAITING, "the database is not there yet")
             return []
@@ -157,13 +153,6 @@ class DatabaseTail:
     @property
     def _has_more(self) -> bool:
         return any(part.has_more for part in self._parts.values())
-
-    def follow_as(self, *, is_network: bool) -> None:
-        """Nothing is held open between two looks: every mount is followed alike."""
-
-    def close(self) -> None:
-        """Later polls bring nothing."""
-        self._is_closed = True
 
     def _stamp(self) -> object:
         """What changes with every commit: size and time of the database, its log and its journal."""
@@ -176,7 +165,7 @@ class DatabaseTail:
                     raise
                 found.append(None)
             else:
-                found.append((seen.inode, seen.size, seen.mtime_ns))
+                found.append(seen.stamp)
         return found
 
     def _look(self, max_bytes: int, pages: Pages) -> _Look:
@@ -270,18 +259,15 @@ class _MetricFile(Struct, frozen=False):
         return self.offset < self.size
 
 
-class MetricFolderTail:
+class MetricFolderTail(UnheldTail):
     """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled as `Tail` is."""
 
     def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
-        self.path = path
-        self._fs = fs
+        super().__init__(path, fs)
         self._clock = clock
         self._generation = 0
         self._begin_anew()
         self._next_scan = float("-inf")
-        self._is_closed = False
-        self.status = TailStatus(TailState.WAITING, "not looked at yet")
 
     def _begin_anew(self) -> None:
         self._files: dict[str, _MetricFile] = {}
@@ -306,19 +292,12 @@ class MetricFolderTail:
             return self._give_out(self._read(max_bytes))
         except OSError as error:
             self._next_scan = self._clock.monotonic() + SCAN_S
-            status = unreachable(error, self.status.size).as_status()
-            self.status = status._replace(error=cannot_read(self.path, error))
+            self._lose(error)
             return []
 
     @property
     def _has_more(self) -> bool:
         return any(file.has_more for file in self._files.values())
-
-    def follow_as(self, *, is_network: bool) -> None:
-        """Nothing is held open between two looks: every mount is followed alike."""
-
-    def close(self) -> None:
-        self._is_closed = True
 
     def _scan(self) -> bool:
         """Ask every file how long it is; True where one is shorter than what was read of it."""

@@ -111,15 +111,10 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("time/step_total",),
         stages=(
-            _stage("step_model_update"),
-            _stage("step_generate"),
-            _stage("step_rollout"),
+            *map(_stage, ("step_model_update", "step_generate", "step_rollout")),
             _stage("val_step", fits_inside=True),
-            _stage("ref_log_probs_values"),
-            _stage("old_log_probs"),
-            _stage("reward_postprocess"),
-            _stage("compute_advantage"),
-            _stage("step_train"),
+            *map(_stage, ("ref_log_probs_values", "old_log_probs", "reward_postprocess", "compute_advantage")),
+            *map(_stage, ("step_train",)),
         ),
         namespace=("time/",),
     ),

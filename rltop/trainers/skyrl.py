@@ -106,13 +106,9 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("timing/step",),
         stages=(
-            _stage("wait_for_generation_buffer"),
-            _stage("generate"),
-            _stage("convert_to_training_input"),
-            _stage("fwd_logprobs_values_reward"),
-            _stage("apply_reward_kl_penalty"),
-            _stage("compute_advantages_and_returns"),
-            _stage("train_critic_and_policy"),
+            *map(_stage, ("wait_for_generation_buffer", "generate", "convert_to_training_input")),
+            *map(_stage, ("fwd_logprobs_values_reward", "apply_reward_kl_penalty")),
+            *map(_stage, ("compute_advantages_and_returns", "train_critic_and_policy")),
             _stage("critic_train", "train_critic_and_policy"),
             _stage("policy_train", "train_critic_and_policy"),
             _stage("sync_weights"),

@@ -87,9 +87,7 @@ def _stage(name: str, parent: str = "", lane: int = 0) -> Stage:
 TIMING = TimingPlan(
     step_keys=("time/total", "batch_time"),
     stages=(
-        _stage("get_batch"),
-        _stage("run_evals"),
-        _stage("run_evaluations_parallel"),
+        *map(_stage, ("get_batch", "run_evals", "run_evaluations_parallel")),
         _stage("run_single_evaluation", "run_evaluations_parallel"),
         _stage("sampling"),
         _stage("sample"),

@@ -159,12 +159,11 @@ MOST_MODULES = 191
 
 SHARED_FORMATS = {"auto", "decoder", "jsonl", "kinds", "lines", "rows"}
 """What a run of JSON lines needs: any other format is found out by these."""
-_BINARY = {"pending_bytes", "protobuf"}
 FORMATS: dict[str, tuple[str, set[str]]] = {
     "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
-    "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple", {"tensorboard", *_BINARY}),
-    "wandb": ("wandb/own_step.wandb", {"tracker_steps", "wandb", *_BINARY}),
-    "swanlab": ("trackers/finished.swanlab", {"swanlab", "wandb", *_BINARY}),
+    "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple", {"tensorboard", "protobuf"}),
+    "wandb": ("wandb/own_step.wandb", {"tracker_steps", "wandb", "protobuf"}),
+    "swanlab": ("trackers/finished.swanlab", {"swanlab", "tracker_steps", "wandb", "protobuf"}),
     "tables": ("trackers/trackio.db", {"tables", "tracker_steps", "wandb", "protobuf"}),
     "console": ("console/verl_slurm.log", {"console"}),
     "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "unpacking", "rollouts"}),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rltop.sources.events import Chunk, TailState
+from rltop.sources.events import Chunk, ReaderOptions, TailState
 from rltop.sources.file import FileStat, LocalFileSystem, MountRules, mount_of
-from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
+from rltop.sources.reader import Reader, ThreadedFeed
 
 POLL_S = 5.0
 PROMISED_S = 0.2

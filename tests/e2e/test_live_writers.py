@@ -21,7 +21,8 @@ from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.run.run import Run
 from rltop.run.session import Session
-from rltop.sources.reader import Reader, ReaderOptions
+from rltop.sources.events import ReaderOptions
+from rltop.sources.reader import Reader
 
 HERE = Path(__file__).parent
 FILES = {

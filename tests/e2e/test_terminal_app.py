@@ -19,7 +19,7 @@ from binary_files import block_log, event, frame, history, run_record, value, ve
 from ptys import Terminal
 
 from rltop import resources
-from rltop.cli.rereading import LOOK_S
+from rltop.cli.screen import LOOK_S
 from rltop.errors import EXIT_FAULT
 
 PROGRAM = str(Path(__file__).parent / "program.py")

@@ -15,7 +15,6 @@ from recorded import REASON, runs_root
 from rollout_dumps import write_trl
 from run_folders import rlinf, trinity, write_events
 
-from rltop.cli.once import read_run
 from rltop.cli.open_session import direct, read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import load
@@ -117,7 +116,7 @@ def assert_same(found: Found) -> int | None:
     """The step that all three show; None where the file has none."""
     # Each goes by a clock of its own: a file that was written a moment ago by one of them was not by the others.
     found = aged(found)
-    sessions = [read_whole(found, CONFIG, FakeClock()), read_run(found, CONFIG, is_live=False), resting(found)]
+    sessions = [read_whole(found, CONFIG, FakeClock()), read_whole(found, CONFIG, has_rollouts=True), resting(found)]
     checked, once, screen = (Snapshot(session.runs[0]) for session in sessions)
     assert tidy(check_document(checked)) == tidy(check_document(once)), f"check and --once: {found.path}"
     assert tidy(check_document(screen)) == tidy(check_document(once)), f"screen and check: {found.path}"
@@ -186,7 +185,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def shown(found: Found) -> dict[str, Any]:
-    session = read_run(aged(found), CONFIG, is_live=False)
+    session = read_whole(aged(found), CONFIG, has_rollouts=True)
     document: dict[str, Any] = tidy(once_document(Snapshot(session.runs[0])))
     session.close()
     return {name: value for name, value in document.items() if name not in OF_THE_PLACE}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from recorded import REASON, runs_root
 
-from rltop.formats.rollouts.kinds import dumps_in
+from rltop.formats.rollouts.files import dumps_in
 from rltop.model.completions import joined, step_of
 from rltop.resources import folder
 from rltop.stats.rollouts import StepSummary, summarise

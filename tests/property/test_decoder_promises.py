@@ -20,9 +20,9 @@ from rltop.formats.csv import CsvDecoder
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.json_document import DocumentDecoder
 from rltop.formats.jsonl import JsonlDecoder
-from rltop.formats.tensorboard.decoder import TensorBoardDecoder
+from rltop.formats.tensorboard import TensorBoardDecoder
 from rltop.formats.trace import ChromeTraceDecoder
-from rltop.formats.wandb.decoder import MAGIC, WandbDecoder
+from rltop.formats.wandb import MAGIC, WandbDecoder
 from rltop.model import Record
 
 TARGETS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "bench" / "fuzz_target.py"))

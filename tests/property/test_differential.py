@@ -26,7 +26,7 @@ from rltop.run.options import IngestOptions
 from rltop.run.pipeline import Pipeline
 from rltop.run.session import Session
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
-from rltop.sources.reader import DirectFeed
+from rltop.sources.feed import DirectFeed
 from rltop.sources.replay import ReplayFeed, ReplayOptions
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rltop.clock import FakeClock
-from rltop.sources.tail import Reset, Tail, TailOptions, TailState
+from rltop.sources.events import Reset, TailOptions, TailState
+from rltop.sources.tail import Tail
 
 PATH = "/run/metrics.jsonl"
 SIZES = st.sampled_from([1, 17, 63, 64, 65, 120, 255, 300, 700, 0])

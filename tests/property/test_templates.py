@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.formats.protobuf import encode_varint
-from rltop.formats.tensorboard.decoder import TensorBoardDecoder
+from rltop.formats.tensorboard import TensorBoardDecoder
 
 NUMBERS = [0.0, -0.0, 1.5, -2.25, 3e38, math.nan, math.inf, -math.inf]
 STEPS = [0, 1, 2, 126, 127, 128, 129, 16_383, 16_384, 2**40, -1, 2**60]

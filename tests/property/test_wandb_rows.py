@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.formats.wandb.decoder import WandbDecoder
+from rltop.formats.wandb import WandbDecoder
 
 KEYS = ["a", "lr", "ten/chars/", "loss", "_runtime", "n" * 17, "ä/ö", "k" * 127, "k" * 128, "k" * 600 + "a", "x\ny"]
 KEYS += [f"timing_s/rank{i:03}/ref" for i in range(12)]

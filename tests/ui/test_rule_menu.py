@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from screens import app_over, page_text, press, status_text, write_rows
 
-from rltop.cli.rereading import ConfigWatch
+from rltop.cli.screen import ConfigWatch
 from rltop.clock import SystemClock
 from rltop.config import Config, load
 from rltop.pages.metrics import MetricsPage

@@ -19,7 +19,7 @@ from rltop.errors import DecodeError, SourceError, refusing
 from rltop.files import open_regular
 from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rollouts.rows import by_prompt, finite
-from rltop.formats.telescope.samples import rows_of, whole
+from rltop.formats.telescope import rows_of, whole
 from rltop.formats.unpacking import Allowance, unpack
 from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 

@@ -9,18 +9,276 @@ of which some were sampled. Sources: `verifiers/v1/{episode,trace,graph}.py` of 
 from __future__ import annotations
 
 import os
+from bisect import insort
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from rltop.errors import DecodeError, SourceError
 from rltop.files import open_regular
+from rltop.formats.jsonl import object_of
+from rltop.formats.lines import MAX_LINE_BYTES, LineFramer
 from rltop.formats.parquet import MAGIC, ParquetTable, Value
-from rltop.formats.rollouts.lines import MAX_LINE_BYTES, completions_in, parsed, rows_of_file, text_in_lines
-from rltop.formats.rollouts.rows import Row, by_prompt, finite, placed, read_text, step_of_row, text_of
+from rltop.formats.parquet import MAGIC as PARQUET
+from rltop.formats.rollouts.archives import Archives
+from rltop.formats.rollouts.rows import Row, by_prompt, finite, has_answer, placed, read_text, step_of_row, text_of
+from rltop.formats.rollouts.sqlite import ExperienceBuffer
 from rltop.formats.rows import MAX_STEP
 from rltop.formats.unpacking import Allowance
-from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.model import Counts
+from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutSource, RolloutText, TextPlace, gist
+from rltop.model.table_rows import SQLITE_MAGIC as SQLITE
 from rltop.regex import regex
+from rltop.structs import NamedTuple
+
+# -- Dumps of JSON lines: one file of many steps, indexed as it is read --------------------------------------------
+# Owns which stretch of the file holds which step. The newest rows are looked through first, then the file from its
+# beginning, a piece at a time, so that a dump of any size opens at once; only the rows of the step that is asked for
+# are decoded.
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""What one call of `refresh` looks through."""
+NEWEST_BYTES = 8 * 1024 * 1024
+"""How much of the end of a large file is looked through before its beginning."""
+MAX_STEP_BYTES = 512 * 1024 * 1024
+"""What is read for one step; more than any step of any trainer holds, unless the file has no order at all."""
+_NEAR_BYTES = 64 * 1024
+"""Stretches of a step that are no farther apart are kept as one; rows of other steps between them are passed over."""
+_MAX_STRETCHES = 500_000
+
+
+class RawLine(NamedTuple):
+    """One line of a file: where it begins, and its bytes without the newline."""
+
+    start: int
+    data: bytes
+
+
+class _Pass:
+    """One way through a file, from a place to another: whole lines that begin in between.
+
+    Args:
+        stop: the byte behind; None: the end of the file, wherever that is by then.
+        is_aligned: does a line begin at `start`?
+    """
+
+    def __init__(self, start: int, stop: int | None, *, is_aligned: bool = True) -> None:
+        self.at = start
+        self.stop = stop
+        self.is_done = False
+        self._counts = Counts()
+        self._framer = LineFramer(self._counts, None if is_aligned else start)
+
+    @property
+    def too_long(self) -> int:
+        return self._counts.oversize_lines
+
+    def lines(self, file: BinaryIO, most: int) -> Iterator[RawLine]:
+        """Whole lines in about `most` more bytes; a line without its end is left for the next time."""
+        end = self.at + most
+        while self.at < end and not self.is_done:
+            file.seek(self.at)
+            data = file.read(
+                PIECE_BYTES if self.stop is None else min(PIECE_BYTES, max(self.stop - self.at, _NEAR_BYTES))
+            )
+            at, self.at = self.at, self.at + len(data)
+            for line, start in self._framer.feed(data, at):
+                self.is_done = self.stop is not None and start >= self.stop
+                if self.is_done:
+                    return
+                yield RawLine(start, line)
+            rest = self._framer.pending
+            if not data:
+                # A last line that is whole although nothing ends it; one that is being written is no JSON yet.
+                if rest is not None and rest[0].endswith(b"}") and object_of(rest[0]) is not None:
+                    self._framer.reset()
+                    yield RawLine(rest[1], rest[0])
+                return
+            self.is_done = self.stop is not None and self.at >= self.stop and (rest is None or rest[1] >= self.stop)
+
+
+class LinesDump:
+    """A file of JSON lines that name their steps.
+
+    Attributes:
+        stream: the stream of the run whose steps it counts; see `RolloutSource`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.stream = ""
+        self._begin_anew((0, 0))
+
+    def _begin_anew(self, file: tuple[int, int]) -> None:
+        self._file = file
+        self._size = 0
+        self._steps: list[int] = []
+        self._stretches: dict[int, list[tuple[int, int]]] = {}
+        self._count = 0
+        self._bad = self._no_step = 0
+        self._passes: list[_Pass] = []
+        self._done_too_long = 0
+        self._error = ""
+
+    @property
+    def steps(self) -> Sequence[int]:
+        return self._steps
+
+    @property
+    def notes(self) -> Sequence[str]:
+        too_long = self._done_too_long + sum(each.too_long for each in self._passes)
+        found = [f"{self.path}: {self._error}"] if self._error else []
+        for number, what in (
+            (self._bad, "not valid JSON"),
+            (self._no_step, "without a step"),
+            (too_long, f"longer than {MAX_LINE_BYTES // 1024 // 1024} MiB"),
+        ):
+            if number:
+                found.append(f"{number:,} {'line' if number == 1 else 'lines'} {what}")
+        return found
+
+    @property
+    def progress(self) -> float | None:
+        left = sum(max(0, (self._size if each.stop is None else each.stop) - each.at) for each in self._passes)
+        waits = len(self._passes) > 1 or left > PIECE_BYTES
+        return 1.0 - left / self._size if waits and self._size else None
+
+    def refresh(self) -> bool:
+        try:
+            with open_regular(self.path) as file:
+                return self._look(file)
+        except OSError as error:
+            self._error = error.strerror or "cannot be read"
+            return False
+
+    def _look(self, file: BinaryIO) -> bool:
+        info = Path(self.path).stat()
+        here = (info.st_dev, info.st_ino)
+        if here != self._file or info.st_size < self._size:
+            self._begin_anew(here)
+        self._error = ""
+        self._size = info.st_size
+        if not self._passes:
+            tail = info.st_size - NEWEST_BYTES
+            if tail > 0:
+                self._passes = [_Pass(tail - 1, None, is_aligned=False), _Pass(0, tail)]
+            else:
+                self._passes = [_Pass(0, None)]
+        # The end is looked at first each time: what is newest is what a person waits for.
+        for way in list(self._passes):
+            before = way.at
+            for line in way.lines(file, PIECE_BYTES):
+                self._take(line)
+            if way.is_done:
+                self._passes.remove(way)
+                self._done_too_long += way.too_long
+            elif before < way.at < (self._size if way.stop is None else way.stop):
+                return True
+        return len(self._passes) > 1
+
+    def _take(self, line: RawLine) -> None:
+        if not line.data.strip():
+            return
+        row = object_of(line.data)
+        if row is None:
+            self._bad += 1
+            return
+        step = step_of_row(row)
+        if step is None:
+            self._no_step += 1
+            return
+        start, stop = line.start, line.start + len(line.data) + 1
+        known = self._stretches.get(step)
+        if known is None:
+            self._stretches[step] = [(start, stop)]
+            self._count += 1
+            insort(self._steps, step)
+            return
+        first, last = known[-1]
+        is_near = 0 <= start - last <= _NEAR_BYTES
+        if is_near or (self._count >= _MAX_STRETCHES and start >= first):
+            known[-1] = (first, stop)
+        else:
+            known.append((start, stop))
+            self._count += 1
+
+    def stamp(self, step: int) -> Hashable:
+        """Moves when more rows of a step have been found."""
+        return self._file, tuple(self._stretches.get(step, ())[-2:]), len(self._stretches.get(step, ()))
+
+    def read(self, step: int) -> list[Completion]:
+        found: list[Completion] = []
+        try:
+            with open_regular(self.path) as file:
+                left = MAX_STEP_BYTES
+                for start, stop in sorted(self._stretches.get(step, ())):
+                    left -= stop - start
+                    if left < 0:
+                        break
+                    found += completions_in(file, self.path, start, stop, step)
+        except OSError as error:
+            self._error = error.strerror or "cannot be read"
+        return found
+
+    def text(self, completion: Completion) -> RolloutText | None:
+        return text_in_lines(completion) if _is_from(completion, self.path) else None
+
+
+def rows_of_file(file: BinaryIO, start: int = 0, stop: int | None = None) -> Iterator[tuple[RawLine, Row]]:
+    """Every row in a stretch of a file, with its line; lines that are none are passed over.
+
+    Args:
+        stop: the byte behind it; None: the end of the file.
+    """
+    way, before = _Pass(start, stop), -1
+    while way.at != before:
+        before = way.at
+        for line in way.lines(file, PIECE_BYTES):
+            row = object_of(line.data)
+            if row is not None:
+                yield line, row
+
+
+def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step: int | None) -> Iterator[Completion]:
+    """The completions in a stretch of a file, as in `rows_of_file`; where `step` is given, only those that name it."""
+    for line, row in rows_of_file(file, start, stop):
+        if step is None or step_of_row(row) == step:
+            yield placed(row, TextPlace(path, line.start, len(line.data))).completion
+
+
+def row_at(place: TextPlace) -> Row | None:
+    """The row whose line stands at a place; None where it is gone."""
+    try:
+        with open_regular(place.path) as file:
+            file.seek(place.start)
+            return object_of(file.read(min(place.size, MAX_LINE_BYTES)))
+    except OSError:
+        return None
+
+
+def _is_from(completion: Completion, path: str) -> bool:
+    return bool(completion.places) and completion.places[0].path == path
+
+
+def text_in_lines(completion: Completion) -> RolloutText | None:
+    """The texts of a completion whose rows are lines of a file; None where they are gone."""
+    found = [read_text(row) for place in completion.places if (row := row_at(place)) is not None]
+    return turns_as_one(found)
+
+
+def turns_as_one(turns: Sequence[RolloutText]) -> RolloutText | None:
+    """The texts of several turns one after the other, numbered; None where there is none."""
+    if len(turns) < 2:
+        return turns[0] if turns else None
+    passages = [
+        Passage(f"turn {i} of {len(turns)} · {passage.heading}", passage.text)
+        for i, turn in enumerate(turns, 1)
+        for passage in turn.passages
+    ]
+    return RolloutText(tuple(passages), turns[-1].facts, next((turn.note for turn in turns if turn.note), ""))
+
+
+# -- files of a step -------------------------------------------------------------------------------------------------
 
 MAX_FILES = 200_000
 _NUMBERED = regex(r"^(.*?)0*(\d{1,15})\.(jsonl|parquet)$")
@@ -142,7 +400,7 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
             if head and not head.startswith(MAGIC):
                 return False
             continue
-        row = parsed(head.split(b"\n", 1)[0])
+        row = object_of(head.split(b"\n", 1)[0])
         if row is None:
             continue
         said = step_of_row(row)
@@ -277,13 +535,7 @@ class EpisodeFiles(StepFiles):
     def text(self, completion: Completion) -> RolloutText | None:
         if not completion.places or not completion.places[0].path.startswith(f"{self.path}{os.sep}"):
             return None
-        path, start, size = completion.places[0]
-        try:
-            with open_regular(path) as file:
-                file.seek(start)
-                row = parsed(file.read(min(size, MAX_LINE_BYTES)))
-        except OSError:
-            return None
+        row = row_at(completion.places[0])
         answers = answers_of(row) if row is not None else ()
         return next((read_text(each) for each in answers if each["sample"] == completion.number), None)
 
@@ -362,3 +614,81 @@ def _is_cut(trace: Row, calls: list[Row]) -> bool:
 def _failure(trace: Row) -> str | None:
     errors = [_map(each).get("type") for each in _list(trace.get("errors"))]
     return text_of(errors[-1]) or "failed" if trace.get("ok") is False and errors else None
+
+
+# -- Selects the reader of a rollout dump, by its name and its first bytes -----------------------------------------
+
+MAX_SHARDS = 64
+_HEAD_BYTES = 256 * 1024
+_LINES = (".jsonl", ".ndjson", ".json")
+_VALIDATION = "val_data_step"
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+
+
+def dumps_in(path: str) -> list[RolloutSource]:
+    """The dumps that a path means: a file, or a folder of files.
+
+    Raises:
+        SourceError: there is nothing in it that can be read as rollouts, and why.
+        OSError: it cannot be looked at.
+    """
+    where = Path(path)
+    if where.is_dir():
+        return _in_folder(where)
+    with open_regular(where) as file:
+        head = file.read(16)
+    if head.startswith(SQLITE):
+        return [ExperienceBuffer(path)]
+    if head.startswith(PARQUET):
+        return [_one_table(where)]
+    if head.startswith((b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        raise SourceError(
+            f"{path} is compressed", "decompress it; for Telescope's archives name the folder that contains steps/"
+        )
+    return [LinesDump(path)]
+
+
+def _one_table(where: Path) -> RolloutSource:
+    for (kind, prefix), names in numbered(str(where.parent)).items():
+        if kind == "parquet" and where.name in names.values():
+            return StepFiles(str(where.parent), kind, prefix)
+    raise SourceError(f"{where} has no step in its name", "expected completions_<step>.parquet")
+
+
+def _in_folder(folder: Path) -> list[RolloutSource]:
+    if any(folder.glob("steps/*.zip")):
+        return [Archives(str(folder))]
+    if folder.name == "steps" and any(folder.glob("*.zip")):
+        return [Archives(str(folder.parent))]
+    if holds_episodes(folder):
+        return [EpisodeFiles(str(folder))]
+    by_step = [
+        StepFiles(str(folder), kind, prefix)
+        for (kind, prefix), names in sorted(numbered(str(folder)).items())
+        if is_by_step(str(folder), names, kind)
+    ]
+    if by_step:
+        # NeMo-RL: val_data_step<N>.jsonl lies beside train_data_step<N>.jsonl, and is no part of the training.
+        return [each for each in by_step if each.prefix != _VALIDATION] or [*by_step]
+    files = sorted(each for each in folder.iterdir() if each.is_file())
+    found: list[RolloutSource] = [ExperienceBuffer(str(each)) for each in files if each.suffix in _DATABASES]
+    lines = [each for each in files if each.suffix in _LINES and holds_answers(each)]
+    found += [LinesDump(str(each)) for each in lines[:MAX_SHARDS]]
+    if not found:
+        raise SourceError(
+            f"no rollouts found in {folder}",
+            "name the file, or the folder with <step>.jsonl or completions_<step>.parquet",
+        )
+    return found
+
+
+def holds_answers(path: Path) -> bool:
+    """Does a file that nobody named hold completions, step by step? Of lines the first is asked; others tell later."""
+    if path.suffix not in _LINES:
+        return True
+    try:
+        with open_regular(path) as file:
+            row = object_of(file.read(_HEAD_BYTES).split(b"\n", 1)[0])
+    except OSError:
+        return False
+    return row is not None and step_of_row(row) is not None and has_answer(row)

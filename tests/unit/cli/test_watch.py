@@ -21,7 +21,8 @@ from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
 from rltop.run.found import Found, name_of
 from rltop.run.session import Session
-from rltop.sources.reader import Reader, ReaderOptions
+from rltop.sources.events import ReaderOptions
+from rltop.sources.reader import Reader
 from tests.run_folders import write_events
 
 FINAL = json.dumps({"step": 41, "train_runtime": 12.0, "train_loss": 0.1}) + "\n"

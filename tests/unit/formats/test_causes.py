@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.formats.console.causes import Collective, waits_in_words
 from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.console.failures import Collective, waits_in_words
 
 STEP = "step:7 - actor/loss:0.5 - critic/rewards/mean:0.25\n"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rltop.formats.rollouts.files import EpisodeFiles
-from rltop.formats.rollouts.kinds import dumps_in
+from rltop.formats.rollouts.files import EpisodeFiles, dumps_in
 from rltop.run.rollouts import dumps_beside
 
 RUN = Path(__file__).parents[3] / "fixtures" / "prime_rl"

@@ -10,7 +10,7 @@ import pytest
 
 from rltop.formats.csv import CsvDecoder
 from rltop.formats.jsonl import JsonlDecoder
-from rltop.formats.printed import is_printed_dict, read_printed
+from rltop.formats.rows import is_printed_dict, read_printed
 from rltop.model import Record
 
 INFO = {"num_steps": 500, "learner": {"policy_entropy": 1.5, "grad_gnorm": 40.0}, "sizes": [1, {"a": 2}], "note": "x"}

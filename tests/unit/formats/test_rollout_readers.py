@@ -23,9 +23,8 @@ from rollout_dumps import (
 from telescope_run import TelescopeRun
 
 from rltop.errors import SourceError
-from rltop.formats.rollouts import lines
-from rltop.formats.rollouts.kinds import dumps_in
-from rltop.formats.rollouts.lines import LinesDump
+from rltop.formats.rollouts import files as lines
+from rltop.formats.rollouts.files import LinesDump, dumps_in
 from rltop.formats.rollouts.sqlite import look_inside
 from rltop.model.completions import Completion, RolloutSource, joined
 
@@ -307,6 +306,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "PIECE_BYTES", 512)
     monkeypatch.setattr(lines, "NEWEST_BYTES", 2048)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 4096)
+    monkeypatch.setattr("rltop.formats.lines.MAX_LINE_BYTES", 4096)
     monkeypatch.setattr(lines, "_NEAR_BYTES", 64)
 
 
@@ -335,6 +335,7 @@ def test_however_a_file_grows_every_row_is_found_once(
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("PIECE_BYTES", 256), ("NEWEST_BYTES", 1024), ("MAX_LINE_BYTES", 2048), ("_NEAR_BYTES", 64)):
             patch.setattr(lines, name, size)
+        patch.setattr("rltop.formats.lines.MAX_LINE_BYTES", 2048)
         data = lines_of(
             {"step": step, "group": 0, "sample": i, "reward": 1, "completion": "x" * length}
             for i, (step, length) in enumerate(rows)
@@ -350,6 +351,19 @@ def test_however_a_file_grows_every_row_is_found_once(
         for i, (step, _) in enumerate(rows):
             wanted.setdefault(step, []).append(i)
         assert found == wanted
+
+
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_a_row_that_begins_where_the_newest_bytes_begin_is_found(
+    tmp_path: Path, small_pieces: None, monkeypatch: pytest.MonkeyPatch, beside: int
+) -> None:
+    rows = [lines_of([{"step": step, "group": 0, "completion": "x"}]) for step in range(1, 101)]
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(b"".join(rows))
+    monkeypatch.setattr(lines, "NEWEST_BYTES", sum(map(len, rows[60:])) + beside)
+    source = LinesDump(str(path))
+    look_through(source)
+    assert list(source.steps) == list(range(1, 101))
 
 
 def test_what_is_no_row_is_counted_and_the_rest_is_read(tmp_path: Path, small_pieces: None) -> None:

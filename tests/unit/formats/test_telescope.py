@@ -17,8 +17,7 @@ from telescope_run import START_S, TelescopeRun
 
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.decoder import DecoderOptions
-from rltop.formats.telescope.decoder import TelescopeDecoder
-from rltop.formats.telescope.samples import summary
+from rltop.formats.telescope import TelescopeDecoder, summary
 from rltop.model import Record
 
 FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "telescope" / "archives"

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
-from rltop.formats.tensorboard.decoder import TensorBoardDecoder
-from rltop.formats.tensorboard.framing import MAX_RECORD_BYTES, masked_crc32c, row_starts
+from rltop.formats.tensorboard import MAX_RECORD_BYTES, TensorBoardDecoder, masked_crc32c, row_starts
 from rltop.model import NonFinite
 from rltop.store.stream import Stream
 

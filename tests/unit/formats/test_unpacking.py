@@ -16,7 +16,7 @@ from rltop.formats import parquet as parquet_module
 from rltop.formats.parquet import ParquetTable, decompress_snappy
 from rltop.formats.rollouts.archives import Archives
 from rltop.formats.rollouts.files import StepFiles
-from rltop.formats.telescope.decoder import TelescopeDecoder
+from rltop.formats.telescope import TelescopeDecoder
 from rltop.formats.unpacking import MEMORY_BYTES, Allowance, unpack
 
 

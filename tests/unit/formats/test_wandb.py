@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
-from rltop.formats.wandb.decoder import WandbDecoder
-from rltop.formats.wandb.framing import MAX_RECORD_BYTES, row_starts
+from rltop.formats.wandb import MAX_RECORD_BYTES, WandbDecoder, row_starts
 from rltop.model import NonFinite
 from rltop.store.stream import Stream
 

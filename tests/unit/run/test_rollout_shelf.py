@@ -22,7 +22,7 @@ from rltop.cli import main
 from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.formats.rollouts.lines import LinesDump
+from rltop.formats.rollouts.files import LinesDump
 from rltop.model import EventState
 from rltop.model.completions import Completion, step_of
 from rltop.rules.options import EngineOptions

@@ -22,9 +22,9 @@ from rltop.run.options import IngestOptions
 from rltop.run.recall import read_row
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
-from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState, TailStatus
+from rltop.sources.events import ONCE, Chunk, ReaderOptions, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
-from rltop.sources.reader import Reader, ReaderOptions
+from rltop.sources.reader import Reader
 from rltop.store.series import StoreOptions
 
 

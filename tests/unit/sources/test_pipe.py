@@ -6,7 +6,7 @@ import os
 import threading
 
 from rltop.sources.events import TailState
-from rltop.sources.pipe import QUEUE_BYTES, PipeFeed
+from rltop.sources.feed import QUEUE_BYTES, PipeFeed
 
 
 def take_all(feed, wanted, rang):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from fake_filesystem import FakeFileSystem, os_error
 
-from rltop.sources.events import Chunk, Reset, TailOptions, TailState
-from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
+from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState
+from rltop.sources.reader import Reader, ThreadedFeed
 from rltop.sources.tail import LastRows
 
 TABLE = """\

@@ -7,7 +7,8 @@ from fake_filesystem import FakeFileSystem
 from tail_scene import FIRST, OTHER, PATH, Scene
 
 from rltop.clock import FakeClock
-from rltop.sources.tail import ONE_SHOT, Chunk, Tail, TailState
+from rltop.sources.events import ONE_SHOT, Chunk, TailState
+from rltop.sources.tail import Tail
 
 
 def test_a_hole_that_fills_up_loses_nothing(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from fake_filesystem import os_error
 from tail_scene import FIRST, OTHER, PATH, Scene
 
 from rltop.errors import SourceError
-from rltop.sources.tail import Chunk, Reset, ResetReason, TailState
+from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 
 
 def test_a_half_written_line_is_given_out_as_it_comes(scene: Scene) -> None:

@@ -1,1 +1,0 @@
-"""Telescope's archives of parquet tables."""

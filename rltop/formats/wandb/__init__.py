@@ -1,1 +1,0 @@
-"""W&B's own run files."""
