@@ -90,8 +90,6 @@ def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentP
 
 
 class _HelpAll(argparse.Action):
-    """Prints the help with every setting in it."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         every_parser()[parser.prog.removeprefix("rltop").strip()].print_help()
         parser.exit()

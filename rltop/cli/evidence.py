@@ -21,7 +21,7 @@ from rltop.clock import SystemClock
 from rltop.errors import EXIT_OK, RltopError, cannot_write, reason_of
 from rltop.files import names_in, open_regular, replace_file
 from rltop.formats.console.failures import read_error
-from rltop.formats.console.lines import LAUNCHED, strip_escapes
+from rltop.formats.console.lines import strip_escapes, without_prefix
 from rltop.live.command import Command, CommandError
 from rltop.live.judge import Where
 from rltop.live.lines import LINES
@@ -126,7 +126,6 @@ HEAD_BYTES = 256 * 1024
 MOST_STACKS = 8
 STACK_S = 15.0
 MOST_SETTINGS = 2_000
-_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 _LEVEL = regex(r"\W{0,3}(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b")
 _PAIR = regex(r"[A-Za-z]{2}[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
 _SAMPLE = regex(
@@ -283,8 +282,7 @@ def _end_of(path: str, redactor: Redactor, *, with_text: bool) -> tuple[list[str
 
 def _is_of_trainer(line: str) -> bool:
     """Does a line look like one of a trainer or an engine, and not like the text of a sample?"""
-    front = _FRONT.match(line)
-    text = line[front.end() :] if front is not None else line
+    text = without_prefix(line)
     if _SAMPLE.search(text):
         return False
     return (

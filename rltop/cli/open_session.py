@@ -52,8 +52,6 @@ def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
 
 
 def threaded(reader: Reader) -> OpenFeed:
-    """Feeds that are read by daemon threads: the screen."""
-
     def open_feed(path: str, last: LastRows | None) -> ThreadedFeed:
         return reader.follow(path, last=last)
 

@@ -84,7 +84,6 @@ class ProgressLine:
         return cls(columns or DEFAULT_WIDTH, is_ascii=not _is_utf8(sys.stderr))
 
     def show(self, what: str, share: float, rest: str) -> None:
-        """Draw it anew."""
         from rltop.model import Label
         from rltop.rows.cells import clip
         from rltop.units import share as share_text
@@ -115,7 +114,6 @@ def shortened(line: str) -> str:
 
 
 def complain_of(error: RltopError) -> None:
-    """Print what went wrong, and the remedy under it."""
     complain(error.message, *([f"  {error.hint}"] if error.hint else []))
 
 

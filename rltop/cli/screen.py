@@ -41,7 +41,6 @@ def watch(
     first: Look | None = None,
     seen: Seen | None = None,
 ) -> int:
-    """Follow files until the user quits."""
     clock = SystemClock()
 
     def newest(width: int, height: int) -> Sequence[Row]:

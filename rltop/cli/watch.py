@@ -89,8 +89,6 @@ class HookOptions:
 
 
 class _Call(NamedTuple):
-    """A queued command."""
-
     flag: str
     level: Level
     environment: Mapping[str, str]
@@ -582,7 +580,6 @@ def _broken_off(run: Run) -> tuple[str, str, int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Is there a process of this id that has not ended?"""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -227,7 +227,6 @@ def _of_wandb(data: bytes) -> dict[str, object]:
 
 
 _MOST_PRINTED = 256 * 1024
-_ESCAPE = regex(r"\x1b\[[0-9;]*m")
 _PRINTED = regex(r"^(?P<before>[^{}'\n]{0,120})\{'\w{1,60}': ?\{'", re.MULTILINE)
 """A dictionary of dictionaries that begins a line, behind what Ray puts before it."""
 _QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
@@ -235,7 +234,9 @@ _QUOTED = regex(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
 def _of_console(data: bytes) -> object:
     """The settings that veRL prints when it begins: one dictionary over many lines, with those of others between."""
-    text = _ESCAPE.sub("", data.decode("utf-8", "replace"))
+    from rltop.formats.console.lines import strip_escapes  # noqa: PLC0415 - few settings stand in a log
+
+    text = strip_escapes(data.decode("utf-8", "replace"))
     found = _PRINTED.search(text)
     if found is None:
         return {}

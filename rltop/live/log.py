@@ -16,7 +16,7 @@ from rltop.formats.console.failures import (
     error_of,
     tells_alone,
 )
-from rltop.formats.console.lines import LAUNCHED, strip_escapes
+from rltop.formats.console.lines import IN_FRONT, strip_escapes
 from rltop.formats.decoder import FATAL_S
 from rltop.live.lines import BARS, LINES, OUTER_BARS, STEP_BARS, Act, LinePattern, key_of
 from rltop.live.phases import PhaseEvent
@@ -38,7 +38,6 @@ UNKNOWN_DOUBT_S = 60.0
 """How far a time may be off that was worked out backwards."""
 _STEP_TIMES = ("timing_s/step", "perf/time_per_step", "perf/step_time", "timing/step", "step_time", "time/total")
 """What rows call the time of a whole step."""
-_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 _RANK = regex(r"[Rr]ank ?(\d{1,6})\]|\brank=(\d{1,6})|(?:^|\s)(\d{1,5}):(?=\s|$)")
 _BAR = regex(
     r"(?P<title>[^|]{0,120}?):?\s*\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<of>\d{1,12})\s*"
@@ -227,11 +226,9 @@ class LogReader:
         return found
 
     def _line(self, raw: bytes, offset: int, records: dict[int, Record]) -> _Read:
-        text = raw[:LINE_CHARS].decode("utf-8", "replace")
-        if "\x1b" in text:
-            text = strip_escapes(text)
+        text = strip_escapes(raw[:LINE_CHARS].decode("utf-8", "replace"))
         process, rank = "", None
-        front = _FRONT.match(text)
+        front = IN_FRONT.match(text)
         if front is not None and front.end():
             process, text = text[: front.end()].strip(), text[front.end() :]
             said = _RANK.search(front[0])

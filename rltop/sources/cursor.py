@@ -90,7 +90,6 @@ class Cursor:
         self._is_searching = False
 
     def begin_poll(self, max_bytes: int) -> None:
-        """Start a poll that may give out `max_bytes`."""
         self.budget = max_bytes
         self._search_budget = SEARCH_BYTES
         self._is_searching = False

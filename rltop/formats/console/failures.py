@@ -303,7 +303,6 @@ class ConsoleError(NamedTuple):
 
 
 def error_of(text: str, line: int, offset: int, rows_before: int) -> ConsoleError | None:
-    """The failure that a line tells of, or None."""
     read = read_error(text)
     if read is None:
         return None

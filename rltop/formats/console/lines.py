@@ -104,17 +104,17 @@ class LineMetrics:
 
 LAUNCHED = r"\([^()]{0,80}pid=[^()]{1,80}\)|\[[^\[\]]{0,24}[Rr]ank ?\d{1,6}\]:?|\[default\d{1,5}\]:|\d{1,5}:(?=\s)"
 """What launchers put in front of a line: Ray, SkyPilot, torchrun, mpirun."""
-_IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
+IN_FRONT = regex(rf"(?:\s*(?:{LAUNCHED}))+ ?")
 
 
 def without_prefix(text: str) -> str:
     """A line without what launchers put in front of it: `(name, pid=2710)`, `(WorkerDict pid=9, ip=…)`, `[rank0]:`."""
-    front = _IN_FRONT.match(text)
+    front = IN_FRONT.match(text)
     return text if front is None else text[front.end() :]
 
 
 def front_of(text: str) -> str:
-    front = _IN_FRONT.match(strip_escapes(text))
+    front = IN_FRONT.match(strip_escapes(text))
     return "" if front is None else front[0].strip()
 
 

@@ -443,7 +443,6 @@ def table_rows(path: str) -> list[Completion]:
 
 
 def table_text(place: TextPlace) -> RolloutText | None:
-    """The texts of one row of a table, and its further columns."""
     try:
         table = _table(place.path)
         columns = table.read(table.columns)

@@ -91,7 +91,6 @@ def text_of(value: object) -> str:
 
 
 def texts_of(row: Row) -> tuple[str, str]:
-    """The prompt and the completion of a row, whole."""
     completion = _first(row, TEXT)
     if completion is None:
         completion = row.get("messages")

@@ -87,7 +87,6 @@ class ExperienceBuffer:
         return bool(found) and self._last[0] != self._newest
 
     def _new_rows(self, pages: Pages) -> list[tuple[int | None, int]]:
-        """Steps and identifiers of the next rows."""
         if pages.header[_SCHEMA_COOKIE] != self._schema or self._table is None:
             table = next((each for each in tables(pages) if _holds_experiences(each)), None)
             if table != self._table:
