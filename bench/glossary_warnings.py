@@ -19,7 +19,8 @@ import random
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,22 +94,40 @@ def _keys(trainers: Mapping[str, Any], name: str) -> dict[str, str]:
     )
 
 
+@cache
+def _drawn(name: str, course: str, change: str) -> Sequence[float]:
+    """A key over the whole run; what a trainer logs beside its faults is drawn once for all of them."""
+    base = Course.read(course)._replace(first=1)
+    new, draw = Course.read(change) if change else None, random.Random(name)
+    values = []
+    for record in range(1, RECORDS + 1):
+        value = base.noisy(base.at(record), draw)
+        if new is not None and new.first <= record <= new.last:
+            value = changed(value, new, base, record, draw)
+        values.append(value)
+    return values
+
+
 def rows(case: Case) -> Iterator[dict[str, float]]:
     """The run, record by record."""
-    courses = {key: Course.read(text) for key, text in case.keys.items() if not text.startswith("=")}
-    healthy = {key: course._replace(first=1) for key, course in courses.items()}
-    changes = {key: Course.read(text) for key, text in case.changes.items()}
-    draws = {key: random.Random(f"{case.seed}/{case.trainer}/{key}") for key in case.keys}
+    named = {key: f"{case.seed}/{case.trainer}/{key}" for key in case.keys}
+    drawn = {
+        key: _drawn(named[key], text, case.changes.get(key, ""))
+        for key, text in case.keys.items()
+        if not text.startswith("=")
+    }
+    every = {key: Course.read(case.keys[key]).every for key in drawn}
+    others = {key: (text, random.Random(named[key])) for key, text in case.keys.items() if key not in drawn}
+    changes = {key: Course.read(text) for key, text in case.changes.items() if key in others}
     for record in range(1, RECORDS + 1):
-        row: dict[str, float] = {}
-        for key, text in sorted(case.keys.items(), key=lambda item: item[0] not in healthy):
-            base, change, draw = healthy.get(key), changes.get(key), draws[key]
-            value = base.noisy(base.at(record), draw) if base else worked_out(text, row)
+        row = {key: values[record - 1] for key, values in drawn.items()}
+        for key, (text, draw) in others.items():
+            row[key] = worked_out(text, row)
+            change = changes.get(key)
             if change is not None and change.first <= record <= change.last:
-                value = changed(value, change, base, record, draw)
-            row[key] = value
+                row[key] = changed(row[key], change, None, record, draw)
         # An evaluation is drawn on every record and logged on some, so that what is drawn after it stays the same.
-        yield {key: row[key] for key in case.keys if key not in healthy or record % healthy[key].every == 0}
+        yield {key: row[key] for key in case.keys if record % every.get(key, 1) == 0}
 
 
 def text_of(case: Case) -> str:

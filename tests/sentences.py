@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from rltop.model import Event, Verdict
+
+BELOW = frozenset({"M4", "M6b"})
+"""Rules that quote a threshold below which a value is."""
+_LATE = 10**9
 
 _NUMBER = r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 _UNIT = r"(?: ?%| ?(?:ms|s|min|h|d|GB|tok/s|nats/token|nats/action|nats|tokens)\b)?"
@@ -73,3 +79,14 @@ def denied(text: str, *, step: int, records: int, is_below: bool = False) -> Ite
     yield from (f"more records than there are: {count}" for count in _RECORDS.findall(text) if _read(count) > records)
     if _ENDS not in text:
         yield from (f"in the future: step {at}" for at in _STEP.findall(text) if _read(at) > step)
+
+
+def lies(events: Iterable[Event], verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """What sentences of a run deny."""
+    for event in events:
+        below = event.said_by in BELOW
+        for denial in denied(event.message, step=event.step, records=event.record, is_below=below):
+            yield f"{event.said_by} at step {event.step}: {denial} in {event.message!r}"
+    for verdict in verdicts:
+        for denial in denied(verdict.headline, step=_LATE, records=_LATE, is_below=verdict.said_by in BELOW):
+            yield f"{verdict.said_by} at the end: {denial} in {verdict.headline!r}"

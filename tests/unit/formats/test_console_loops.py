@@ -17,9 +17,13 @@ def decode(text):
 
 
 def rows(text):
+    return rows_of(decode(text)[0])
+
+
+def rows_of(records):
     """Step → what was logged of it, rows of one step put together."""
     found = {}
-    for record in decode(text)[0]:
+    for record in records:
         values = zip(record.schema.keys, record.values, strict=True)
         found.setdefault(record.step, {}).update({key: value for key, value in values if value == value})
     return found
@@ -313,7 +317,8 @@ def test_a_terminal_that_cuts_lines_inside_pairs_makes_no_false_number(form):
     assert sum(map(len, whole.values())) >= 12 * 9
     for width in (80, *range(60, 131, 3)):
         text = "".join(f"{line[at : at + width]}\n" for line in lines for at in range(0, len(line), width))
-        found, counts = rows(f"loading\n{text}"), decode(f"loading\n{text}")[1].counts
+        records, decoder = decode(f"loading\n{text}")
+        found, counts = rows_of(records), decoder.counts
         assert all(whole[step].items() >= row.items() for step, row in found.items()), width
         if found != whole and any(len(line) > width for line in lines):
             assert counts.partial_lines or counts.no_step_lines, width

@@ -55,6 +55,11 @@ def read(archives: Sequence[bytes], pieces: int = 1 << 20, *, is_live: bool = Fa
     return [*records, *decoder.finish()]
 
 
+@cache
+def whole_run() -> dict[int, dict[str, float]]:
+    return rows(read([RUN.steps_zip(), RUN.events_zip()]))
+
+
 def test_every_value_is_that_of_telescopes_own_interface() -> None:
     """`expected.json` holds what the queries of its server gave for these tables, run in DuckDB."""
     expected = json.loads((FIXTURE / "expected.json").read_text())
@@ -66,7 +71,7 @@ def test_every_value_is_that_of_telescopes_own_interface() -> None:
 
 
 def test_a_step_is_waiting_and_active_time() -> None:
-    found = rows(read([RUN.steps_zip(), RUN.events_zip()]))
+    found = whole_run()
     for values in found.values():
         whole = values["timing_waiting_for_data"] + values["timing_step_active"]
         assert values["timing_step_total"] == pytest.approx(whole, abs=1e-6)
@@ -79,11 +84,11 @@ def test_how_the_two_kinds_of_archives_interleave_changes_nothing(first: tuple[i
     steps = [RUN.steps_zip(0, 7), RUN.steps_zip(6, 11)]
     events = [RUN.events_zip(0, 5), RUN.events_zip(5, 11)]
     records = read([(steps if at in first else events).pop(0) for at in range(4)], pieces=4099)
-    assert rows(records) == rows(read([RUN.steps_zip(), RUN.events_zip()]))
+    assert rows(records) == whole_run()
     assert [record.step for record in records] == sorted(record.step for record in records)
 
 
-@examples(25)
+@examples(12)
 @given(st.lists(st.integers(0, 3), max_size=11))
 def test_a_live_run_shows_each_value_once_and_in_order(looks: list[int]) -> None:
     """The trainer goes on; tails are read when somebody looks, whole or cut in the middle of being written."""
@@ -95,7 +100,7 @@ def test_a_live_run_shows_each_value_once_and_in_order(looks: list[int]) -> None
     records = read(archives, is_live=True)
     steps = [record.step for record in records]
     assert steps == sorted(steps)
-    expected = rows(read([RUN.steps_zip(), RUN.events_zip()]))
+    expected = whole_run()
     for step, values in rows(records).items():
         assert {key: value for key, value in expected[step].items() if key in values} == values
     assert rows(records)[11].keys() == expected[11].keys()

@@ -22,7 +22,7 @@ from rltop.formats.unpacking import MEMORY_BYTES, Allowance, unpack
 
 def archive_of_zeros(path: Path | io.BytesIO, tables: Mapping[str, int]) -> None:
     """Tables of so many MB, each of which takes a thousandth of that."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, size in tables.items():
             archive.writestr(f"{name}.parquet", bytes(size * 1_000_000))
 

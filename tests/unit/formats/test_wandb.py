@@ -6,6 +6,7 @@ import json
 import math
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,7 @@ def test_a_config_that_says_nothing(config):
     assert (decoder.run.total_steps, decoder.run.group_size) == (None, None)
 
 
+@cache
 def long_log(rows=200, keys=40):
     return block_log(
         *(history({"train/step": n, **{f"k{i:02d}": n / (i + 3) for i in range(keys)}}) for n in range(rows))
@@ -333,7 +335,7 @@ def test_any_split_gives_the_same_records(rows, piece):
     assert (split.counts, split.bad_bytes) == (whole.counts, whole.bad_bytes)
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 17))
 def test_no_damage_raises_and_every_byte_is_explained(damage, cut):
     data = bytearray(long_log(60, 60))

@@ -14,6 +14,7 @@ import pytest
 from courses import RECORDS, Course
 from observations import play
 from rule_cases import FOLDER, cases, values
+from sentences import lies
 
 from rltop.model import Algorithm, Level
 from rltop.rules.registry import HOMES, NAMED
@@ -22,8 +23,11 @@ SLACK = 3
 
 
 @pytest.mark.parametrize(("rule", "level", "healthy", "change", "algorithm"), cases())
-def test_case(rule: str, level: str, healthy: Mapping[str, str], change: Mapping[str, str], algorithm: str) -> None:
+def test_case(
+    rule: str, level: str, healthy: Mapping[str, str], change: Mapping[str, str], algorithm: str, not_beyond: list[str]
+) -> None:
     engine = play(RECORDS, Algorithm(algorithm), **values(healthy, change))
+    assert [*lies(engine.events, engine.verdicts), *not_beyond] == []
     said = [event for event in engine.events if event.said_by == rule]
     if level == "silent":
         assert [(event.record, event.level) for event in said] == []

@@ -1,0 +1,35 @@
+"""What the tests of rules watch while a run is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.model import Event, EventState, Level
+from rltop.rules import alert_state
+from rltop.rules.alert_state import AlertState
+from rltop.rules.baseline import is_absolute
+from rltop.rules.rule import Finding
+
+
+@pytest.fixture
+def not_beyond(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Findings that raise an alert although their value is not beyond their threshold."""
+    found: list[str] = []
+    raise_alert = AlertState._raise
+
+    def watched(state: AlertState, context, how: EventState, finding: Finding, level: Level) -> Event:
+        value, base, line = finding.value, finding.baseline, finding.threshold
+        event = raise_alert(state, context, how, finding, level)
+        if state.spec.measures or state.spec.evidence.threshold not in {"", "threshold"}:
+            # A count that is reached, or the value at which it would end.
+            return event
+        if line is not None and value == line:
+            found.append(f"{event.said_by}: {value} is its threshold: {event.message}")
+        elif None in {line, base} or is_absolute(state.detector, finding):
+            return event
+        elif (line - base) * (value - line) < 0.0:
+            found.append(f"{event.said_by}: {value} does not pass {line} from {base}: {event.message}")
+        return event
+
+    monkeypatch.setattr(alert_state.AlertState, "_raise", watched)
+    return found
