@@ -1,16 +1,19 @@
-"""Programs that stand in PATH for what cannot be installed, and processes that are called as those of a job."""
+"""The program run in this process; programs that stand in PATH, and processes that are called as those of a job."""
 
 from __future__ import annotations
 
 import os
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+
+from rltop.cli import main
 
 
 def in_path(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str) -> Path:
@@ -45,3 +48,20 @@ def titled(*words: str) -> Iterator[int]:
         yield process.pid
     finally:
         process.communicate()
+
+
+def said_here(*argv: str, encoding: str = "utf-8") -> tuple[int, str, str]:
+    """Exit code and both outputs of the program, run in this process with files as its outputs."""
+    with (
+        tempfile.TemporaryFile("w+", encoding=encoding) as out,
+        tempfile.TemporaryFile("w+", encoding=encoding, errors="backslashreplace") as err,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            code = main(argv)
+        except SystemExit as leaving:
+            code = int(leaving.code or 0)
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()

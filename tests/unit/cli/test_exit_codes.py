@@ -40,7 +40,7 @@ CODES = {0, 1, 2, 3, 4}
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
-    path.write_text("".join(json.dumps({"step": i, "loss": 0.1, "reward": 0.5}) + "\n" for i in range(1, 30)))
+    path.write_text("".join(json.dumps({"step": i, "loss": 0.1, "reward": 0.5}) + "\n" for i in range(1, 6)))
     return path
 
 

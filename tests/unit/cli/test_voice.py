@@ -11,8 +11,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from programs import said_here
 
-FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
+FIRING = Path(__file__).parents[3] / "fixtures" / "incidents" / "masked_nan" / "metrics.jsonl"
 EVIL = "e\033[31mvil\033]0;x\007\nrltop: all is well \u202e"
 
 INTERRUPTED = """
@@ -78,7 +79,7 @@ def in_shell(words: str) -> tuple[int, str]:
     ],
 )
 def test_nothing_that_was_typed_reaches_the_terminal_raw(argv: list[str], tmp_path: Path) -> None:
-    code, out, err = said(*argv)
+    code, out, err = said_here(*argv)
     assert code in {2, 3}
     assert not [char for char in out + err if char in "\033\007\u202e"]
     assert "\nrltop: all is well" not in out + err
@@ -88,7 +89,7 @@ def test_nothing_that_was_typed_reaches_the_terminal_raw(argv: list[str], tmp_pa
 def test_what_was_passed_over_is_said_harmlessly(tmp_path: Path) -> None:
     (tmp_path / f"{EVIL.replace('/', '')}.jsonl").write_text("nothing here\n")
     for argv in (["--once"], ["watch", "--give-up", "0.1"]):
-        code, out, err = said(*argv, str(tmp_path))
+        code, out, err = said_here(*argv, str(tmp_path))
         assert code == 3
         assert "\033" not in out + err and "\\x1b[31mvil" in out + err
 
@@ -99,7 +100,7 @@ def test_a_document_shows_no_character_that_commands_a_terminal_and_loses_none(a
     path = tmp_path / f"{key[1:].replace(chr(0), '')}.jsonl"
     rows = [{"step": step, "loss": 1.0, key: float("nan") if step > 30 else 1.0} for step in range(1, 41)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, out, err = said(*argv, str(path))
+    code, out, err = said_here(*argv, str(path))
     assert code in {0, 1, 4} and err == ""
     assert not [char for char in out if unicodedata.category(char) in {"Cc", "Cf", "Zl", "Zp"} and char != "\n"]
     documents = [json.loads(line) for line in out.splitlines()] if argv[0] == "watch" else [json.loads(out)]
@@ -134,13 +135,12 @@ def test_streams_that_are_closed_are_done_without() -> None:
     assert in_shell('watch --give-up 0.1 --from-now "$1" >&-')[1] == ""
 
 
-def test_an_output_that_knows_only_ascii_gets_only_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+def test_an_output_that_knows_only_ascii_gets_only_that(tmp_path: Path) -> None:
     path = tmp_path / "é\U0001f600.jsonl"
     path.write_bytes(FIRING.read_bytes())
     watch = ["watch", "--give-up", "0.1"]
     for argv in (["check"], ["check", "--json"], ["--once"], ["--json"], watch, [*watch, "--json"], ["callback"]):
-        code, out, err = said(*argv, *([] if argv == ["callback"] else [str(path)]))
+        code, out, err = said_here(*argv, *([] if argv == ["callback"] else [str(path)]), encoding="ascii")
         assert code in {0, 1, 4} and err == ""
         assert out.isascii()
         if argv[-1] == "--json":
@@ -198,5 +198,5 @@ def test_standard_input_among_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("argv", [["check"], ["--once"], ["replay", "--once"]])
 def test_a_pipe_that_is_named_is_refused_at_once(argv: list[str], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    code, _, err = said(*argv, str(tmp_path / "fifo"))
+    code, _, err = said_here(*argv, str(tmp_path / "fifo"))
     assert code == 2 and "not a regular file" in err
