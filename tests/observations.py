@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rltop.catalog.dialect import Dialect, Identity
@@ -30,9 +31,15 @@ def identity(
     return Identity(DIALECT, algorithm, Traits(**traits), signals, group_size)
 
 
+@cache
+def _drawn(seed: int, record: int) -> float:
+    """Of the standard normal distribution; a generator of its own for each costs as much as judging the record."""
+    return random.Random(f"{seed}/{record}").gauss(0.0, 1.0)
+
+
 def noisy(centre: float, spread: float = 0.05, seed: int = 1) -> Callable[[int], float]:
     """A healthy series: `centre` with a relative Gaussian spread, the same on every call."""
-    return lambda record: centre * random.Random(f"{seed}/{record}").gauss(1.0, spread)
+    return lambda record: centre * (1.0 + _drawn(seed, record) * spread)
 
 
 def observation(record: int, values: Mapping[str, Any], *, segment: int = 0, step: int | None = None) -> Observation:

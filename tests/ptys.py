@@ -43,6 +43,12 @@ class Screen(pyte.Screen):
 
     _main: tuple[Any, Any] | None = None
 
+    @property
+    def display(self) -> list[str]:
+        """The lines; pyte asks for the width of every character, a sixth of what such a test costs."""
+        columns, lines = range(self.columns), range(self.lines)
+        return ["".join([line[x].data for x in columns]) for line in (self.buffer[y] for y in lines)]
+
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
         """Show the alternate screen, empty, if that is asked for."""
         if kwargs.get("private") and 1049 in modes and self._main is None:

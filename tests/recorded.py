@@ -8,10 +8,16 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.run.run import Run
 
 VARIABLE = "RLTOP_RUNS"
 REASON = f"{VARIABLE} is not set: point it at a folder of labelled runs (see CONTRIBUTING.md)"
@@ -70,3 +76,9 @@ def recorded_run(name: str) -> RecordedRun:
         if run.name == name:
             return run
     pytest.fail(f"{VARIABLE} is set but has no run {name!r}")
+
+
+@cache
+def whole(path: Path) -> Run:
+    """A file as `check` reads it: the same run for all who ask, which none of them may change."""
+    return read_whole(str(path), Config(), FakeClock()).runs[0]

@@ -176,7 +176,7 @@ def test_no_key_is_lost_behind_a_stop_that_nobody_announced(tmp_path: Path) -> N
     try:
         terminal.until_text(FOOTER)
         terminal.until_still(1.5)
-        for tenths_of_ms in range(0, 600, 30):
+        for tenths_of_ms in range(0, 600, 60):
             for shown in ("Where metrics are listed", OPEN):
                 terminal.kill(signal.SIGSTOP)
                 terminal.until(lambda: state(terminal.process.pid) == "T")

@@ -356,8 +356,10 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.assert_untouched()
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "run-a.wandb", "events.out.tfevents.1.node", "progress.csv"])
-@pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24)])
+LONG = ["metrics.jsonl", "run-a.wandb", "events.out.tfevents.1.node", "progress.csv"]
+
+
+@pytest.mark.parametrize(("name", "width", "height"), [*((name, 120, 40) for name in LONG), ("metrics.jsonl", 80, 24)])
 def test_a_long_file_is_never_shown_as_it_once_was(
     start: Start, tmp_path: Path, name: str, width: int, height: int
 ) -> None:
@@ -375,7 +377,7 @@ def test_a_long_file_is_never_shown_as_it_once_was(
     assert seen == {"3,000"}
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "run-a.wandb", "events.out.tfevents.1.node", "progress.csv"])
+@pytest.mark.parametrize("name", LONG)
 def test_a_long_file_that_grows_is_shown_at_its_newest_step(start: Start, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     data = long_run(name, 3100)

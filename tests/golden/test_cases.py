@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import whole
 
-from rltop.cli.open_session import read_whole
-from rltop.clock import FakeClock
-from rltop.config import Config
 from rltop.model import EventState, Level
 from rltop.run.run import Run
 
@@ -25,7 +23,7 @@ def expected(case: Path) -> dict[str, Any]:
 
 def judged(case: Path) -> Run:
     name = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
-    return read_whole(str(case / name), Config(), FakeClock()).runs[0]
+    return whole(case / name)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from recorded import REASON, runs_root
+from recorded import REASON, runs_root, whole
 
 from rltop.cli import main
-from rltop.cli.open_session import read_whole
-from rltop.clock import FakeClock
-from rltop.config import Config
-from rltop.run.run import Run
 
 ASIDE = {"SOURCE.md", "label.json", "expected.json", "rollouts.jsonl"}
 PARSED = re.compile(
@@ -89,10 +85,6 @@ def labelled() -> list[Any]:
     return [pytest.param(path.parent, id=path.parent.name) for path in found]
 
 
-def opened(path: Path) -> Run:
-    return read_whole(str(path), Config(), FakeClock()).runs[0]
-
-
 ROUNDED = {"verl-console/logic-rl-10-steps-noise"}
 """Their learning rate is printed as 0.000 throughout: a key without a value."""
 
@@ -100,7 +92,7 @@ ROUNDED = {"verl-console/logic-rl-10-steps-noise"}
 @pytest.mark.parametrize("folder", provenances())
 def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None:
     (path,) = (each for each in folder.iterdir() if each.name not in ASIDE)
-    run, said = opened(path), said_of(folder)
+    run, said = whole(path), said_of(folder)
     assert run.counts.rows == said.rows
     assert run.counts.no_step_lines == run.counts.oversize_lines == 0
     assert len(run.stream.restarts) == said.restarts
@@ -115,7 +107,7 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
         assert said.restarts or len(run.stream.steps()) == said.steps
     else:
         (beside,) = (each for each in (folder.parent.parent / other).iterdir() if each.name not in ASIDE)
-        assert list(run.stream.steps()) == list(opened(beside).stream.steps())
+        assert list(run.stream.steps()) == list(whole(beside).stream.steps())
     if said.first is not None:
         assert run.stream.first_step == said.first
     if said.last is not None:
@@ -130,7 +122,7 @@ def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None
 @pytest.mark.parametrize("folder", labelled())
 def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> None:
     said = json.loads((folder / "label.json").read_text())["file"]
-    run = opened(folder / "metrics.jsonl")
+    run = whole(folder / "metrics.jsonl")
     assert run.counts.rows == run.counts.lines == said["n_lines"]
     assert run.stream.rows == said["n_train"]
     assert (run.stream.first_step, run.stream.last_step) == (said["first_step"], said["last_step"])
@@ -140,11 +132,11 @@ def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> Non
 
     state = folder / "trainer_state.json"
     if state.exists():
-        document = opened(state)
+        document = whole(state)
         assert document.counts.rows == len(json.loads(state.read_text())["log_history"])
         assert list(document.stream.steps()) == steps
     if (folder / "tb").is_dir():
-        events = opened(folder / "tb")
+        events = whole(folder / "tb")
         assert events.stream.rows == said["n_train"]
         assert (list(events.stream.steps()), events.stream.restarts) == (steps, run.stream.restarts)
 
@@ -169,7 +161,7 @@ def test_check_has_an_answer_for_every_file_and_calls_keys_what_they_are(
     assert "internal error" not in told.err
     if code == 2:
         return
-    identity = opened(path).identity
+    identity = whole(path).identity
     if identity is None or identity.dialect.name == "generic":
         return
     named = {signal.key: name for name, signals in identity.signals.items() for signal in signals}

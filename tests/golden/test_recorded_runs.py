@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import RecordedRun, each_jsonl_run
+from recorded import RecordedRun, each_jsonl_run, whole
 
 from rltop.cli import main
-from rltop.cli.open_session import read_whole
-from rltop.clock import FakeClock
-from rltop.config import Config
 from rltop.model import Algorithm, SpanKind
 from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 from rltop.resources import folder
@@ -42,10 +39,6 @@ PUBLIC = {
 }
 FIXTURES = sorted(folder("fixtures").glob("*/*/metrics.jsonl"))
 ENOUGH = 6
-
-
-def opened(path: Path) -> Run:
-    return read_whole(str(path), Config(), FakeClock()).runs[0]
 
 
 def last_record(path: Path) -> tuple[int, dict[str, float]]:
@@ -93,7 +86,7 @@ def check_document(path: Path) -> dict[str, Any]:
 
 
 def agrees_with_its_file(path: Path, dialect: str, algorithm: Algorithm) -> None:
-    run = opened(path)
+    run = whole(path)
     identity, stream = run.identity, run.stream
     assert identity is not None
     assert (identity.dialect.name, identity.algorithm) == (dialect, algorithm)
@@ -131,12 +124,12 @@ def test_a_recorded_run_agrees_with_its_file(run: RecordedRun) -> None:
 
 @each_jsonl_run()
 def test_the_stages_of_a_recorded_step_add_up(run: RecordedRun) -> None:
-    sums_up(opened(run.metrics), may_overlap=False)
+    sums_up(whole(run.metrics), may_overlap=False)
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.parent.name)
 def test_the_stages_of_a_bundled_step_add_up(path: Path) -> None:
-    run = opened(path)
+    run = whole(path)
     timed = sums_up(run)
     if run.identity is not None and run.identity.dialect.name == "veRL":
         assert timed == sum(value == value for value in run.stream.series("timing_s/step").values) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ IDS = [path.parent.name for path in INCIDENTS]
 FACTS = "facts"
 
 
+@cache
 def told(data: bytes) -> list[tuple[int, str, Level, str]]:
     """What a run had to say, facts about its rows apart."""
     return [(e.step, e.rule, e.level, e.message) for e in run_of(data).events if e.family != FACTS]

@@ -266,23 +266,21 @@ async def test_what_is_written_is_what_is_shown(tmp_path: Path, monkeypatch: pyt
         assert "step 120" in page and "key curves of steps 100\u2013119" in page
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("step 50", "step 50"),
-        ("20-80", "no chart here has these steps"),
-        ("setting refresh", "--refresh"),
-        ("poll_s", "--poll"),
-    ],
-)
-async def test_the_palette_knows_steps_and_settings(query: str, said: str) -> None:
+async def test_the_palette_knows_steps_and_settings() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        await press(pilot, "ctrl+p", *keys_of(query))
-        await pilot.pause(0.3)
-        await press(pilot, "enter")
-        await until(pilot, lambda: said in status_text(app) or app.cursor.at_step == 50)
+        for query, said in (
+            ("setting refresh", "--refresh"),
+            ("poll_s", "--poll"),
+            ("20-80", "no chart here has these steps"),
+            ("step 50", "at step 50"),
+        ):
+            await press(pilot, "ctrl+p", *keys_of(query))
+            await pilot.pause(0.3)
+            await press(pilot, "enter")
+            await until(pilot, lambda: said in status_text(app), query)  # noqa: B023 - awaited at once
+        assert app.cursor.at_step == 50
 
 
 async def test_the_palette_knows_rules_and_the_metrics_of_other_runs(tmp_path: Path) -> None:
@@ -320,9 +318,9 @@ def keys_of(text: str) -> list[str]:
     return [names.get(one, one) for one in text]
 
 
-async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+async def until(pilot: Pilot[int], is_so: Callable[[], bool], what: str = "it") -> None:
     for _ in range(100):
         if is_so():
             return
         await pilot.pause(0.05)
-    raise AssertionError("it did not come to be")
+    raise AssertionError(f"{what}: did not come to be")

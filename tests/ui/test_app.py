@@ -11,7 +11,6 @@ from rltop.app.app import RltopApp
 from rltop.app.key_line import KeyHint, KeyLine
 from rltop.app.main_loop import SETTLED_S
 from rltop.app.options import UiOptions
-from rltop.app.page_screen import PageScreen
 from rltop.catalog.families import family_index
 from rltop.clock import FakeClock
 from rltop.config import load
@@ -41,34 +40,37 @@ def rows(count: int, start: int = 1, **more: float) -> list[dict[str, object]]:
     ]
 
 
-@pytest.mark.parametrize("size", [(40, 12), (60, 15), (80, 24), (120, 40), (200, 60)])
-async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
+async def test_every_page_fits_every_size() -> None:
     app = app_over(RECORDED)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(40, 12)) as pilot:
         # The first picture stands before the screen knows that it is low.
         await pilot.pause()
         for keys in ((), ("t",), ("m",), ("escape", "a"), ("escape", "question_mark")):
             await press(pilot, *keys)
-            assert isinstance(app.screen, PageScreen)
-            assert "too small" not in page_text(app)
-            assert page_text(app).strip()
+            for size in ((40, 12), (60, 15), (80, 24), (120, 40), (200, 60)):
+                await pilot.resize_terminal(*size)
+                await pilot.pause()
+                assert "too small" not in page_text(app), (keys, size)
+                assert page_text(app).strip(), (keys, size)
 
 
-@pytest.mark.parametrize("size", [(39, 20), (60, 11), (12, 4), (1, 1)])
-async def test_below_the_least_size_it_says_so(size: tuple[int, int]) -> None:
+async def test_below_the_least_size_it_says_so() -> None:
     app = app_over(RECORDED)
-    async with app.run_test(size=size):
-        assert app.is_running
-        if size[0] >= 12:
-            assert "40x12" in page_text(app)
+    async with app.run_test(size=(39, 20)) as pilot:
+        for size in ((39, 20), (60, 11), (12, 4), (1, 1)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert app.is_running
+            assert size[0] < 12 or "40x12" in page_text(app), size
 
 
-@pytest.mark.parametrize("height", [12, 15, 16, 24, 60])
-async def test_the_board_has_the_height_that_the_early_frame_takes(height: int) -> None:
+async def test_the_board_has_the_height_that_the_early_frame_takes() -> None:
     app = app_over(RECORDED)
-    async with app.run_test(size=(80, height)):
-        assert isinstance(app.screen, PageScreen)
-        assert screen_of(app).board.size.height == body_height(height)
+    async with app.run_test(size=(80, 12)) as pilot:
+        for height in (12, 15, 16, 24, 60):
+            await pilot.resize_terminal(80, height)
+            await pilot.pause()
+            assert screen_of(app).board.size.height == body_height(height), height
 
 
 async def test_the_overview_is_first_and_shows_true_values() -> None:
@@ -658,18 +660,19 @@ async def test_ascii_reaches_the_footer_and_the_palette() -> None:
         assert [line for line in lines if not line.isascii()] == []
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-async def test_no_key_of_the_footer_is_cut(width: int) -> None:
+async def test_no_key_of_the_footer_is_cut() -> None:
     app = app_over(RECORDED)
-    async with app.run_test(size=(width, 24)) as pilot:
+    async with app.run_test(size=(60, 24)) as pilot:
         screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter", "comma")
-        await pilot.pause()
         line = app.screen.query_one(KeyLine)
-        assert len(line.parts) > 3
-        text = line.render_line(0).text
-        assert text.rstrip() == " ".join("".join(_said(hint) for hint in part) for part in line.parts)
-        assert cell_width(text) == width
+        for width in (60, 80, 120, 200):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            assert len(line.parts) > 3, width
+            text = line.render_line(0).text
+            assert text.rstrip() == " ".join("".join(_said(hint) for hint in part) for part in line.parts), width
+            assert cell_width(text) == width
 
 
 def _said(hint: KeyHint) -> str:

@@ -143,14 +143,14 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             await pilot.pause()
 
 
-@pytest.mark.parametrize("key", ["m", "e", "P"])
-async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter(key: str) -> None:
+async def test_a_list_in_which_nothing_matches_says_what_clears_the_filter() -> None:
     app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES))
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, key, "slash", *"qqq", "enter")
-        assert "matches the filter; Esc clears it" in page_text(app)
-        await press(pilot, "escape")
-        assert "matches the filter" not in page_text(app)
+        for key in ("m", "e", "P"):
+            await press(pilot, key, "slash", *"qqq", "enter")
+            assert "matches the filter; Esc clears it" in page_text(app), key
+            await press(pilot, "escape")
+            assert "matches the filter" not in page_text(app), key
 
 
 async def test_help_lists_the_keys_of_the_page_first() -> None:
@@ -257,28 +257,32 @@ async def test_while_one_types_letters_are_no_keys() -> None:
         assert "Z clears it" in page_text(app) and "Z Back" in footer(app)
 
 
-@pytest.mark.parametrize(
-    ("keys", "own"),
-    [
-        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Ack"]),
-        (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
-        (("e",), ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"]),
-        (("a",), ["⏎ Open", "a Alerts", "x Ack", "c Changed"]),
-        (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
-        (("t",), ["⏎ Open", "s Sort", ",. Step"]),
-        (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "+- Zoom", "0 Whole run"]),
-        (("R",), ["Esc Back"]),
-    ],
-)
-async def test_the_footer_begins_with_what_is_the_pages_own(keys: tuple[str, ...], own: list[str]) -> None:
-    for width, shown in ((80, own), (40, own[:1])):
-        app = app_over(RECORDED)
-        async with app.run_test(size=(width, 24)) as pilot:
+OWN = {
+    (): ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Ack"],
+    ("m",): ["⏎ Open", "z Fold all", "/ Find"],
+    ("e",): ["⏎ Open", "f Family", "v Level", "s Sort", "/ Find"],
+    ("a",): ["⏎ Open", "a Alerts", "x Ack", "c Changed"],
+    ("a", "c"): ["⏎ Open", "s Sort", ",. Step"],
+    ("t",): ["⏎ Open", "s Sort", ",. Step"],
+    ("slash", "k", "l", "enter", "enter"): ["⏎ Open", "l Log", "s Smooth", "+- Zoom", "0 Whole run"],
+    ("R",): ["Esc Back"],
+}
+
+
+async def test_the_footer_begins_with_what_is_the_pages_own() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for keys, own in OWN.items():
             await press(pilot, *keys)
-            await pilot.pause()
-            assert footer(app).startswith(" ".join(shown)), footer(app)
-            kept = ["? Help", "Esc Back" if keys else "q Quit"]
-            assert all(hint in footer(app) for hint in kept), footer(app)
+            for width, shown in ((80, own), (40, own[:1])):
+                await pilot.resize_terminal(width, 24)
+                await pilot.pause()
+                assert footer(app).startswith(" ".join(shown)), (keys, footer(app))
+                kept = ["? Help", "Esc Back" if keys else "q Quit"]
+                assert all(hint in footer(app) for hint in kept), (keys, footer(app))
+            await pilot.resize_terminal(80, 24)
+            while not isinstance(app.page, OverviewPage):
+                await press(pilot, "escape")
 
 
 async def test_the_footer_of_rollouts_is_ascii_where_that_is_asked_for() -> None:

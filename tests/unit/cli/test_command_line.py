@@ -342,7 +342,7 @@ def test_progress_is_drawn_on_a_terminal_and_wiped_away(
     monkeypatch.setattr(run_stream, "LONG_S", 0.0)
     monkeypatch.setattr(run_stream, "_TELLING_S", 0.0)
     monkeypatch.setattr(session_module, "WATCHED_MS", 0.1)
-    path = rows(tmp_path / "a run" / "metrics.jsonl", 2_500)
+    path = rows(tmp_path / "a run" / "metrics.jsonl", 800)
     expected = run([*words, path], capsys)
     terminal = OfTerminal()
     try:

@@ -130,15 +130,22 @@ def test_runs_are_aligned_by_what_is_asked_for(tmp_path: Path) -> None:
     assert ">100,000</text>" in path.read_text()
 
 
-@pytest.mark.parametrize("name", ["report.html", "report.md", "report.svg"])
-def test_a_baseline_run_is_added_once_and_the_others_differ_from_it(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("report.html", [RESTART]),
+        ("report.md", [RESTART, HEALTHY]),
+        ("report.svg", [RESTART, HEALTHY]),
+    ],
+    ids=["html", "md", "svg"],
+)
+def test_a_baseline_run_is_added_once_and_the_others_differ_from_it(name: str, runs: list[str], tmp_path: Path) -> None:
     path = tmp_path / name
-    for runs in ([RESTART], [RESTART, HEALTHY]):
-        assert main(["report", *runs, "--baseline", HEALTHY, "-o", str(path)]) == EXIT_OK
-        page = path.read_text().replace("\\", "")
-        told = "vs grpo_healthy: " if name.endswith("svg") else "where it diverges from grpo_healthy"
-        assert "2 runs" in page and page.count(told) == 1
-        assert name.endswith("svg") or page.count("vs run") == 1
+    assert main(["report", *runs, "--baseline", HEALTHY, "-o", str(path)]) == EXIT_OK
+    page = path.read_text().replace("\\", "")
+    told = "vs grpo_healthy: " if name.endswith("svg") else "where it diverges from grpo_healthy"
+    assert "2 runs" in page and page.count(told) == 1
+    assert name.endswith("svg") or page.count("vs run") == 1
 
 
 @pytest.mark.parametrize(
