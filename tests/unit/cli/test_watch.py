@@ -64,11 +64,12 @@ class Watch:
         hooks = Hooks(HookOptions(commands), self.clock, lambda _: None)
         ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
         size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
-        found = Found(str(path), name_of(str(path)), size, modified_s)
+        self.found = Found(str(path), name_of(str(path)), size, modified_s)
         self.hooks = hooks
         open_feed = threaded(reader) if reader else direct(self.clock)
+        self.session = Session([self.found], open_feed, self.clock, ingest)
         self.vigil = Vigil(
-            Session([found], open_feed, self.clock, ingest), hooks, log, self.clock,
+            self.session, hooks, log, self.clock,
             WatchOptions(is_json=True, **options),  # type: ignore[arg-type]
         )  # fmt: skip
         self.lines: list[dict[str, object]] = []
@@ -421,10 +422,8 @@ def test_a_run_that_is_read_anew_tells_nothing_twice(tmp_path: Path, capsys: pyt
     assert watch.commands(ON_CRIT)
     told = len(watch.lines)
     (other := tmp_path / "other.jsonl").write_text(rows(5))
-    session = watch.vigil._session
-    (found,) = session._found
-    session.update([found._replace(beside=(Found(str(other), name_of(str(other)), role="explorer"),))])
-    assert len(session.runs[0].beside) == 1
+    watch.session.update([watch.found._replace(beside=(Found(str(other), name_of(str(other)), role="explorer"),))])
+    assert len(watch.session.runs[0].beside) == 1
     assert watch.turn() == []
     watch.append(row(33, is_bad=True))
     assert len(watch.commands(ON_CRIT)) == 1

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 from observations import alarms, first, identity, noisy, observation, play, series, step_up
 
 from rltop.catalog.dialect import Identity
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Algorithm, EventState, Level, NonFinite, VerdictState
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import infer
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
+from rltop.store.stream import Stream
 from rltop.trainers.identify import identify
 
 CRITIC = {"has_critic": True}
@@ -387,36 +389,31 @@ def test_d2_what_was_right_from_the_start_was_not_learned_by_heart() -> None:
 # -- impossible values -----------------------------------------------------------------------------------------------
 
 
-def read(rows: list[dict], tmp_path: Path) -> tuple[Identity, Engine]:
+def read(rows: list[dict]) -> tuple[Identity, RuleRunner]:
     """What a file of rows is taken for, and its rules, after all of it."""
-    from rltop.formats.jsonl import JsonlDecoder
-    from rltop.run.rule_runner import RuleRunner
-    from rltop.store.stream import Stream
-
     runner = RuleRunner(EngineOptions())
     pipeline = Pipeline(JsonlDecoder(), Stream(), runner)
     pipeline.take_bytes("".join(json.dumps(row) + "\n" for row in rows).encode(), 0, 0)
     pipeline.finish()
     assert pipeline.identity is not None
-    assert runner._engine is not None
-    return pipeline.identity, runner._engine
+    return pipeline.identity, runner
 
 
-def test_an_accuracy_of_three_is_no_accuracy_and_that_is_said_once(tmp_path: Path) -> None:
+def test_an_accuracy_of_three_is_no_accuracy_and_that_is_said_once() -> None:
     rows = [{"step": r, "loss": 1.0 + r % 3, "val_accuracy": 3.0} for r in range(1, 60)]
-    found, engine = read(rows, tmp_path)
+    found, judge = read(rows)
     assert "val_acc" not in found.signals
-    told = [event for event in engine.events if event.rule == "F6"]
+    told = [event for event in judge.events if event.rule == "F6"]
     assert len(told) == 1
     assert "val_accuracy" in told[0].message
-    held, engine = read([{**row, "val_accuracy": 0.5} for row in rows], tmp_path)
+    held, judge = read([{**row, "val_accuracy": 0.5} for row in rows])
     assert "val_acc" in held.signals
-    assert [event for event in engine.events if event.rule == "F6"] == []
+    assert [event for event in judge.events if event.rule == "F6"] == []
 
 
-def test_what_is_impossible_is_quoted_as_it_was_logged(tmp_path: Path) -> None:
-    _, engine = read([{"step": r, "loss": 1.0 + r % 3, "perf/mfu": 20_612.0} for r in range(1, 60)], tmp_path)
-    assert [event.message for event in engine.events if event.rule == "F6"] == [
+def test_what_is_impossible_is_quoted_as_it_was_logged() -> None:
+    _, judge = read([{"step": r, "loss": 1.0 + r % 3, "perf/mfu": 20_612.0} for r in range(1, 60)])
+    assert [event.message for event in judge.events if event.rule == "F6"] == [
         "perf/mfu of 20,612 is not MFU: impossible; shown as logged"
     ]
 
