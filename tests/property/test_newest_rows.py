@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from binary_files import block_log, event, frame, history, run_record, span, stats, value, version_event
-from examples import examples
+from examples import EXPLORES, examples
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from recorded import runs_root
@@ -203,11 +203,14 @@ def test_the_newest_rows_do_not_depend_on_the_blocks(tmp_path_factory, file, see
 
 
 def recorded_files():
-    """Every fixture and recorded file of these formats that holds rows."""
+    """Every fixture of these formats that holds rows, and every other recorded file."""
     root = runs_root()
     names = ("*.wandb", "*tfevents*", "*.csv", "*.log", "*.jsonl")
     places = [folder("fixtures"), *([root] if root is not None else [])]
-    paths = sorted({path for place in places for name in names for path in place.rglob(name) if path.is_file()})
+    fixtures, *recorded = (
+        sorted({path for name in names for path in place.rglob(name) if path.is_file()}) for place in places
+    )
+    paths = fixtures + [path for found in recorded for path in found[:: 1 if EXPLORES else 2]]
     return [pytest.param(path, id=f"{path.parent.name}/{path.name}") for path in paths]
 
 

@@ -59,7 +59,7 @@ def assert_one_onset(verdicts: Iterable[Verdict]) -> None:
 _ONSETS = st.integers(70, 110)
 
 
-@examples(25)
+@examples(12)
 @given(_ONSETS, _ONSETS, _ONSETS, _ONSETS, _ONSETS)
 def test_made_incidents_have_one_onset(reward: int, entropy: int, gradient: int, length: int, gap: int) -> None:
     engine = Engine(identity_of(), EngineOptions())

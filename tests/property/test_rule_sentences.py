@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from engine_output import wandering
+from examples import EXPLORES
 from fake_run import run_of
 from observations import identity, series
 
@@ -80,7 +81,7 @@ def test_incidents(path) -> None:
     check(run_of(path.read_bytes()).verdicts)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(200 if EXPLORES else 12))
 def test_wandering_runs(seed) -> None:
     engine = Engine(identity(group_size=8))
     for verdicts in said(engine, wandering(seed)):
