@@ -80,6 +80,11 @@ def count(value: float) -> str:
     return number(value)
 
 
+def counted(value: float, noun: str, plural: str = "") -> str:
+    """A number of things with their name: 1 step · 1,204 steps."""
+    return f"{count(value)} {noun if value == 1 else plural or f'{noun}s'}"
+
+
 def step(value: int) -> str:
     """A step number with thousands set apart."""
     return _signed(f"{abs(value):,}", value)

@@ -526,7 +526,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         if shown is not None:
             await self._toggle(
                 isinstance(self.page, HelpPage),
-                lambda: self.push(HelpPage(shown.page.help, shown.keys, shown.page.where)),
+                lambda: self.push(HelpPage(shown.page.about(), shown.keys, shown.page.where)),
             )
 
     async def action_back(self) -> None:

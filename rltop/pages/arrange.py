@@ -71,13 +71,6 @@ class ArrangePage(ListPage[ArrangedRow]):
     where: ClassVar[Sequence[Scope]] = (Scope.ROWS,)
     footer: ClassVar[Sequence[str]] = ("open", "pin")
     filter_hint = "filter by title or key"
-    help = (
-        "The rows of the overview, pinned ones first, then those of the algorithm, then hidden ones, then every other "
-        "metric of the run. {pin} pins a metric or unpins it, {row-up} and {row-down} move a pinned one, {hide} hides "
-        "a row or shows it again, {open} gives it a name of your own (an empty one is its title again). The page of "
-        "charts and the list of metrics follow the pinned ones. It holds for every run of the project, and `rltop "
-        "config` prints it. Alerts keep the names of the catalogue, and are raised for hidden metrics too."
-    )
 
     def target(self, line: ArrangedRow) -> Target:
         return Target(TargetKind.METRIC, line.signal.key, stream=line.stream)
@@ -222,12 +215,6 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
 
     least = (40, 8)
     filter_hint = "filter by title, name or section"
-    help = (
-        "Every metric that the selected key may be; what it is taken for and what its name suggests come first. {open} "
-        "says that it is this metric: the run is read anew, and the rules judge the key as that metric. A share that "
-        "goes beyond 1 can be said to be in percent. What was said holds for every run of the project, and `rltop "
-        "config` prints it. {back} leaves it as it is."
-    )
 
     def __init__(self, key: str, stream: str = "") -> None:
         super().__init__(stream)

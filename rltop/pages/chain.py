@@ -15,7 +15,7 @@ from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend, read_markers
 from rltop.pages.signals import cadence_of, catalogue_title, generic_signal, signal_of, whole_of
-from rltop.rows.cells import RowBuilder, text_row, wrap
+from rltop.rows.cells import RowBuilder, text_rows, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, StepWindow, spark_data, sparkline
@@ -474,7 +474,7 @@ def _quoted(title: str) -> str:
 
 
 def _records(count: int) -> str:
-    return f"{units.count(count)} {'record' if count == 1 else 'records'}"
+    return units.counted(count, "record")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -564,7 +564,7 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
     if view.missing:
         text = f"not logged by this run: {', '.join(view.missing)}"
         rows += [RowBuilder(width, glyphs).add("    ").add(line, "dim").row() for line in wrap(text, width - 5, 3)]
-    rows += [text_row(line, width, glyphs, "strong") for line in wrap(view.conclusion, width - 2, 3)]
+    rows += text_rows(view.conclusion, width, glyphs, "strong")
     return rows
 
 

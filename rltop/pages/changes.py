@@ -18,12 +18,12 @@ from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
-from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, rule_row, text_row, text_rows
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData
-from rltop.rows.table import Column, Fit, Sorting, Table, TablePainter, lay_out, sort_items
+from rltop.rows.table import Column, Fit, Sorting, TablePainter, lay_out, sorted_table
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
@@ -232,17 +232,16 @@ def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting 
         return [text_row("no metrics yet: waiting for the first row", width, glyphs, "dim")]
     title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
     rows = [title.row()]
-    rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
+    rows += text_rows(_summary(view), width, glyphs, "dim")
     rows.append(rule_row(width, glyphs))
     window = None if view.until is None or view.step is None else (view.step, view.until)
     columns = change_columns(width, glyphs, view.frame, window)
-    table = Table(
+    table = sorted_table(
         columns,
-        sort_items(view.rows, columns, sorting),
-        target=lambda one: Target(TargetKind.METRIC, one.signal.key),
-        sorting=sorting,
-        is_sortable=True,
-        sign=lambda one: _sign(one, glyphs),
+        view.rows,
+        sorting,
+        lambda one: Target(TargetKind.METRIC, one.signal.key),
+        lambda one: _sign(one, glyphs),
     )
     painter = TablePainter(table, width, glyphs)
     rows += [painter.head()] if view.rows else []
@@ -262,8 +261,7 @@ def paint_change(view: ChangeView, width: int, glyphs: Glyphs, sorting: Sorting 
 def _summary(view: ChangeView) -> str:
     if not view.judged:
         return f"not enough history: {view.before} records before this step, 8 values per key needed"
-    keys = "key" if view.judged == 1 else "keys"
-    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} outside the usual range"
+    text = f"{units.count(view.moved)} of {units.counted(view.judged, 'key')} outside the usual range"
     text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
     if view.unknown:
         text += f"; {units.count(view.unknown)} logged too rarely to tell"
@@ -302,12 +300,6 @@ class ChangePage(Page):
     where = (Scope.TABLE,)
     search_hint = "a part of a key or a title"
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
-    help = (
-        "What changed around this step: every logged key, ranked by how far its values from this step on lie outside "
-        "its range in the records before, in robust sigmas (1.4826 × MAD, with the trend extrapolated). The vertical "
-        "line in each chart is the step. {step-back} and {step-on} go to other steps, {open} opens a metric, {sort} "
-        "sorts by the next column. Metrics that moved together are where to look; correlation is not cause."
-    )
 
     def __init__(
         self, stream: str = "", step: int | None = None, *, returns_to: int | None = None, has_travelled: bool = False

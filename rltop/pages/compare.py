@@ -41,7 +41,7 @@ from rltop.pages.run_entry import (
     Value,
     age_cell,
     best,
-    duration_cell,
+    duration_text,
     newest,
     read_entry,
     speed_text,
@@ -49,11 +49,11 @@ from rltop.pages.run_entry import (
     value_cell,
 )
 from rltop.pages.run_settings import Difference, Differences, differences, paint_differences
-from rltop.rows.cells import RowBuilder, clip_shared, fill, text_row, without_shared, wrap
+from rltop.rows.cells import RowBuilder, clip_shared, fill, text_row, text_rows, without_shared, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Fit, Table, TablePainter, sort_items
+from rltop.rows.table import Cell, Column, Fit, amount, paint_table, sorted_table
 from rltop.rows.widths import cell_width
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
@@ -363,24 +363,20 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
     return (
         Column("", lambda one: (one.sign, one.role), is_right=False),
         Column(
-            "run",
-            lambda one: (one.entry.name.display, "strong" if one.entry.path.raw == baseline else "text"),
-            Fit.NAME,
-            least=12,
-            sort=lambda one: one.entry.name.raw.casefold(),
-            cut=clip_shared,
+            "run", lambda one: (one.entry.name.display, "strong" if one.entry.path.raw == baseline else "text"),
+            Fit.NAME, least=12, sort=lambda one: one.entry.name.raw.casefold(), cut=clip_shared,
         ),
         Column("alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, sort=_level, likes=24),
         Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
-        Column("step", lambda one: (_step(one.entry.step), "value"), least=6, sort=lambda one: one.entry.step),
+        amount("step", lambda one: one.entry.step, _step, least=6),
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
         _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
-        Column("s/step", lambda one: duration_cell(one.entry.pace_s), priority=3, sort=lambda one: one.entry.pace_s),
+        amount("s/step", lambda one: one.entry.pace_s, duration_text, priority=3),
         Column("speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5, sort=_speed),
         Column("algorithm", lambda one: (one.entry.algorithm, "note"), Fit.TEXT, least=9, priority=6),
-        Column("ETA", lambda one: duration_cell(one.entry.eta_s), priority=8, sort=lambda one: one.entry.eta_s),
+        amount("ETA", lambda one: one.entry.eta_s, duration_text, priority=8),
         Column("age", lambda one: age_cell(one.entry), priority=7, sort=lambda one: one.entry.age_s),
-    )
+    )  # fmt: skip
 
 
 def _speed(one: ComparedRun) -> float | None:
@@ -406,7 +402,7 @@ def _paint_settings(
         if all(one.snapshot.run.settings is None for one in runs):
             return []
         return [title.add("  no settings file found next to these runs", "dim").row()]
-    title.add(f"  {units.count(len(found))} {'setting' if len(found) == 1 else 'settings'}", "value")
+    title.add(f"  {units.counted(len(found), 'setting')}", "value")
     if without:
         title.add(f"   none found beside {', '.join(without)}", "dim")
     if not found:
@@ -425,13 +421,18 @@ def _paint_pipelines(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) ->
             continue
         sign = f"{glyphs.level(flow.level)} " if flow.level >= Level.INFO else ""
         role = LEVEL_ROLES[flow.level] if flow.level >= Level.INFO else "text"
-        told = [(line, role) for line in wrap(f"{sign}{flow.waits.sentence}", max(10, width - 5), 2)]
+        rows += _told_of(one, f"{sign}{flow.waits.sentence}", role, width, glyphs)
         if became := _became(flow):
-            told.append((became, "note"))
-        for number, (text, how) in enumerate(told):
-            builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role)
-            rows.append(builder.add(f"  {text}", how).row())
+            rows.append(RowBuilder(width, glyphs).add(f"    {became}", "note").row())
     return [RowBuilder(width, glyphs).add(" PIPELINE", "title").row(), *rows, Row(())] if rows else []
+
+
+def _told_of(one: ComparedRun, text: str, role: str, width: int, glyphs: Glyphs) -> list[Row]:
+    rows = []
+    for number, line in enumerate(wrap(text, max(10, width - 5), 2)):
+        builder = RowBuilder(width, glyphs).add(" ").add(" " if number else one.sign, one.role)
+        rows.append(builder.add(f"  {line}", role).row())
+    return rows
 
 
 def _became(flow: Flow) -> str:
@@ -472,16 +473,6 @@ class ComparePage(ChartPage):
     where = (Scope.COMPARE, Scope.TABLE, Scope.CHART, Scope.AXES)
     footer = ("find",)
     search_hint = "a metric of these runs, by name or key"
-    help = (
-        "The runs that were marked in the list of runs, all of a few where none is: what each has reached, one "
-        "metric of all of them in a chart, and for each where it first differs from the baseline run beyond the "
-        "noise of both. {metric-after} shows the next metric, {find} one by its name, {align} aligns by step, time, "
-        "tokens or samples, {baseline} makes the next run the baseline, {open} opens a run, {sort} sorts. "
-        "{step-back} and {step-on} move the cursor in the chart, and the values are of its step. {zoom-in} and "
-        "{zoom-out} zoom, {pan-left} and {pan-right} pan, {reset} shows all steps, {log} draws on a logarithmic scale, "
-        "{lock} keeps the range of values, {smooth-less} and {smooth-more} change the smoothing; the wheel zooms at "
-        "the pointer, and dragging shows the steps between two places."
-    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -495,7 +486,7 @@ class ComparePage(ChartPage):
         runs = shown_runs(moment)
         if len(runs) < 2:
             text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
-            return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
+            return fill(text_rows(text, width, moment.glyphs), height)
         baseline = next((one for one in runs if one.entry.path.raw == self.compared_with(moment)), runs[0])
         metrics = compared_metrics(runs)
         found = self._differences.of([one.snapshot.run.settings for one in runs])
@@ -523,36 +514,21 @@ class ComparePage(ChartPage):
     def compared_with(self, moment: Moment) -> str:
         return self._baseline or moment.baseline or next(iter(moment.marked), "")
 
-    def _table(
-        self,
-        runs: Sequence[ComparedRun],
-        baseline: ComparedRun,
-        moment: Moment,
-        width: int,
-    ) -> list[Row]:
+    def _table(self, runs: Sequence[ComparedRun], baseline: ComparedRun, moment: Moment, width: int) -> list[Row]:
         columns = _columns(moment.glyphs, baseline.entry.path.raw)
-        items = sort_items(runs, columns, self.sorting)
-        table = Table(
-            columns, items, target=lambda one: Target(TargetKind.RUN, one.entry.path.raw), sorting=self.sorting,
-            is_sortable=True,
-        )  # fmt: skip
-        painter = TablePainter(table, width, moment.glyphs)
+        table = sorted_table(columns, runs, self.sorting, lambda one: Target(TargetKind.RUN, one.entry.path.raw))
         title = RowBuilder(width, moment.glyphs).add(" COMPARE", "title").add(f"  {len(runs)} runs", "value")
         more = len(moment.marked) - len(runs)
         if more > 0:
             told = f" of {units.count(len(moment.marked))} marked: unmark some to see the others"
             title.add(told if cell_width(told) < title.room else f" of {units.count(len(moment.marked))}", "warn")
         title.add(f"   baseline: {baseline.entry.name.display}", "note")
-        return [title.row(), painter.head(), *(painter.row(number) for number in range(len(items)))]
+        return [title.row(), *paint_table(table, width, moment.glyphs)]
 
     def _divergences(
-        self,
-        runs: Sequence[ComparedRun],
-        baseline: ComparedRun,
-        metrics: Sequence[tuple[str, str]],
-        width: int,
+        self, runs: Sequence[ComparedRun], baseline: ComparedRun, metrics: Sequence[tuple[str, str]], width: int,
         glyphs: Glyphs,
-    ) -> list[Row]:
+    ) -> list[Row]:  # fmt: skip
         rows = []
         named = [one for one in metrics if one[0] and one[0] in CATALOG]
         for one in runs:
@@ -560,9 +536,7 @@ class ComparePage(ChartPage):
                 continue
             set_apart = differences([each.snapshot.run.settings for each in (one, baseline)])
             text = divergence_text(self._compared(one, baseline, named), set_apart)
-            for number, line in enumerate(wrap(text, max(10, width - 5), 2)):
-                builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role).add("  ")
-                rows.append(builder.add(line).row())
+            rows += _told_of(one, text, "text", width, glyphs)
         return rows
 
     def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
@@ -574,13 +548,9 @@ class ComparePage(ChartPage):
         return self._known[key][1]
 
     def _chart(
-        self,
-        runs: Sequence[ComparedRun],
-        metrics: Sequence[tuple[str, str]],
-        moment: Moment,
-        size: tuple[int, int],
+        self, runs: Sequence[ComparedRun], metrics: Sequence[tuple[str, str]], moment: Moment, size: tuple[int, int],
         top: int,
-    ) -> Sequence[Row]:
+    ) -> Sequence[Row]:  # fmt: skip
         width, height = size
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]

@@ -18,6 +18,7 @@ from rltop.pages.rollouts import (
     RolloutPage,
     RolloutsView,
     build_rollouts,
+    count_or_dash,
     flat,
     number_or_dash,
     paint_nothing,
@@ -25,10 +26,10 @@ from rltop.pages.rollouts import (
     paint_trail,
     reasons,
 )
-from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, text_rows, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sort_items
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
@@ -110,9 +111,7 @@ def _name(group: GroupSummary, width: int) -> str:
 
 
 def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list[tuple[str, str]]:
-    parts = [
-        ("", f"{units.count(len(group.completions))} {'completion' if len(group.completions) == 1 else 'completions'}")
-    ]
+    parts = [("", units.counted(len(group.completions), "completion"))]
     if group.lengths and group.middle is not None:
         unit = view.rollouts.unit
         parts.append(("longest ", f"{units.count(group.lengths[0])} {unit}"))
@@ -163,25 +162,16 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
 
     return (
         Column("#", lambda row: (row.number, "key"), Fit.NAME, least=5, most=10),
-        Column(
-            _unit(view.rollouts), lambda row: (_count(row.length), "value"), least=7, gap=1,
-            sort=lambda row: row.length,
-        ),
-        Column(
-            "", draw, Fit.DRAWN, least=bar, most=bar, priority=5, gap=1, wants=lambda row: bar,
-        ),
+        amount(_unit(view.rollouts), lambda row: row.length, count_or_dash, least=7, gap=1),
+        Column("", draw, Fit.DRAWN, least=bar, most=bar, priority=5, gap=1, wants=lambda row: bar),
         field("reward", "reward", 1, number_or_dash, 7),
         field("advantage", "advantage", 3, number_or_dash, 9),
         Column("stop", _stop, Fit.TEXT, least=8, most=stop, priority=4),
-        field("turns", "turns", 6, _count, 5),
-        field("tools", "tool_calls", 7, _count, 5),
-        field("stale", "off_policy_steps", 8, _count, 6),
+        field("turns", "turns", 6, count_or_dash, 5),
+        field("tools", "tool_calls", 7, count_or_dash, 5),
+        field("stale", "off_policy_steps", 8, count_or_dash, 6),
         Column("text", lambda row: (flat(row.completion.opening), "dim"), Fit.TEXT, least=12, priority=2),
     )  # fmt: skip
-
-
-def _count(value: float | None) -> str:
-    return units.UNKNOWN if value is None else units.count(value)
 
 
 def _unit(rollouts: RolloutsView) -> str:
@@ -268,7 +258,7 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
     facts = [(f"{Label.of(key).display} ", clip(flat(value), max(8, width // 2))) for key, value in text.facts]
     rows += paint_parts(facts[:24], width, glyphs)
     if text.note:
-        rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(text.note).display, width - 2, 3)]
+        rows += text_rows(Label.of(text.note).display, width, glyphs, "warn")
     for passage in text.passages:
         rows.append(_heading(passage, width, glyphs))
         rows += [text_row(line, width, glyphs) for line in _lines(passage.text, width - 2)]
@@ -277,7 +267,7 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
 
 def _heading(passage: Passage, width: int, glyphs: Glyphs) -> Row:
     name = clip(Label.of(passage.heading).display, width - 24)
-    size = f"{units.count(len(passage.text))} {'character' if len(passage.text) == 1 else 'characters'}"
+    size = units.counted(len(passage.text), "character")
     builder = RowBuilder(width, glyphs).add(glyphs.rule * 2 + " ", "rule").add(name, "title").add(f"  {size} ", "dim")
     return builder.add(glyphs.rule * max(0, builder.room), "rule").row()
 
@@ -347,12 +337,6 @@ class CompletionsPage(RolloutPage):
     """The completions of a group."""
 
     details = frozenset({TargetKind.COMPLETION})
-    help = (
-        "The completions of one prompt: length with a bar (truncated ones have a marker and the warning colour), "
-        "reward, advantage, stop reason, turns, tool calls, staleness (policy updates since it was sampled), and the "
-        "first line. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
-        "another column, {find} searches what they begin with."
-    )
     search_hint = "a part of what a completion begins with"
 
     def __init__(self, group: str, group_order: Sorting | None = None) -> None:
@@ -397,11 +381,6 @@ class CompletionsPage(RolloutPage):
 class CompletionPage(RolloutPage):
     """The text of a completion."""
 
-    help = (
-        "The prompt and the completion, with their own line breaks; invisible characters are escaped. {up}, {down} "
-        "and {page-down} scroll, {find} searches the text, {previous} and {next} go to the other completions of the "
-        "group."
-    )
     search_hint = "a part of the text"
 
     def __init__(

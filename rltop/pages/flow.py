@@ -20,7 +20,7 @@ from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, read_signal
-from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, text_rows, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
@@ -68,8 +68,7 @@ def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
 def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyphs) -> list[Row]:
     """A bar for each class, and for what was trained on."""
     head = RowBuilder(width, glyphs).add(" GOODPUT", "title")
-    records = "record" if found.records == 1 else "records"
-    head.add(f"  of 100 generated completions, over the last {found.records} {records}", "dim")
+    head.add(f"  of 100 generated completions, over the last {units.counted(found.records, 'record')}", "dim")
     rows = [head.row()]
     bar = max(8, min(40, width - 40))
     for name, share in (("trained on", found.trained), *((one, found.shares.get(one)) for one in CLASSES)):
@@ -329,7 +328,7 @@ def paint_flow(view: Flow | None, width: int, glyphs: Glyphs) -> list[Row]:
     """The sentence, the picture, every number of each box, and what became of the completions."""
     if view is None:
         note = "Nothing tells that this run is asynchronous: its stages are on the timing page."
-        return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *_wrapped(note, width, glyphs, "text", 3)]
+        return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *text_rows(note, width, glyphs)]
     head = RowBuilder(width, glyphs).add(" PIPELINE", "title").add(f"  {view.note}", "note")
     head.add("" if view.step is None else f"   step {units.step(view.step)}", "value")
     head.add("" if view.age_s is None else f", {units.age(view.age_s)}", "dim")
@@ -347,12 +346,9 @@ def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
     """The sentence, both idle shares, and what to turn."""
     waits = view.waits
     sign = f"{glyphs.level(view.level)} " if view.level >= Level.INFO else ""
-    rows = _wrapped(f"{sign}{waits.sentence}", width, glyphs, _role(view), 2)
-    if idle := idle_words(waits):
-        rows += _wrapped(idle, width, glyphs, "note", 2)
-    if waits.advice:
-        rows += _wrapped(f"{glyphs.arrow} {waits.advice}", width, glyphs, "text", 2)
-    return rows
+    rows = text_rows(f"{sign}{waits.sentence}", width, glyphs, _role(view), lines=2)
+    rows += text_rows(idle_words(waits), width, glyphs, "note", lines=2)
+    return rows + (text_rows(f"{glyphs.arrow} {waits.advice}", width, glyphs, lines=2) if waits.advice else [])
 
 
 def idle_words(waits: Waits) -> str:
@@ -385,10 +381,6 @@ def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> li
         RowBuilder(width, glyphs).add(" " * len(title) if at else title, "title").add(*line).row(target)
         for at, line in enumerate(told)
     ]
-
-
-def _wrapped(text: str, width: int, glyphs: Glyphs, role: str, lines: int) -> list[Row]:
-    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, lines)]
 
 
 def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
@@ -476,13 +468,6 @@ class FlowPage(Page):
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     search_hint = "a part of the pipeline, a metric or a key"
-    help = (
-        "Who waits for whom in a run that generates beside the training: environments and tools, generation, scorer, "
-        "queue, trainer, weight sync. A side that is idle for 20 % of the step or more waits; a trainer that waits "
-        "while the queue is empty is starved. Each number has its change against the start of the run and the "
-        "trainer's key; what is not logged is said, with the key that would tell. {step-back} and {step-on} go to "
-        "other steps."
-    )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         return paint_flow(build_flow(moment.snapshot), width, moment.glyphs)

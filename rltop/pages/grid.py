@@ -85,14 +85,6 @@ class GridPage(ChartPage):
 
     where = (Scope.GRID, Scope.AXES, Scope.MARKS, Scope.OVERLAY)
     footer = ("step-back", "step-on")
-    help = (
-        "The metrics of the overview, pinned ones first, as charts, all of the same steps. Where runs are marked, and "
-        "from the list of runs or their comparison, every chart has all of these runs, on the same axes. "
-        "{step-back} and {step-on} move one cursor in all of them, and every value is of its step. "
-        "{charts-after} and {charts-before} show the next and the previous ones, {more-charts} and {fewer-charts} "
-        "change how many are beside each other, {chart-rows} how many are below each other; {go} and a window shows "
-        "these steps in all, {whole} the whole run. {open} opens one."
-    )
 
     def __init__(self, *, of_runs: bool = False) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.rows.cells import RowBuilder, rule_row, side_by_side, text_row, wrap
+from rltop.rows.cells import RowBuilder, rule_row, side_by_side, text_row, text_rows, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import KEYS, KeyNames, Scope
 from rltop.rows.rows import Row
@@ -24,7 +24,6 @@ class HelpPage(Page):
     """The keys, and what the page below is for."""
 
     least = (1, 1)
-    help = "This page. {find} searches it, {back} goes back."
     footer = ("find",)
     search_hint = "a key, or what it does"
 
@@ -40,7 +39,7 @@ class HelpPage(Page):
         Where there is room the keys stand in columns, a screen of them before the next.
         """
         glyphs = moment.glyphs
-        rows = [text_row(line, width, glyphs) for line in wrap(self._about, max(10, width - 2), 12)]
+        rows = text_rows(self._about, width, glyphs, lines=12)
         rows.append(rule_row(width, glyphs))
         columns = max(1, min(width // _COLUMN_CELLS, _MOST_COLUMNS))
         cells = width // columns

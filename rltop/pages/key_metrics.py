@@ -118,7 +118,7 @@ def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> 
     remark = _sources(part, signals) if name == "val_score" else ""
     others = 0 if remark else len(signals) - 1
     remark = remark or _remark(part, name, wanted.beside)
-    yield Choice(wanted.title or signals[0].metric.title, signals[0], others, remark, part.role)
+    yield Choice(signals[0].metric.title, signals[0], others, remark, part.role)
 
 
 def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:

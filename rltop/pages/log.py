@@ -11,7 +11,7 @@ from rltop.model import Label, Level
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, Say, ShowStep
 from rltop.pages.rollouts import places_text
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, text_rows
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Row, Target, TargetKind
@@ -67,7 +67,7 @@ def paint_log(view: LogView, top: int, width: int, height: int, glyphs: Glyphs, 
         text = view.chosen.text
         if view.chosen.left_out:
             text += f" ({units.count(view.chosen.left_out)} more characters)"
-        rows += [text_row(part, width, glyphs) for part in wrap(Label.of(text).display, width - 2, whole)]
+        rows += text_rows(Label.of(text).display, width, glyphs, lines=whole)
     return fill(rows, height)
 
 
@@ -93,10 +93,10 @@ def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" ")
     if state.note:
         return builder.add(Label.of(state.note).display, "warn").row()
-    builder.add(f"{units.count(count)} {'line' if count == 1 else 'lines'}", "text")
+    builder.add(units.counted(count, "line"), "text")
     parts = []
     if view.errors:
-        marked = f"{units.count(len(view.errors))} {'error' if len(view.errors) == 1 else 'errors'}"
+        marked = units.counted(len(view.errors), "error")
         builder.add(" · ", "dim").add(f"{glyphs.level(Level.CRIT)} {marked}", "crit")
     else:
         parts.append("no error found")
@@ -106,7 +106,7 @@ def _counts(view: LogView, width: int, glyphs: Glyphs) -> Row:
         parts.append(f"{units.count(len(view.numbers))} match")
     others = len(state.paths) - 1
     if others > 0:
-        parts.append(f"{units.count(others)} other {'file' if others == 1 else 'files'} beside the run")
+        parts.append(f"{units.counted(others, 'other file')} beside the run")
     for part in parts:
         if builder.room > cell_width(part) + 3:
             builder.add(" · ", "dim").add(part, "note")
@@ -137,7 +137,7 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
         ("looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file", "dim"),
     )
     for text, role in texts:
-        rows += [text_row(part, width, glyphs, role) for part in wrap(text, width - 2, 4)]
+        rows += text_rows(text, width, glyphs, role, lines=4)
     return fill(rows, height)
 
 
@@ -175,14 +175,6 @@ class LogPage(ListPage[int]):
     where = (Scope.LOG,)
     least = (24, 6)
     filter_hint = "filter by text"
-    help = (
-        "The console log: the file of --log, else the newest one beside the run. Its last lines are loaded and "
-        "followed; a progress bar is shown as it ended, escape codes are left out. A marker in "
-        "front: the line reports an error, or begins a traceback. {error-after} and {error-before} go to the next "
-        "and the previous error, {find} filters, {log-step} goes to the line that names the step on the screen, "
-        "{open} goes to the step of a line, {last} follows the newest line again, {log-file} shows another file that "
-        "was found."
-    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.run_entry import REWARDS, VALIDATIONS
 from rltop.pages.signals import SignalReading, cadence_of, formula, guess_of, read_signal, signal_of, steps_text
-from rltop.rows.cells import RowBuilder, clip_middle, fill, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, fill, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowLink, Target, TargetKind
@@ -203,7 +203,7 @@ def _paint_statistics(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]
 
 def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
     """What the metric means, then its relatives with their lines."""
-    rows = [RowBuilder(width, glyphs).add(" ").add(line).row() for line in wrap(view.help, max(10, width - 2), 6)]
+    rows = text_rows(view.help, width, glyphs, lines=6)
     reading = view.reading
     if formula(reading.signal, "") and width > 20:
         key = clip_middle(reading.key.display, width - 18)
@@ -255,17 +255,6 @@ class MetricPage(ChartPage):
 
     where = (Scope.CHART, Scope.AXES, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
-    help = (
-        "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
-        "restarts, alert onsets, and a min/max or spread band where logged. The markers under the steps are alerts "
-        "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
-        "related metrics; {open} opens one. {meaning} says which metric the key is, {pin} pins it to the top of the "
-        "overview. The chart follows the newest step until you pan or zoom; zooming centres on the step that is shown, "
-        "and the statistics are then those of the window. {axis} draws it by time, tokens, samples or epoch, {lock} "
-        "keeps the range of values, {smooth-less} and {smooth-more} change the smoothing, {overlay} draws other "
-        "metrics in the same chart. Clicking goes to a step, the wheel zooms at the pointer, and dragging shows the "
-        "steps between two places."
-    )
 
     def __init__(self, key: str, stream: str = "") -> None:
         super().__init__(stream)
@@ -432,7 +421,7 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
         table.append(StatisticRow("best", *units.quantity(value, reading.unit), f"@{at}", "ok"))
     if window is not None:
         table.insert(0, StatisticRow("values", units.count(total), "", _of_steps(window)))
-    remark = f"of {units.count(total)} {'value' if total == 1 else 'values'}" if window is None else _of_steps(window)
+    remark = f"of {units.counted(total, 'value')}" if window is None else _of_steps(window)
     table.append(StatisticRow("mean", *units.quantity(mean, reading.unit), remark))
     return table
 

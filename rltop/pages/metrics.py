@@ -317,14 +317,6 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     where = (Scope.METRICS, Scope.MARKS, Scope.OVERLAY)
     footer = ("find", "mark-metric", "overlay")
     filter_hint = "filter by key, title or name"
-    help = (
-        "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
-        "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
-        "filter. {pin} pins a metric: it comes first here, on the overview and among the charts. "
-        "Keys that differ by a number alone stand in one row: {unfold} shows them below it, {open} compares them. "
-        "{fold} folds a section, {unfold} unfolds it, {open} opens a metric, {mark-metric} marks one and "
-        "{overlay} draws the marked ones in one chart."
-    )
 
     def __init__(self, section: str = "") -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, amount, paint_table, sorted_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import MAD_TO_SIGMA, median
@@ -204,32 +204,25 @@ def numbered_columns() -> Sequence[Column[NumberedView]]:
         Column(
             "metrics", lambda one: (Label.of(one.name).display, "key"), Fit.NAME, least=16, sort=lambda one: one.name
         ),
-        Column("keys", lambda one: (str(len(one.members)), "dim"), priority=4, sort=lambda one: len(one.members)),
+        amount("keys", lambda one: len(one.members), str, "dim", priority=4),
         Column(
-            "median", lambda one: (units.measure(one.middle, one.unit), "value"), least=8, sort=lambda one: one.middle
+            "median", lambda one: (units.measure(one.middle, one.unit), "value"), least=8, sort=lambda one: one.middle,
         ),
         Column(
-            "spread σ",
-            lambda one: (units.measure(one.sigma, one.unit), "note"),
-            least=8,
-            priority=3,
+            "spread σ", lambda one: (units.measure(one.sigma, one.unit), "note"), least=8, priority=3,
             sort=lambda one: one.sigma,
         ),
         Column("range", lambda one: (one.range_text, "note"), least=8, priority=2),
+        Column("farthest", lambda one: (one.farthest.number, _role(one)), is_right=False, least=8, priority=1),
         Column(
-            "farthest",
-            lambda one: (one.farthest.number, "strong" if one.odd else "dim"),
-            is_right=False,
-            least=8,
-            priority=1,
-        ),
-        Column(
-            "",
-            lambda one: (sigmas_text(one.farthest.sigmas), "warn" if one.odd else "dim"),
-            least=8,
+            "", lambda one: (sigmas_text(one.farthest.sigmas), "warn" if one.odd else "dim"), least=8,
             sort=lambda one: abs(one.farthest.sigmas),
         ),
-    )
+    )  # fmt: skip
+
+
+def _role(view: NumberedView) -> str:
+    return "strong" if view.odd else "dim"
 
 
 def paint_numbered(snapshot: Snapshot, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
@@ -237,11 +230,9 @@ def paint_numbered(snapshot: Snapshot, width: int, glyphs: Glyphs, sorting: Sort
     views = sorted(read_numbered(snapshot).values(), key=lambda one: (one.odd is None, -abs(one.farthest.sigmas)))
     if not views:
         return []
-    columns = numbered_columns()
-    table = Table(
-        columns, sort_items(views, columns, sorting), target=lambda one: one.target, sorting=sorting, is_sortable=True,
-        sign=lambda one: (_direction(one.odd, glyphs), "warn"),
-    )  # fmt: skip
+    table = sorted_table(
+        numbered_columns(), views, sorting, lambda one: one.target, lambda one: (_direction(one.odd, glyphs), "warn")
+    )
     title = RowBuilder(width, glyphs).add(" NUMBERED KEYS", "title").add(f"  {len(views)}", "value")
     return [title.row(), *paint_table(table, width, glyphs)]
 
@@ -257,11 +248,6 @@ class NumberedPage(Page):
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "find")
     details = frozenset({TargetKind.METRIC})
     search_hint = "a number or a part of a key"
-    help = (
-        "Keys that differ by a number alone, such as one for each rank, GPU or agent: the value of each at the step "
-        "that is shown, and how many standard deviations (MAD × 1.4826) it is from the median of all; the "
-        "farthest come first, {sort} sorts by another column. {open} opens one."
-    )
 
     def __init__(self, name: str, stream: str = "") -> None:
         """All metrics of a name."""
@@ -279,15 +265,12 @@ class NumberedPage(Page):
         head = RowBuilder(width, glyphs).add(f" {spread}   range {view.range_text}", "note").row()
         odd = f" far from the others: {view.odd_text}" if view.odd else " none is far from the others"
         told = RowBuilder(width, glyphs).add(odd, "warn" if view.odd else "ok").row()
-        columns = self._columns(view, glyphs)
-        members = sorted(view.members, key=lambda one: -abs(one.value - view.middle))
-        table = Table(
-            columns,
-            sort_items(members, columns, self.sorting),
-            target=lambda one: Target(TargetKind.METRIC, one.key, stream=view.stream),
-            sorting=self.sorting,
-            is_sortable=True,
-            sign=lambda one: (_direction(one if one == view.odd else None, glyphs), "warn"),
+        table = sorted_table(
+            self._columns(view, glyphs),
+            sorted(view.members, key=lambda one: -abs(one.value - view.middle)),
+            self.sorting,
+            lambda one: Target(TargetKind.METRIC, one.key, stream=view.stream),
+            lambda one: (_direction(one if one == view.odd else None, glyphs), "warn"),
         )
         return [title.row(), head, told, Row(()), *paint_table(table, width, glyphs)]
 
@@ -308,9 +291,7 @@ class NumberedPage(Page):
 
         return (
             Column("number", lambda one: (one.number, "strong"), least=6, sort=lambda one: places[one.key]),
-            Column(
-                "value", lambda one: (units.measure(one.value, view.unit), "value"), least=8, sort=lambda one: one.value
-            ),
+            amount("value", lambda one: one.value, lambda value: units.measure(value, view.unit), least=8),
             Column("z-score", lambda one: (sigmas_text(one.sigmas), "value"), least=8, sort=lambda one: one.value),
             Column("", bar, Fit.DRAWN, least=9, most=41, priority=1),
             Column("key", lambda one: (Label.of(one.key).display, "key"), Fit.NAME, least=12, priority=2),

@@ -26,7 +26,7 @@ from rltop.rows.cells import RowBuilder, fill, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Piece, Row, Target, TargetKind
-from rltop.rows.table import Column, Fit, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, paint_table, sorted_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -200,12 +200,6 @@ class OverlayPage(ChartPage):
 
     where = (Scope.CHART, Scope.AXES, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
-    help = (
-        "Several metrics in one chart, smoothed, each with a letter on its curve. Metrics of one unit share an axis; "
-        "of two units, or sizes, one has the axis on the right; a chart has no third one. Below: the value of each "
-        "at the step that is shown, and its numbers in the window. {axis} draws by time, tokens, samples or epoch, "
-        "{step-back} and {step-on} move the cursor, {overlay} names further metrics, {open} opens one."
-    )
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:
         """The chart of some metrics."""
@@ -302,12 +296,11 @@ class OverlayPage(ChartPage):
             number("median", 5),
             Column("key", lambda one: (one.reading.key.display, "key"), Fit.NAME, least=8, priority=6),
         ]
-        table = Table(
+        table = sorted_table(
             columns,
-            sort_items(metrics, columns, self.sorting),
-            target=lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role),
-            sorting=self.sorting,
-            is_sortable=True,
+            metrics,
+            self.sorting,
+            lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role),
         )
         return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
 

@@ -740,15 +740,6 @@ class OverviewPage(Page):
         "runs",
     )
     tells_counts = True
-    help = (
-        "One run, from the top: its trainer, progress, speed and state; a one-line summary; active alerts, learning "
-        "and system; the key metrics of its algorithm, each with its change against this run's baseline and its whole "
-        "history; where the time of the newest step went; and how far the longest completions lag behind. A curve "
-        "has another colour below its baseline, or past the threshold of its alert, whose value then follows; in two "
-        "rows dots behind it are that line. Select anything; "
-        "{open} opens it. {pin} pins a metric to the top, {arrange} orders, names and hides rows. "
-        "{mark-metric} marks a metric, {overlay} draws the marked ones in one chart."
-    )
 
     def __init__(self) -> None:
         super().__init__()

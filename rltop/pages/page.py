@@ -1,4 +1,4 @@
-"""What a page is: its state, its rows, its keys and its help; nothing of it knows Textual.
+"""What a page is: its state, its rows and its keys; nothing of it knows Textual.
 
 `app.page_screen` shows any of them. A page is asked for its rows whenever something may
 have changed, and is told what was pressed. What it wants done beyond itself it answers as
@@ -8,12 +8,15 @@ an effect, a small value that the application carries out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
+from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.pages.moment import Moment
+from rltop.resources import read_toml
 from rltop.rows.cells import too_small
 from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Row, Target, TargetKind
@@ -105,11 +108,13 @@ Effect = Acknowledge | Arrange | Ask | Open | Push | SetRule | ShowStep | Travel
 """What a page wants of the application; None where a page is asked is nothing."""
 
 
+@cache
+def _help_texts() -> Mapping[str, str]:
+    return read_toml(Path(__file__).with_name("help.toml"))
+
+
 class Page(ABC):
     """A page about one run; its attributes are what stays while it is open."""
-
-    help: ClassVar[str] = ""
-    """What the page shows, for the help page; `{open}` stands for the key of that action."""
 
     least: ClassVar[tuple[int, int]] = (40, 12)
     """Cells and rows without which nothing can be shown truthfully."""
@@ -137,6 +142,11 @@ class Page(ABC):
 
     def __init__(self, stream: str = "") -> None:
         self.stream = stream
+
+    @classmethod
+    def about(cls) -> str:
+        """What the page shows, for the help page; `{open}` stands for the key of that action."""
+        return " ".join(_help_texts()[cls.__name__].split())
 
     @property
     def begins_at(self) -> Target | None:

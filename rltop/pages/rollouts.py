@@ -12,12 +12,12 @@ from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Open, Page, Push, Say, ShowStep, Travel
-from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, rule_row, text_row, text_rows, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -107,28 +107,21 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         return _paragraph("looking for rollouts ...", width, glyphs, "dim")
     if view.step is not None and not state.has_failed:
         return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
+    notes = [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
     if state.places:
         done = "" if state.progress is None else f", {units.share(state.progress)} scanned"
         where = places_text(state.places, view.run_path.raw)
         rows = _paragraph(f"no completions in {Label.of(where).display}{done}", width, glyphs, "text")
-        return [
-            *rows,
-            *(row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")),
-        ]
+        return [*rows, *notes]
     if state.is_given or state.has_failed:
-        return [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
-    rows = _paragraph(
-        f"No rollouts found next to {view.run_path.display}. Trainers write them (one record per completion) only "
-        "when configured to:",
-        width, glyphs, "text",
-    )  # fmt: skip
-    rows.append(Row(()))
+        return notes
+    text = f"No rollouts found next to {view.run_path.display}. Trainers write them (one record per completion) only "
+    rows = [*_paragraph(f"{text}when configured to:", width, glyphs, "text"), Row(())]
     known = sorted(rollout_hints(), key=lambda entry: entry.trainer != view.trainer)
     name = max(len(entry.trainer) for entry in rollout_hints()) + 2
     for entry in known:
         is_own = entry.trainer == view.trainer
-        lines = wrap(entry.line, width - name - 3, 3)
-        for i, line in enumerate(lines):
+        for i, line in enumerate(wrap(entry.line, width - name - 3, 3)):
             builder = RowBuilder(width, glyphs).add(" ").left(entry.trainer if i == 0 else "", name, "strong")
             rows.append(builder.add(line, "key" if is_own else "text").row())
         if is_own or width >= 100:
@@ -141,7 +134,7 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
-    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 6)]
+    return text_rows(text, width, glyphs, role, lines=6)
 
 
 _MOST_BARS = 16
@@ -222,6 +215,10 @@ def number_or_dash(value: float | None) -> str:
     return units.UNKNOWN if value is None else units.number(value)
 
 
+def count_or_dash(value: float | None) -> str:
+    return units.UNKNOWN if value is None else units.count(value)
+
+
 def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
     """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
     rows = [_paint_title(view, width, glyphs)]
@@ -256,9 +253,8 @@ def _paint_title(view: RolloutsView, width: int, glyphs: Glyphs) -> Row:
     if shelved is not None:
         summary = shelved.summary
         of = f" of {summary.group_size}" if summary.group_size is not None else ""
-        groups, count = len(view.groups), len(shelved.rollouts.completions)
-        builder.add(f"   {units.count(groups)} {'group' if groups == 1 else 'groups'}{of}", "text")
-        builder.add(f" · {units.count(count)} {'completion' if count == 1 else 'completions'}", "text")
+        builder.add(f"   {units.counted(len(view.groups), 'group')}{of}", "text")
+        builder.add(f" · {units.counted(len(shelved.rollouts.completions), 'completion')}", "text")
     note = _step_note(view)
     if note and builder.room > cell_width(note) + 4:
         builder.to(width - cell_width(note) - 1).add(note, "note")
@@ -336,14 +332,14 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if shelved is not None and not shelved.summary.has_tokens:
         text = "no token counts in this dump: lengths, ratio and Gini are in characters"
         text = text if width >= _ROOMY else "lengths are characters, not tokens"
-        rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
+        rows += text_rows(text, width, glyphs, "note", lines=2)
     if shelved is not None and any(not group.name for group in view.groups):
         text = "rows have no group or prompt: shown as one group"
-        rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
+        rows += text_rows(text, width, glyphs, "note", lines=2)
     if shelved is not None and shelved.rollouts.left_out:
         rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more not shown", width, glyphs, "warn"))
     for note in state.notes[:2]:
-        rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(note).display, width - 2, 2)]
+        rows += text_rows(Label.of(note).display, width, glyphs, "warn", lines=2)
     return rows
 
 
@@ -356,26 +352,16 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
             "group", lambda one: (Label.of(one.name).display or "all", "key"), Fit.NAME, least=_LEAST_NAME, most=name,
             sort=lambda one: one.name,
         ),
-        Column(
-            "n", lambda one: (units.count(len(one.completions)), "text"), least=2, sort=lambda one: len(one.completions)
-        ),
+        amount("n", lambda one: len(one.completions), units.count, "text", least=2),
         Column(
             "ratio", lambda one: (number_or_dash(one.ratio), "warn" if _is_uneven(view, one) else "value"), least=6,
             gap=1, sort=lambda one: one.ratio,
         ),
-        Column("max", lambda one: (_longest(one), "value"), least=6, sort=_length),
-        Column("median", lambda one: (number_or_dash(one.middle), "value"), least=6, sort=lambda one: one.middle),
-        Column(
-            "Gini", lambda one: (number_or_dash(one.gini), "note"), least=5, priority=4, sort=lambda one: one.gini
-        ),
-        Column(
-            "reward", lambda one: (number_or_dash(one.reward_mean), "value"), least=7, priority=2, gap=1,
-            sort=lambda one: one.reward_mean,
-        ),
-        Column(
-            "std", lambda one: (number_or_dash(one.reward_std), "note"), least=5, priority=5,
-            sort=lambda one: one.reward_std,
-        ),
+        amount("max", _longest, count_or_dash, least=6),
+        amount("median", lambda one: one.middle, number_or_dash, least=6),
+        amount("Gini", lambda one: one.gini, number_or_dash, "note", least=5, priority=4),
+        amount("reward", lambda one: one.reward_mean, number_or_dash, least=7, priority=2, gap=1),
+        amount("std", lambda one: one.reward_std, number_or_dash, "note", least=5, priority=5),
         Column(
             "trunc", lambda one: _cut(one, has_cut=has_cut), least=5, priority=3, gap=1, sort=lambda one: one.cut
         ),
@@ -390,12 +376,8 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
     )  # fmt: skip
 
 
-def _length(group: GroupSummary) -> float | None:
+def _longest(group: GroupSummary) -> float | None:
     return group.lengths[0] if group.lengths else None
-
-
-def _longest(group: GroupSummary) -> str:
-    return units.count(group.lengths[0]) if group.lengths else units.UNKNOWN
 
 
 def _cut(group: GroupSummary, *, has_cut: bool) -> tuple[str, str]:
@@ -443,13 +425,6 @@ class RolloutsPage(RolloutPage):
     """The groups of a step."""
 
     details = frozenset({TargetKind.GROUP})
-    help = (
-        "The completions of this step, one row per prompt: longest/median length of the group (the batch waits for the "
-        "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
-        "A marker in front: longer than 19 of 20 normal groups. {open} opens a group, "
-        "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
-        "where the dump has them, else in characters. {find} searches prompts and what completions begin with."
-    )
     sorting: Sorting | None = BY_RATIO
     search_hint = "a part of a prompt, or of what a completion begins with"
 
@@ -467,11 +442,8 @@ class RolloutsPage(RolloutPage):
         if target.kind is not TargetKind.GROUP:
             return target.name
         found = build_rollouts(moment.snapshot, self.sorting).group(target.name)
-        return (
-            ""
-            if found is None
-            else "\n".join(text for one in found[1].completions for text in (one.prompt, one.opening))
-        )
+        completions = () if found is None else found[1].completions
+        return "\n".join(text for one in completions for text in (one.prompt, one.opening))
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
         del moment, height

@@ -12,7 +12,7 @@ from rltop.pages.metric import read_statistics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Acknowledge, Ask, Effect, Page, Redraw, Say, SetRule
 from rltop.pages.signals import read_signal, signal_of
-from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, labelled_rows, rule_row, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Fit, Table, paint_table
@@ -95,14 +95,6 @@ class RuleMenuPage(Page):
 
     least = (40, 8)
     footer: ClassVar[Sequence[str]] = ("open", "acknowledge", "mute")
-    help = (
-        "What can be done about a rule and its alert. Acknowledged, an alert is quiet until it gets worse. Muted, a "
-        "rule is judged but not shown; its badge counts what is muted. Each threshold stands with its value and its "
-        "default; {open} asks for a number, an empty one is the default. What is set holds for this run, for every "
-        "run of the project, or everywhere, as chosen in the row `for`; the nearest wins, before the config file. The "
-        "run is judged anew by it; `check`, `--once`, `watch` and reports go by it too. It is kept in rules.toml in "
-        "the state folder, and `rltop config` prints it."
-    )
 
     def __init__(self, rule: str, stream: str = "") -> None:
         """The menu of a rule."""
@@ -124,9 +116,9 @@ class RuleMenuPage(Page):
         if verdict is not None:
             words = f"{glyphs.level(verdict.level)} {verdict.level.word.upper()} since {units.step(verdict.since_step)}"
             text = f"{words}: {Label.of(verdict.headline).display}"
-            rows += [text_row(line, width, glyphs, LEVEL_ROLES[verdict.level]) for line in wrap(text, width - 2, 3)]
+            rows += text_rows(text, width, glyphs, LEVEL_ROLES[verdict.level])
         for name, text in self._numbers(snapshot, verdict):
-            rows += _paragraph(name, text, width, glyphs)
+            rows += labelled_rows(name, _MARGIN, text, width, glyphs, lines=4)
         rows += [rule_row(width, glyphs), *self._choices(snapshot, verdict, width, glyphs), Row(())]
         found = thresholds_of(snapshot, self._spec)
         table = Table(_COLUMNS, found, target=lambda one: _choice(one.name), sign=lambda one: (" ", "text"))
@@ -208,14 +200,6 @@ def _choice(name: str) -> Target:
 
 def _place(scope: RuleScope, snapshot: Snapshot) -> str:
     return Label.of(scope.place(snapshot.run.path.raw)).display if scope is RuleScope.PROJECT else ""
-
-
-def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:
-    rows = []
-    for number, line in enumerate(wrap(text, max(10, width - _MARGIN - 3), 4)):
-        builder = RowBuilder(width, glyphs).add(" ").left(label if number == 0 else "", _MARGIN, "dim")
-        rows.append(builder.add(line).row())
-    return rows
 
 
 _TITLES = {"warn": "warn at", "crit": "critical at", "info": "info at"}

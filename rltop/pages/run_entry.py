@@ -165,8 +165,8 @@ def age_cell(entry: RunEntry) -> Cell:
     return "" if entry.age_s is None else age_text(entry.age_s), "dim"
 
 
-def duration_cell(seconds: float | None) -> Cell:
-    return "" if seconds is None else units.duration(seconds), "value"
+def duration_text(seconds: float | None) -> str:
+    return "" if seconds is None else units.duration(seconds)
 
 
 def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:

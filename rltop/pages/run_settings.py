@@ -13,7 +13,7 @@ from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Say
 from rltop.regex import regex
-from rltop.rows.cells import RowBuilder, fill, text_row, wrap
+from rltop.rows.cells import RowBuilder, fill, text_row, text_rows
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Fit, Table, TablePainter
@@ -206,11 +206,6 @@ class SettingsPage(ListPage[str]):
 
     tells_counts: ClassVar[bool] = True
     filter_hint = "a part of a name or a value"
-    help = (
-        "What the run was started with, from the files of settings in its folder: those of Hydra, W&B, transformers "
-        "and others. {find} filters by name and value, {copy-value} copies the value. Where runs are compared, the "
-        "settings that differ are listed there; the list of runs can be filtered by them: lr<1e-5."
-    )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         glyphs = moment.glyphs
@@ -273,5 +268,4 @@ def _why_none(settings: RunSettings | None, run: Run, width: int, glyphs: Glyphs
         "arguments in an event file. A copy of the settings under one of these names in the run's folder is shown here."
     )
     failed = [f"{Label.of(one.path).display}: {Label.of(one.trouble).display}" for one in settings.files if one.trouble]
-    lines = [line for each in (text, *failed) for line in wrap(each, max(10, width - 2), 8)]
-    return [text_row(line, width, glyphs, "dim") for line in lines]
+    return [row for each in (text, *failed) for row in text_rows(each, width, glyphs, "dim", lines=8)]

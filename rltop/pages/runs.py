@@ -23,7 +23,7 @@ from rltop.pages.run_entry import (
     RunEntry,
     Value,
     age_cell,
-    duration_cell,
+    duration_text,
     first_signal,
     past_name,
     read_entry,
@@ -33,12 +33,12 @@ from rltop.pages.run_entry import (
 )
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import read_spark
-from rltop.rows.cells import RowBuilder, clip, clip_shared, fill, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_shared, fill, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Cell, Column, Fit, Sorting, Table, TablePainter, sort_items
+from rltop.rows.table import Cell, Column, Fit, Sorting, Table, TablePainter, amount, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.run import Run
 from rltop.run.session import CROWD
@@ -157,26 +157,16 @@ def run_columns(
         Column(EVER, lambda one: _ever(one, glyphs), is_right=False),
         Column("", lambda one: _mark(one, context.marked), is_right=False),
         Column(
-            "run",
-            lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"),
-            Fit.NAME,
-            least=_LEAST_NAME,
-            sort=lambda one: one.name.raw.casefold(),
+            "run", lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"), Fit.NAME,
+            least=_LEAST_NAME, sort=lambda one: one.name.raw.casefold(), likes=context.name_cells,
             cut=lambda names, cells: clip_shared(names, cells, context.names),
-            likes=context.name_cells,
         ),
         Column(
-            "step",
-            lambda one: (_step(one), "value"),
-            least=max(6, 2 * len(units.step(last)) + 3 if last else 0),
-            priority=2,
-            sort=lambda one: one.step,
+            "step", lambda one: (_step(one), "value"), least=max(6, 2 * len(units.step(last)) + 3 if last else 0),
+            priority=2, sort=lambda one: one.step,
         ),
         Column(
-            "state",
-            lambda one: state_cell(one, glyphs),
-            least=_LEAST_STATE,
-            is_right=False,
+            "state", lambda one: state_cell(one, glyphs), least=_LEAST_STATE, is_right=False,
             sort=lambda one: -_STATES.index(one.state),
         ),
         Column("reward", lambda one: value_cell(one.reward), priority=3, sort=lambda one: _key(one.reward)),
@@ -184,17 +174,11 @@ def run_columns(
         Column("best val", _best, priority=6, sort=lambda one: _key(one.best)),
         Column("age", age_cell, least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
-            "alerts",
-            _paint_verdict,
-            Fit.DRAWN,
-            least=_LEAST_VERDICT,
-            priority=1,
-            likes=_LIKED_VERDICT,
-            wants=lambda one: cell_width(_verdict(one)),
-            sort=lambda one: one.attention,
+            "alerts", _paint_verdict, Fit.DRAWN, least=_LEAST_VERDICT, priority=1, likes=_LIKED_VERDICT,
+            wants=lambda one: cell_width(_verdict(one)), sort=lambda one: one.attention,
         ),
-        Column("s/step", lambda one: duration_cell(one.pace_s), priority=7, sort=lambda one: one.pace_s),
-        Column("ETA", lambda one: duration_cell(one.eta_s), priority=8, sort=lambda one: one.eta_s),
+        amount("s/step", lambda one: one.pace_s, duration_text, priority=7),
+        amount("ETA", lambda one: one.eta_s, duration_text, priority=8),
         Column("algorithm", lambda one: (one.algorithm, "note"), Fit.TEXT, least=9, priority=9, sort=_algorithm),
         Column("speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
         Column(
@@ -278,9 +262,8 @@ def paint_runs(
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
-        told = [(keys.none_matches("no run"), "dim"), (trouble, "warn")]
-        lines = [(line, role) for text, role in told if text for line in wrap(text, width - 2, _MOST_LINES)]
-        rows += [text_row(line, width, glyphs, role) for line, role in lines]
+        rows += text_rows(keys.none_matches("no run"), width, glyphs, "dim", lines=_MOST_LINES)
+        rows += text_rows(trouble, width, glyphs, "warn", lines=_MOST_LINES)
     elif trouble:
         rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
     rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
@@ -361,14 +344,6 @@ class RunsPage(ListPage[RunEntry]):
     filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo -word"
     footer: ClassVar[Sequence[str]] = ("find", "grid")
     tells_counts: ClassVar[bool] = True
-    help = (
-        "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
-        "alert level, stalled, live, finished. The sign under now is the worst alert that stands, under was stands the "
-        "worst that is over, if that was worse. {open} opens a run, {mark} marks it and {compare} compares the marked "
-        "ones, {sort} sorts by the next column, {runs} goes back to the run shown before. {find} filters: words, or "
-        "reward>0.5 state:live rule:O11 lr<1e-5 adv_estimator=grpo (metrics, then settings), a minus before what is not"
-        " wanted."
-    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,12 +16,12 @@ from rltop.pages.moment import Moment
 from rltop.pages.numbered import paint_numbered
 from rltop.pages.page import Page
 from rltop.pages.signals import read_spark
-from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, rule_row, signed_rows, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
-from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sorted_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import StragglerKind, StragglerReading, straggler_reading
@@ -368,18 +368,16 @@ def paint_ranks(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | 
     builder = RowBuilder(width, glyphs).add(" RANKS", "title")
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
-        builder.add(f"   medians of {view.steps} {'step' if view.steps == 1 else 'steps'}", "dim")
+        builder.add(f"   medians of {units.counted(view.steps, 'step')}", "dim")
         builder.add(", start and end measured" if view.is_measured else ", durations as logged", "dim")
     rows = [builder.row()]
     if not view.stages:
         text = "No per-rank timing in this run. It takes one stream per rank, or spans with start and end times."
-        return [*rows, *(text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 3))]
+        return [*rows, *text_rows(text, width, glyphs, "dim")]
     if view.verdict is not None:
-        target = Target(TargetKind.VERDICT, view.verdict.rule)
-        sign = glyphs.level(view.verdict.level)
-        for i, line in enumerate(wrap(Label.of(view.verdict.headline).display, width - 4, 5)):
-            role = LEVEL_ROLES[view.verdict.level]
-            rows.append(RowBuilder(width, glyphs).add(f" {sign if i == 0 else ' '} ", role).add(line, role).row(target))
+        level, target = view.verdict.level, Target(TargetKind.VERDICT, view.verdict.rule)
+        words = Label.of(view.verdict.headline).display
+        rows += signed_rows(glyphs.level(level), words, LEVEL_ROLES[level], width, glyphs, lines=5, target=target)
     elif not view.is_measured:
         rows.append(text_row(f"{glyphs.level(Level.OK)} no persistent straggler", width, glyphs, "ok"))
     rows.append(rule_row(width, glyphs))
@@ -400,16 +398,10 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
             "slowest", lambda one: (Label.of(one.slowest).display, "text"), Fit.NAME, least=10,
             sort=lambda one: one.slowest,
         ),
-        Column("behind", lambda one: (_seconds(one.behind_s), "value"), least=8, sort=lambda one: one.behind_s),
-        Column(
-            "of step", lambda one: (units.share(one.share), "value"), least=7, priority=1, sort=lambda one: one.share
-        ),
-        Column(
-            "median", lambda one: (_seconds(one.usual_s), "note"), least=8, priority=2, sort=lambda one: one.usual_s
-        ),
-        Column(
-            "slowest in", lambda one: (units.share(one.often), "note"), priority=3, sort=lambda one: one.often
-        ),
+        amount("behind", lambda one: one.behind_s, _seconds, least=8),
+        amount("of step", lambda one: one.share, units.share, least=7, priority=1),
+        amount("median", lambda one: one.usual_s, _seconds, "note", least=8, priority=2),
+        amount("slowest in", lambda one: one.often, units.share, "note", priority=3),
     )  # fmt: skip
 
 
@@ -418,14 +410,8 @@ def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting 
         fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
         return glyphs.level(Level.WARN) if fires else "", "warn"
 
-    columns = stage_columns(width)
-    table = Table(
-        columns,
-        sort_items(view.stages, columns, sorting),
-        target=lambda one: _target(view, one.slowest, one.stage),
-        sorting=sorting,
-        is_sortable=True,
-        sign=sign,
+    table = sorted_table(
+        stage_columns(width), view.stages, sorting, lambda one: _target(view, one.slowest, one.stage), sign
     )
     return paint_table(table, width, glyphs)
 
@@ -472,13 +458,6 @@ class RanksPage(Page):
     where = (Scope.TABLE,)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     search_hint = "a rank, a stage or a key"
-    help = (
-        "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "
-        "far it is behind, the share of step time that the other ranks wait for it, and how often it is the slowest. "
-        "Keys that differ by a number alone stand in a table too, with the one that is farthest from the others. "
-        "Below: every rank of the most expensive stage. {open} opens the chart of a rank, {sort} "
-        "sorts the stages by the next column."
-    )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         view = build_ranks(moment.snapshot)

@@ -16,7 +16,7 @@ from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import cadence_of, catalogue_title, read_signal
-from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, rule_row, signed_rows, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
@@ -95,11 +95,11 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
     rows = [title.row()]
     alerts = standing_on(snapshot, chain)
     for one in alerts:
-        role, target = LEVEL_ROLES[one.level], Target(TargetKind.VERDICT, one.rule, stream=one.stream)
         words = f"{one.title} since {units.step(one.since_step)}: {one.headline}"
-        for number, line in enumerate(wrap(words, width - 4, 2)):
-            sign = glyphs.level(one.level) if number == 0 else " "
-            rows.append(RowBuilder(width, glyphs).add(f" {sign} ", role).add(line, role).row(target))
+        target = Target(TargetKind.VERDICT, one.rule, stream=one.stream)
+        rows += signed_rows(
+            glyphs.level(one.level), words, LEVEL_ROLES[one.level], width, glyphs, lines=2, target=target
+        )
     cadence = cadence_of(snapshot.stream)
     verdicts, found, missing = snapshot.verdicts.standing, [], []
     for link, signal in _readings(snapshot, chain):
@@ -128,9 +128,7 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
         width,
         glyphs,
     )
-    for line in wrap(f"not logged: {', '.join(missing)}", width - 2, 3) if missing else ():
-        rows.append(text_row(line, width, glyphs, "dim"))
-    return rows
+    return rows + (text_rows(f"not logged: {', '.join(missing)}", width, glyphs, "dim") if missing else [])
 
 
 def _columns(glyphs: Glyphs) -> Sequence[Column[tuple[MetricRow, str]]]:
@@ -152,11 +150,6 @@ class SymptomPage(Page):
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "change")
     search_hint = "a metric, or a part of what is said"
-    help = (
-        "A symptom that you see, whether or not rltop raises it: the alerts that stand on it, then the metrics in the "
-        "order in which to check them, each with its value, its change against this run's baseline, its curve and what "
-        "it tells. {open} opens a metric or an alert. {palette} finds symptoms: slow, out of memory, KL spike."
-    )
 
     def __init__(self, chain: str, stream: str = "") -> None:
         super().__init__(stream)

@@ -221,10 +221,11 @@ def paint_timeline(
     room = list_rows(timeline, height)
     rows += _paint_list(snapshot, timeline, timeline.numbers[top : top + room], width, glyphs)
     rows = fill(rows, height - 1)
-    left = [f"{units.count(hidden)} less severe {'family' if hidden == 1 else 'families'} not shown"] if hidden else []
+    less = units.counted(hidden, "less severe family", "less severe families")
+    left = [f"{less} not shown"] if hidden else []
     below = len(timeline.numbers) - top - room
     which = "earlier" if timeline.sorting is None else "more"
-    left += [f"{units.count(below)} {which} {'event' if below == 1 else 'events'} below"] if below > 0 else []
+    left += [f"{units.counted(below, f'{which} event')} below"] if below > 0 else []
     return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
 
 
@@ -233,7 +234,7 @@ def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Gly
     builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
     total = len(snapshot.events)
     if wanted.is_open:
-        builder.add(f"{units.count(total)} {'event' if total == 1 else 'events'}", "value")
+        builder.add(units.counted(total, "event"), "value")
     else:
         builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
     parts = []
@@ -339,14 +340,6 @@ class EventsPage(ListPage[int]):
     details = frozenset({TargetKind.EVENT, TargetKind.VERDICT})
     where = (Scope.TIMELINE, Scope.TABLE)
     filter_hint = "filter by rule, family or message"
-    help = (
-        "All events of the run. Top: one lane per rule family over the steps, with a bar from where an alert was "
-        "raised to where it recovered, heavy where it was critical; a number stands for as many events of one cell, a "
-        "plus for more than nine. Below: the events, newest first; {open} goes to "
-        "the step of an event, {open} again opens its alert there, {live} returns to live. Events on steps that were "
-        "redone after a restart are dim. {find} filters by text, {family} by family, {level} by level; {sort} sorts "
-        "by the next column."
-    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,12 +17,12 @@ from rltop.pages.overview import longer_words
 from rltop.pages.page import Effect, Open, Page, ShowStep
 from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import NAMED, paint_stages, paint_strip, stage_fills
-from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, text_rows
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Fit, Sorting, Table, paint_table, sort_items
+from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 
@@ -190,10 +190,10 @@ def paint_timing(
     """Waterfall, strip, sentence and table, from the top."""
     timing = view.timing
     if timing is None:
-        note = [text_row(line, width, glyphs) for line in wrap(view.note, width - 2, 4)]
+        note = text_rows(view.note, width, glyphs, lines=4)
         rows = [text_row("STEP TIMING", width, glyphs, "title"), Row(()), *note]
         return fill([*rows, *_paint_beside(view, width, glyphs)], height)
-    text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
+    text = text_rows(view.explanation.display, width, glyphs, "strong")
     table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs, sorting)]
     room = 60 if height is None else height
     least = min(4, len(table))
@@ -219,9 +219,9 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
     steps = f"{view.steps} steps"
     return (
         Column("stage", _stage_name, Fit.NAME, least=name, most=name, sort=lambda one: one.name.raw),
-        Column("last", lambda one: (units.duration(one.last_s), "value"), least=8, sort=lambda one: one.last_s),
-        Column("median", lambda one: (units.duration(one.median_s), "value"), least=8, sort=lambda one: one.median_s),
-        Column("p95", lambda one: (units.duration(one.p95_s), "note"), least=8, priority=2, sort=lambda one: one.p95_s),
+        amount("last", lambda one: one.last_s, units.duration, least=8),
+        amount("median", lambda one: one.median_s, units.duration, least=8),
+        amount("p95", lambda one: one.p95_s, units.duration, "note", least=8, priority=2),
         Column(
             "share", lambda one: ("" if one.name.raw == _STEP else share_text(one.share), "unit"), least=6, priority=1,
             sort=lambda one: one.share,
@@ -240,7 +240,7 @@ def _stage_name(one: StageStatistic) -> tuple[str, str]:
 
 
 def _ran_on(one: StageStatistic, view: TimingPageView) -> str:
-    return f"on {one.runs} {'step' if one.runs == 1 else 'steps'}" if one.runs < view.steps else ""
+    return f"on {units.counted(one.runs, 'step')}" if one.runs < view.steps else ""
 
 
 def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
@@ -298,12 +298,6 @@ class TimingPage(Page):
     where = (Scope.TABLE,)
     search_hint = "a part of a stage's name"
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on", "flow", "find")
-    help = (
-        "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "
-        "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps, {sort} "
-        "sorts the table by the next column. Durations are logged by the trainer; where start times are not, the "
-        "order of the stages is inferred."
-    )
 
     def __init__(self, stage: Target | None = None) -> None:
         super().__init__()

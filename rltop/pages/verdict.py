@@ -17,7 +17,7 @@ from rltop.pages.events import as_known, paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open, Page, Push
 from rltop.pages.rule_menu import threshold_words
-from rltop.rows.cells import RowBuilder, clip, clip_middle, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, clip_middle, labelled_rows, rule_row, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
@@ -103,14 +103,12 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
-        text = "no alert from this rule at this step"
-        if view.is_muted:
-            text = _muted_words(view, keys)
-        rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
+        text = _muted_words(view, keys) if view.is_muted else "no alert from this rule at this step"
+        rows += text_rows(text, width, glyphs, "dim", lines=4)
         return [*rows, *_paint_rule(view, view.rule, width, glyphs), *_paint_events(view, width, glyphs)]
     rows = _paint_head(view, verdict, width, glyphs)
     if view.is_muted:
-        rows += [text_row(line, width, glyphs, "dim") for line in wrap(_muted_words(view, keys), width - 2, 4)]
+        rows += text_rows(_muted_words(view, keys), width, glyphs, "dim", lines=4)
     elif view.is_acknowledged:
         rows.append(
             text_row(f"quiet until it gets worse{keys.clause('acknowledge', ' ({} undoes it)')}", width, glyphs, "dim")
@@ -146,7 +144,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
     whose = f"steps of {Label.of(view.stream)} · " if view.stream else ""
     facts = f"{whose}rule {verdict.rule_words} · since {units.step(verdict.since_step)}"
     if view.records is not None:
-        facts += f" · {units.count(view.records)} {'record' if view.records == 1 else 'records'}"
+        facts += f" · {units.counted(view.records, 'record')}"
     if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
         word = "RECOVERED"
         role = "dim"
@@ -162,12 +160,11 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         facts += " · not yet confirmed: still reading history"
     first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
     first.add("  ").add(Label.of(verdict.title).display, "strong")
-    headline = wrap(Label.of(verdict.headline).display, width - 2, 3)
+    headline = text_rows(Label.of(verdict.headline).display, width, glyphs)
     if first.room < len(facts) + 3:
-        lines = [text_row(line, width, glyphs, "dim") for line in wrap(facts, width - 2, 2)]
-        return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline), *lines]
-    first.to(width - len(facts) - 1).add(facts, "dim")
-    return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline)]
+        lines = text_rows(facts, width, glyphs, "dim", lines=2)
+        return [first.row(), *headline, *lines]
+    return [first.to(width - len(facts) - 1).add(facts, "dim").row(), *headline]
 
 
 def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
@@ -203,11 +200,7 @@ def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> lis
 
 
 def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:
-    rows = []
-    for i, line in enumerate(wrap(Label.of(text).display, max(10, width - _LABEL - 3), 6)):
-        builder = RowBuilder(width, glyphs).add(" ").left(label if i == 0 else "", _LABEL, "dim")
-        rows.append(builder.add(line).row())
-    return rows
+    return labelled_rows(label, _LABEL, Label.of(text).display, width, glyphs)
 
 
 def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -224,12 +217,6 @@ class VerdictPage(Page):
     details = frozenset({TargetKind.METRIC, TargetKind.VERDICT, TargetKind.RULE})
     footer: ClassVar[Sequence[str]] = ("alerts", "acknowledge", "mute", "change")
     search_hint = "a part of what is said of the alert"
-    help = (
-        "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
-        "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
-        "the next alert, {acknowledge} quiets this one until it gets worse, {mute} mutes the rule for this run, "
-        "{open} on the row `rule` sets its thresholds and mutes it for its project or everywhere."
-    )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
         super().__init__(stream)

@@ -395,13 +395,6 @@ class WherePage(Page):
 
     footer: ClassVar[Sequence[str]] = ("console", "timing")
     search_hint = "a process, a phase, a part of a line"
-    help = (
-        "Where the job is, in a step that has not ended: the open phase, since when, what that usually takes in this "
-        "run and what is missing. Processes are in groups by what they are in, worst first: dead ones, then those "
-        "outside of what most others of their kind do, for which the others wait in a collective. Engines, devices, "
-        "the scheduler's job and the last line of each log follow, each with its source and how old it is. What a log "
-        "says may be older than what the job does: a printed line can sit in a buffer. {console} shows the log."
-    )
 
     def face(self, moment: Moment) -> Hashable:
         whereabouts = moment.snapshot.run.whereabouts

@@ -22,7 +22,7 @@ from rltop.pages.header import (
     paint_streams,
 )
 from rltop.report.text import rows_text
-from rltop.rows.cells import RowBuilder, text_row, wrap
+from rltop.rows.cells import RowBuilder, text_row, text_rows, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.table import Column, Fit, Table, TablePainter
@@ -75,9 +75,8 @@ def check_text(
     words = count_words(snapshot.source.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
     notes += own_words(snapshot.run)
-    if notes:
-        lines = [line for note in notes for line in wrap(note, width - 2, 3)]
-        rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
+    rows += [Row(())] if notes else []
+    rows += [row for note in notes for row in text_rows(note, width, glyphs, "dim")]
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
@@ -88,7 +87,7 @@ def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     level = Level.CRIT if state is RunState.DIED else Level.INFO
     text = f"{glyphs.level(level)} {Label.of(ending_words(snapshot)).display}"
-    return [text_row(line, width, glyphs, LEVEL_ROLES[level]) for line in wrap(text, width - 2, 3)]
+    return text_rows(text, width, glyphs, LEVEL_ROLES[level])
 
 
 def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
@@ -98,9 +97,7 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
     found = worse_before(history, level)
     if found is None:
         return []
-    return [
-        text_row(line, width, glyphs, alert_role(found)) for line in wrap(worst_words(history, level), width - 2, 2)
-    ]
+    return text_rows(worst_words(history, level), width, glyphs, alert_role(found), lines=2)
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
@@ -126,8 +123,7 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
             builder.add(f" · {generation}", "note")
     rows = snapshot.stream.rows
     is_evaluated = snapshot.stream.has_values and not rows
-    records = f"{units.count(rows)} {'record' if rows == 1 else 'records'}"
-    builder.add(f"   {'evaluations only' if is_evaluated else records}", "dim")
+    builder.add(f"   {'evaluations only' if is_evaluated else units.counted(rows, 'record')}", "dim")
     if snapshot.stream.last_step is not None:
         builder.add(f", up to step {units.step(snapshot.stream.last_step)}", "dim")
     return builder.row()

@@ -249,7 +249,7 @@ def _table(grid: Grid, what: str = "row") -> str:
         body.append(f"<tr>{''.join(cells)}</tr>")
     more = ""
     if grid.left_out:
-        more = f'<p class="dim">and {units.count(grid.left_out)} more {what}{"s" if grid.left_out > 1 else ""}</p>'
+        more = f'<p class="dim">and {units.counted(grid.left_out, f"more {what}")}</p>'
     has_heads = any(grid.heads)
     head = f"<thead><tr>{heads}</tr></thead>" if has_heads else ""
     return f'<div class="scroll"><table>{head}<tbody>{"".join(body)}</tbody></table></div>{more}'

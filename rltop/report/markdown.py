@@ -192,7 +192,7 @@ def _line(cells: Sequence[str]) -> str:
 
 def _left_out(grid: Grid, what: str) -> Iterator[str]:
     if grid.left_out:
-        yield from ("", f"and {units.count(grid.left_out)} more {what}{'s' if grid.left_out > 1 else ''}", "")
+        yield from ("", f"and {units.counted(grid.left_out, f'more {what}')}", "")
 
 
 def _notes(report: RunReport) -> Iterator[str]:

@@ -385,7 +385,7 @@ def pipelines(reports: Sequence[RunReport]) -> Grid:
 def further_runs(reports: Sequence[RunReport]) -> str:
     """That some runs are in the tables only; empty where none is."""
     count = len(reports) - MOST_RUNS
-    return f"{_count(count, 'more run')} in the tables only" if count > 0 else ""
+    return f"{units.counted(count, 'more run')} in the tables only" if count > 0 else ""
 
 
 def run_names(reports: Sequence[RunReport]) -> list[str]:
@@ -418,7 +418,7 @@ def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
         yield (
             f"step {units.step(header.step)}{total}" if header.cursor is None else f"as of step {header.cursor}{total}"
         )
-    yield _count(snapshot.stream.rows, "record")
+    yield units.counted(snapshot.stream.rows, "record")
     if header.step_s is not None:
         yield f"{units.duration(header.step_s)}/step"
     if header.eta_s is not None:
@@ -430,7 +430,7 @@ def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
         state += f", newest row {age_text(header.age_s).strip()}"
     yield state
     if restarts := snapshot.stream.seen_restarts:
-        yield _count(len(restarts), "restart")
+        yield units.counted(len(restarts), "restart")
     for entry in () if view.streams is None else view.streams.entries[1:]:
         step = "no row yet" if entry.step is None else f"step {units.step(entry.step)}"
         yield f"stream {entry.name.display}: {step}"
@@ -438,13 +438,9 @@ def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
         yield view.freshness
 
 
-def _count(number: int, what: str) -> str:
-    return f"{units.count(number)} {what}{'' if number == 1 else 's'}"
-
-
 def _records(snapshot: Snapshot) -> str:
     stream = snapshot.stream
-    text = _count(stream.rows, "record")
+    text = units.counted(stream.rows, "record")
     if stream.first_step is None or stream.last_step is None:
         return text
     return f"{text}, steps {units.step(stream.first_step)}–{units.step(stream.last_step)}"
@@ -475,7 +471,7 @@ def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
     yield f"rule {verdict.rule_words}"
     yield f"since step {units.step(verdict.since_step)}"
     if view.records is not None:
-        yield _count(view.records, "record")
+        yield units.counted(view.records, "record")
     if verdict.settled is not None:
         yield "settled"
     elif verdict.worst_level > verdict.level:

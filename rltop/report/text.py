@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.rows.cells import text_row, wrap
+from rltop.rows.cells import text_rows
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.themes import Palette, load_palette, sgr
@@ -34,9 +34,7 @@ def once_text(
     view = build_overview(snapshot, width=width, height=height if height is not None else 40)
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = list(paint_overview(view, width, height, glyphs))
-    rows += [
-        text_row(line, width, glyphs, "dim") for one in own_words(snapshot.run) for line in wrap(one, width - 2, 3)
-    ]
+    rows += [row for one in own_words(snapshot.run) for row in text_rows(one, width, glyphs, "dim")]
     return rows_text(rows, use_color=use_color)
 
 

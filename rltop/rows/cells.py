@@ -184,6 +184,33 @@ def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
     return RowBuilder(width, glyphs).add(" ").add(text, role).row()
 
 
+def text_rows(text: str, width: int, glyphs: Glyphs, role: str = "text", *, lines: int = 3) -> list[Row]:
+    """A text in at most `lines` rows, a cell free on either side."""
+    return [text_row(line, width, glyphs, role) for line in wrap(text, max(10, width - 2), lines)]
+
+
+def labelled_rows(
+    label: str, cells: int, text: str, width: int, glyphs: Glyphs, role: str = "text", *, lines: int = 6
+) -> list[Row]:
+    """A text in rows, beside a column of `cells` cells in which its label stands once."""
+    rows = []
+    for number, line in enumerate(wrap(text, max(10, width - cells - 3), lines)):
+        builder = RowBuilder(width, glyphs).add(" ").left("" if number else label, cells, "dim")
+        rows.append(builder.add(line, role).row())
+    return rows
+
+
+def signed_rows(
+    sign: str, text: str, role: str, width: int, glyphs: Glyphs, *, lines: int = 3, target: Target | None = None
+) -> list[Row]:
+    """A text in rows behind a sign, if there is one; each row leads to the target."""
+    front = f" {sign} " if sign else " "
+    return [
+        RowBuilder(width, glyphs).add(" " * len(front) if number else front, role).add(line, role).row(target)
+        for number, line in enumerate(wrap(text, width - 4, lines))
+    ]
+
+
 def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list[Row]:
     """Two blocks of rows next to each other; what can be selected stays where its text is.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from rltop.rows.cells import RowBuilder, clip, clip_distinct, wrap
 from rltop.rows.glyphs import Glyphs
@@ -109,6 +109,22 @@ def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sortin
     known = [(key, item) for key, item in keyed if key is not None and key == key]
     known.sort(key=lambda one: one[0], reverse=sorting.is_falling)
     return [*(item for _, item in known), *(item for key, item in keyed if key is None or key != key)]
+
+
+def amount(
+    head: str,
+    value: Callable[[T], float | None],
+    say: Callable[[Any], str],
+    role: str = "value",
+    *,
+    least: int = 1,
+    priority: int = 0,
+    gap: int = 2,
+) -> Column[T]:
+    """A column of numbers, which the table can be sorted by; `say` writes one."""
+    return Column(
+        head, lambda item: (say(value(item)), role), least=least, priority=priority, gap=gap, sort=value
+    )  # fmt: skip
 
 
 def _order_behind(column: Column[T], sorting: Sorting | None) -> Sorting:
@@ -242,6 +258,17 @@ class Table(NamedTuple, Generic[T]):
     is_sortable: bool = False
     sign: Callable[[T], tuple[str, str]] | None = None
     sign_head: str = ""
+
+
+def sorted_table(
+    columns: Sequence[Column[T]],
+    items: Sequence[T],
+    sorting: Sorting | None,
+    target: Callable[[T], Target | None],
+    sign: Callable[[T], tuple[str, str]] | None = None,
+) -> Table[T]:
+    """A table that its heads sort, in the order that was asked for."""
+    return Table(columns, sort_items(items, columns, sorting), target, sorting, is_sortable=True, sign=sign)
 
 
 class _Placed(NamedTuple, Generic[T]):

@@ -77,7 +77,7 @@ def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
 @pytest.mark.parametrize("page", sorted(PAGES, key=lambda page: page.__name__), ids=lambda page: page.__name__)
 def test_a_page_has_a_help_and_a_list_says_what_its_filter_is_for(page: type[Page]) -> None:
     ids = {key.id for keys in KEYS.values() for key in keys}
-    assert page.help and set(re.findall(r"{([a-z-]+)}", page.help)) <= ids and set(page.footer) <= ids
+    assert page.about() and set(re.findall(r"{([a-z-]+)}", page.about())) <= ids and set(page.footer) <= ids
     assert not issubclass(page, ListPage) or page.filter_hint
 
 
