@@ -240,7 +240,7 @@ class PageScreen(Screen[None]):
             rows += fill([*page.paint(now, max(1, width - DETAIL_GAP), share)], share)
         line = RowBuilder(width, glyphs).add(f" {glyphs.upright}", "rule").row()
         unlinked = [row._replace(links=()) for row in rows]
-        return side_by_side([line] * height, unlinked, DETAIL_GAP)
+        return side_by_side(([line] * height, unlinked), DETAIL_GAP)
 
     def draw_status(self) -> None:
         """Paint the line above the footer; a page that opens just now paints it itself."""

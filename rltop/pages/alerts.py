@@ -37,6 +37,12 @@ def own_words(run: Run) -> Iterator[str]:
         yield f"thresholds of your own: {', '.join(own)}"
 
 
+def standing_verdict(snapshot: Snapshot, rule: str, stream: str = "") -> Verdict | None:
+    """What a rule says at the step, muted or acknowledged too; None where it says nothing."""
+    both = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
+    return next((one for one in both if (one.rule, one.stream) == (rule, stream)), None)
+
+
 GROUPS = ("learning", "system")
 _GAP = "  "
 _MUTED, _ACKNOWLEDGED = " muted", " acknowledged"

@@ -13,13 +13,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Protocol
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, Verdict, VerdictState
 from rltop.pages.bands import Band, edge_points
 from rltop.pages.markers import Marker
-from rltop.pages.signals import SignalReading, signal_of
+from rltop.pages.signals import SignalReading, primary, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
@@ -83,6 +84,13 @@ class Curve:
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, points: Sequence[tuple[float, float]]) -> Curve:
+        return cls(tuple(x for x, _ in points), tuple(y for _, y in points))
+
+
+NO_CURVE = Curve((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +272,11 @@ def build_plot(
     buckets = read.buckets(signal.key, stride, start, shown.last + 1)
     before = _before(snapshot, signal, stride, start, smoothing)
     raw = _extremes(buckets, signal, shown)
-    levels = []
-    if reading.threshold is not None:
-        text = f"threshold {units.measure(reading.threshold, reading.unit)}"
-        levels.append(PlotLevel(reading.threshold, "threshold", text))
-    if reading.baseline is not None:
-        text = f"baseline {units.measure(reading.baseline, reading.unit)}"
-        levels.append(PlotLevel(reading.baseline, "baseline", text))
+    levels = [
+        PlotLevel(value, what, f"{what} {units.measure(value, reading.unit)}")
+        for what, value in (("threshold", reading.threshold), ("baseline", reading.baseline))
+        if value is not None
+    ]
     can_log = any(value > 0 for value in raw.values)
     return PlotData(
         title=signal.metric.title,
@@ -341,25 +347,21 @@ def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothi
 def _edges(snapshot: Snapshot, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
     """Both edges of a band over the same buckets as the values; those without a point are left out."""
     buckets = {band.main.key: middle, **{key: snapshot.stream.buckets(key, *where) for key in band.keys}}
-    sides = (Curve(tuple(x for x, _ in side), tuple(y for _, y in side)) for side in edge_points(band, buckets))
-    return tuple(side for side in sides if side.steps)
+    return tuple(Curve.of(side) for side in edge_points(band, buckets) if side)
 
 
 def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:
-    steps: list[float] = []
-    values: list[float] = []
+    points: list[tuple[float, float]] = []
     for bucket in buckets:
         if not bucket.count or bucket.last_step < zoom.first:
             continue
         low, high = signal.read(bucket.low), signal.read(bucket.high)
-        rising = not values or abs(low - values[-1]) <= abs(high - values[-1])
-        steps.append(max(bucket.first_step, zoom.first))
-        values.append(low if rising else high)
+        is_rising = not points or abs(low - points[-1][1]) <= abs(high - points[-1][1])
+        first = max(bucket.first_step, zoom.first)
+        points.append((first, low if is_rising else high))
         if bucket.count > 1 and low != high:
-            steps.append(bucket.last_step if bucket.last_step > steps[-1] else steps[-1])
-            values.append(high if rising else low)
-    finite = [(x, y) for x, y in zip(steps, values, strict=True) if math.isfinite(y)]
-    return Curve(tuple(x for x, _ in finite), tuple(y for _, y in finite))
+            points.append((max(first, bucket.last_step), high if is_rising else low))
+    return Curve.of([point for point in points if math.isfinite(point[1])])
 
 
 def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: float = SMOOTHING) -> Curve:
@@ -369,8 +371,7 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
         buckets: of the values as logged, from left to right, with those before the window that it remembers.
         zoom: the steps that are shown; what ends before them is averaged, and not shown.
     """
-    steps: list[float] = []
-    values: list[float] = []
+    points: list[tuple[float, float]] = []
     total = weight = 0.0
     for bucket in buckets:
         if not bucket.count:
@@ -380,9 +381,8 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
         weight = weight * keep + (1 - keep)
         value = total / weight if weight > 0 else signal.read(bucket.mean)
         if math.isfinite(value) and bucket.last_step >= zoom.first:
-            steps.append((max(bucket.first_step, zoom.first) + bucket.last_step) / 2)
-            values.append(value)
-    return Curve(tuple(steps), tuple(values))
+            points.append(((max(bucket.first_step, zoom.first) + bucket.last_step) / 2, value))
+    return Curve.of(points)
 
 
 def _marks(snapshot: Snapshot, reading: SignalReading, verdicts: Sequence[Verdict], zoom: Zoom) -> list[PlotMark]:
@@ -428,7 +428,7 @@ def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
     """The signal of a metric in a run; None where it does not log it."""
     name, key = metric
     if name:
-        return None if snapshot.identity is None else snapshot.identity.primary(name)
+        return primary(snapshot, name)
     return signal_of(snapshot, key) if snapshot.stream.has(key) else None
 
 
@@ -453,7 +453,7 @@ def _places(snapshot: Snapshot, axis: Axis) -> Places | None:
         series = snapshot.stream.times()
         known = [(s, t) for s, t in zip(series.steps, series.values, strict=True) if math.isfinite(t)]
     elif axis is Axis.EPOCH:
-        known = _values(snapshot, signal_in(snapshot, ("epoch", "")))
+        known = _values(snapshot, primary(snapshot, "epoch"))
     else:
         known = _so_far(snapshot, *_COUNTED[axis])
     rising: list[tuple[int, float]] = []
@@ -476,15 +476,11 @@ def _values(snapshot: Snapshot, signal: Signal | None) -> list[tuple[int, float]
 
 def _so_far(snapshot: Snapshot, total: str, *parts: str) -> list[tuple[int, float]]:
     """Step → how many so far: as logged, else the sum of those in each step, by the first of `parts` that is logged."""
-    counted = signal_in(snapshot, (total, ""))
+    counted = primary(snapshot, total)
     if counted is not None:
         return _values(snapshot, counted)
-    sums, so_far = [], 0.0
-    part = next((signal for name in parts if (signal := signal_in(snapshot, (name, ""))) is not None), None)
-    for step, value in _values(snapshot, part):
-        so_far += value
-        sums.append((step, so_far))
-    return sums
+    each = _values(snapshot, primary(snapshot, *parts))
+    return list(zip((step for step, _ in each), accumulate(value for _, value in each), strict=True))
 
 
 def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
@@ -504,8 +500,7 @@ def placed(plot: PlotData, found: Places, axis: Axis, *, is_log: bool = False) -
 
     def moved(curve: Curve, is_moved: bool = True) -> Curve:
         pairs = [(found.at(x) if is_moved else x, y) for x, y in zip(curve.steps, curve.values, strict=True)]
-        kept = [(math.log10(x) if is_log else x, y) for x, y in pairs if x > 0 or not is_log]
-        return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept))
+        return Curve.of([(math.log10(x) if is_log else x, y) for x, y in pairs if x > 0 or not is_log])
 
     raw = moved(plot.raw)
     series = tuple(

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.chart import SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, PlottedSeries
+from rltop.pages.chart import NO_CURVE, SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, PlottedSeries
 from rltop.structs import NamedTuple
 
 FAR = 3.0
@@ -86,7 +86,7 @@ class Axes:
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
     """Fit a chart into a canvas of `columns` × `rows` cells."""
     raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
-    smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
+    smooth, _ = _drawable(plot.smooth if has_smooth else NO_CURVE, is_log=plot.is_log)
     series = []
     for each in plot.series:
         curve, left_out = _drawable(each.curve, is_log=plot.is_log)
@@ -160,10 +160,9 @@ def _x_ticks(plot: PlotData, first: float, last: float, columns: int) -> tuple[t
 
 
 def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
-    kept = [
-        (x, y) for x, y in zip(curve.steps, curve.values, strict=True) if math.isfinite(y) and (y > 0 or not is_log)
-    ]
-    return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept)), len(curve.steps) - len(kept)
+    points = zip(curve.steps, curve.values, strict=True)
+    kept = Curve.of([(x, y) for x, y in points if math.isfinite(y) and (y > 0 or not is_log)])
+    return kept, len(curve.steps) - len(kept.steps)
 
 
 DASHED_ROLE = "threshold"

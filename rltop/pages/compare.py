@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Sequence, Set
+from dataclasses import replace
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, Level, Signal, Unit
 from rltop.pages.chart import (
     LABEL_CELLS,
+    NO_CURVE,
     SMOOTHING,
     Axis,
-    Curve,
     Places,
     PlotData,
     PlotMark,
@@ -194,7 +193,7 @@ def build_overlay(
         low, high, shown = place.at(zoom.first), place.at(zoom.last), zoom
     marks = () if at is None else (PlotMark(at, "cursor", f"step {units.step(at)}"),)
     plot = PlotData(
-        title=title, unit=units.unit_suffix(unit), raw=Curve((), ()), smooth=Curve((), ()), levels=(), marks=marks,
+        title=title, unit=units.unit_suffix(unit), raw=NO_CURVE, smooth=NO_CURVE, levels=(), marks=marks,
         zoom=shown, whole=shown, series=others, axis=axis, smoothing=smoothing,
         can_log=any(value > 0 for one in others for value in one.curve.values),
         span=None if axis is Axis.STEP else (low, max(high, low + 1e-9)),
@@ -265,8 +264,7 @@ def overlays(
 # -- where they diverge -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Where a run diverges from the baseline run.
 
     Attributes:
@@ -300,26 +298,13 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
     return Comparison(tuple(sorted(found, key=lambda one: (not one.is_from_start, one.step))), len(pairs))
 
 
-_SET_BY: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "lr": frozenset(
-            [
-                "lr",
-                "learning_rate",
-                "lr_scheduler_type",
-                "lr_scheduler",
-                "warmup_steps",
-                "warmup_ratio",
-                "num_warmup_steps",
-                "min_lr",
-            ]
-        ),
-        "lr_critic": frozenset(("critic_lr", "critic_learning_rate")),
-        "kl_coef": frozenset(("kl_coef", "kl_loss_coef", "init_kl_coef", "kl_penalty_coef", "beta")),
-        "response_len_max": frozenset(("max_response_length", "max_completion_length", "max_new_tokens", "max_tokens")),
-        "prompt_len_max": frozenset(("max_prompt_length",)),
-    }
-)
+_SET_BY = {
+    "lr": "lr learning_rate lr_scheduler_type lr_scheduler warmup_steps warmup_ratio num_warmup_steps min_lr",
+    "lr_critic": "critic_lr critic_learning_rate",
+    "kl_coef": "kl_coef kl_loss_coef init_kl_coef kl_penalty_coef beta",
+    "response_len_max": "max_response_length max_completion_length max_new_tokens max_tokens",
+    "prompt_len_max": "max_prompt_length",
+}
 """What is logged of a setting, by the last part of its name: where it first differs the setting takes effect."""
 
 
@@ -330,7 +315,7 @@ def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
         if not one.is_from_start and one.step != min(later):
             continue
         for each in settings:
-            if each.name.rsplit(".", 1)[-1].casefold() in _SET_BY.get(one.metric, ()):
+            if each.name.rsplit(".", 1)[-1].casefold() in _SET_BY.get(one.metric, "").split():
                 where = "from the start" if one.is_from_start else "and the divergence begins where it takes effect"
                 values = " and ".join(units.UNKNOWN if value is None else value for value in each.values)
                 return f"{each.short} is set to {values}, {where}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rltop import units
 from rltop.model import Label
+from rltop.pages.alerts import standing_verdict
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
@@ -38,9 +39,8 @@ def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
         case TargetKind.SETTING | TargetKind.RUN:
             return _named(target, moment)
         case TargetKind.VERDICT:
-            found = (*moment.snapshot.verdicts.standing, *moment.snapshot.verdicts.set_aside)
-            said = (one.headline for one in found if (one.rule, one.stream) == (target.name, target.stream))
-            return Label.of(next(said, "")).display, f"alert {target.name}"
+            found = standing_verdict(moment.snapshot, target.name, target.stream)
+            return "" if found is None else Label.of(found.headline).display, f"alert {target.name}"
         case TargetKind.STEP if target.step is not None:
             return str(target.step), "the step"
         case TargetKind.LINE if target.step is not None:

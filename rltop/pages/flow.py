@@ -19,7 +19,7 @@ from rltop.pages.header import generation_text, pace_of
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, read_signal
+from rltop.pages.signals import SignalReading, cadence_of, history_of, lately, primary, read_signal
 from rltop.rows.cells import RowBuilder, clip, rule_row, text_row, text_rows, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
@@ -35,7 +35,7 @@ def build_goodput(snapshot: Snapshot) -> Goodput | None:
     """What became of the completions of the last records; None where nothing that tells is logged."""
 
     def recent(metric: str) -> list[float]:
-        signal = None if snapshot.identity is None else snapshot.identity.primary(metric)
+        signal = primary(snapshot, metric)
         return [] if signal is None else lately(snapshot, signal, goodput.LATELY)
 
     return measure(recent, snapshot.part.group_size, min(goodput.LATELY, snapshot.stream.rows))
@@ -251,22 +251,20 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool 
 
 def _lately(snapshot: Snapshot, name: str) -> list[float]:
     """The last finite values of a metric's primary signal, oldest first; empty where it is not logged."""
-    signal = None if snapshot.identity is None else snapshot.identity.primary(name)
-    if signal is None:
-        return []
-    return lately(snapshot, signal, LATELY)
+    signal = primary(snapshot, name)
+    return [] if signal is None else lately(snapshot, signal, LATELY)
 
 
 def _waits(snapshot: Snapshot) -> Waits:
-    signal = None if snapshot.identity is None else snapshot.identity.primary("queue_size")
+    signal = primary(snapshot, "queue_size")
     limit = limit_of(partial(_lately, snapshot))
 
     def since(word: str) -> int | None:
         return None if signal is None else unbroken(word, reversed(history_of(snapshot, signal)), limit)
 
     waits = judge(partial(_lately, snapshot), since)
-    known = [] if snapshot.identity is None else [snapshot.identity.primary(name) for name in _SIDES]
-    newest = [snapshot.stream.latest(one.key, snapshot.at_step) for one in known if one is not None]
+    known = (one.key for name in _SIDES if (one := primary(snapshot, name)) is not None)
+    newest = (snapshot.stream.latest(key, snapshot.at_step) for key in known)
     steps = [point.step for point in newest if point is not None]
     now = snapshot.step
     if now is None or not steps or now - max(steps) <= LATELY * cadence_of(snapshot.stream):

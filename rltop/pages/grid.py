@@ -28,10 +28,10 @@ from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
-from rltop.rows.cells import RowBuilder, fill, text_row, without_shared
+from rltop.rows.cells import RowBuilder, fill, side_by_side, text_row, without_shared
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
-from rltop.rows.rows import Row, RowLink, Target, TargetKind
+from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -119,7 +119,7 @@ class GridPage(ChartPage):
                 else self._chart(one, moment, (cells - 1, lines), (top, number * cells))
                 for number, one in enumerate(shown[first : first + shape.columns])
             ]
-            rows += _beside(charts, cells, width, moment.glyphs)
+            rows += side_by_side(charts, cells)
         rows[0] = self._title(moment, len(shown), width)
         return fill(rows, height + len(legend))
 
@@ -261,20 +261,3 @@ def _head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> R
     if change != units.UNKNOWN and builder.room > len(change) + 2:
         builder.add(f"  {change}", "note")
     return builder.row(Target(TargetKind.METRIC, one.signal.key, stream=one.stream))
-
-
-def _beside(charts: Sequence[Sequence[Row]], cells: int, width: int, glyphs: Glyphs) -> list[Row]:
-    rows = []
-    for y in range(max(len(chart) for chart in charts)):
-        builder, links = RowBuilder(width, glyphs), list[RowLink]()
-        for number, chart in enumerate(charts):
-            if y >= len(chart):
-                continue
-            builder.to(number * cells)
-            start = builder.column
-            builder.line(chart[y].line)
-            links += [
-                link._replace(start=link.start + start, stop=min(width, link.stop + start)) for link in chart[y].links
-            ]
-        rows.append(Row(builder.row().line, tuple(links)))
-    return rows

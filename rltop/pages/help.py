@@ -51,10 +51,7 @@ class HelpPage(Page):
             while rest and each < most:
                 each += 1
                 parts, rest = _filled(entries, columns, each)
-            joined = parts.pop()
-            for part in reversed(parts):
-                joined = side_by_side(part, joined, cells)
-            rows, entries = [*rows, *joined], rest
+            rows, entries = [*rows, *side_by_side(parts, cells)], rest
         return rows
 
     def _entries(self, width: int, glyphs: Glyphs) -> Iterator[list[Row]]:

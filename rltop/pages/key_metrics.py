@@ -13,7 +13,7 @@ from rltop.catalog.row_sets import ROW_SETS, OverviewRow
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.bands import families_of
-from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart, signal_of
+from rltop.pages.signals import SignalReading, formula, generic_signal, is_turned, names_apart, primary, signal_of
 from rltop.rows.cells import RowBuilder, clip, clip_distinct
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
@@ -168,7 +168,7 @@ def _logged(snapshot: Snapshot, names: Sequence[str]) -> Sequence[Signal]:
 def _remark(snapshot: Snapshot, name: str, beside: Sequence[str]) -> str:
     """A second metric in the remarks of a row, such as memory beside MFU."""
     for other in beside:
-        signal = None if snapshot.identity is None or other == name else snapshot.identity.primary(other)
+        signal = None if other == name else primary(snapshot, other)
         raw = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
         if signal is not None and raw is not None:
             title = _SHORT.get(other, signal.metric.title)

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from rltop import units
 from rltop.model import EventState, Level
+from rltop.pages.signals import primary
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row
@@ -93,8 +94,7 @@ def _title(rule: str) -> str:
 
 def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, kind: MarkerKind) -> list[Marker]:
     """The steps on which one of the metrics was logged, the first of them that the run knows."""
-    identity = snapshot.identity
-    signal = None if identity is None else next((s for s in map(identity.primary, names) if s is not None), None)
+    signal = primary(snapshot, *names)
     if signal is None or last < first:
         return []
     steps, values = snapshot.stream.series(signal.key)

@@ -25,16 +25,25 @@ from rltop.pages.markers import read_markers
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.page import Effect, Redraw, Say
 from rltop.pages.run_entry import REWARDS, VALIDATIONS
-from rltop.pages.signals import SignalReading, cadence_of, formula, guess_of, read_signal, signal_of, steps_text
-from rltop.rows.cells import RowBuilder, clip_middle, fill, text_rows
+from rltop.pages.signals import (
+    SignalReading,
+    cadence_of,
+    extreme,
+    formula,
+    guess_of,
+    read_signal,
+    signal_of,
+    steps_text,
+)
+from rltop.rows.cells import RowBuilder, clip_middle, fill, side_by_side, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Scope
-from rltop.rows.rows import Row, RowLink, Target, TargetKind
+from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.store.series import Bucket, Point
+from rltop.store.series import Point
 
 _RELATED = 8
 _DIRECTIONS = {
@@ -164,31 +173,11 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
 
 def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
     """Numbers, meaning and relatives, for the space under the chart."""
-    if width >= 90:
-        return fill(_beside(view, width, glyphs), height)
-    return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
-
-
-def _beside(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Numbers on the left, meaning and relatives on the right."""
-    left_width = min(48, max(46, width * 2 // 5))
-    left = _paint_statistics(view, left_width, glyphs)
-    right = _paint_meaning(view, width - left_width - 2, glyphs)
-    rows = []
-    for i in range(max(len(left), len(right))):
-        builder = RowBuilder(width, glyphs)
-        if i < len(left):
-            builder.line(left[i].line)
-        builder.to(left_width + 2)
-        offset = builder.column
-        links: tuple[RowLink, ...] = ()
-        if i < len(right):
-            builder.line(right[i].line)
-            links = tuple(
-                one._replace(start=one.start + offset, stop=min(width, one.stop + offset)) for one in right[i].links
-            )
-        rows.append(Row(builder.row().line, links))
-    return rows
+    if width < 90:
+        return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
+    cells = min(48, max(46, width * 2 // 5))
+    meaning = _paint_meaning(view, width - cells - 2, glyphs)
+    return fill(side_by_side((_paint_statistics(view, cells, glyphs), meaning), cells + 2), height)
 
 
 def _paint_statistics(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -407,39 +396,20 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
         return []
     total = sum(one.count for one in found)
     mean = math.fsum(signal.read(one.mean) * one.count for one in found) / total
-    ends = {
-        False: _extreme(snapshot, signal, found, is_top=False),
-        True: _extreme(snapshot, signal, found, is_top=True),
-    }
+    ends = [extreme(snapshot, signal, found, is_top=is_top) for is_top in (False, True)]
     table = [
-        StatisticRow("min", *units.quantity(ends[False][0], reading.unit), ends[False][1]),
-        StatisticRow("max", *units.quantity(ends[True][0], reading.unit), ends[True][1]),
+        StatisticRow(name, *units.quantity(value, reading.unit), steps_text(steps))
+        for name, (value, steps) in zip(("min", "max"), ends, strict=True)
     ]
     direction = signal.metric.direction
     if signal.metric.name in (*REWARDS, *VALIDATIONS) and direction in (Direction.UP, Direction.DOWN):
-        value, at = ends[direction is Direction.UP]
-        table.append(StatisticRow("best", *units.quantity(value, reading.unit), f"@{at}", "ok"))
+        value, steps = ends[direction is Direction.UP]
+        table.append(StatisticRow("best", *units.quantity(value, reading.unit), f"@{steps_text(steps)}", "ok"))
     if window is not None:
         table.insert(0, StatisticRow("values", units.count(total), "", _of_steps(window)))
     remark = f"of {units.counted(total, 'value')}" if window is None else _of_steps(window)
     table.append(StatisticRow("mean", *units.quantity(mean, reading.unit), remark))
     return table
-
-
-def _extreme(snapshot: Snapshot, signal: Signal, found: list[Bucket], *, is_top: bool) -> tuple[float, str]:
-    """The greatest or least value, and its step; where only a stretch of steps is known, that."""
-
-    def end(bucket: Bucket) -> float:
-        return (max if is_top else min)(signal.read(bucket.low), signal.read(bucket.high))
-
-    bucket = (max if is_top else min)(found, key=end)
-    if bucket.first_step != bucket.last_step:
-        inside = snapshot.stream.buckets(signal.key, 1, bucket.first_step, bucket.last_step + 1)
-        inside = [one for one in inside if one.count]
-        bucket = (max if is_top else min)(inside or [bucket], key=end)
-    if bucket.first_step == bucket.last_step:
-        return end(bucket), f"step {units.step(bucket.first_step)}"
-    return end(bucket), f"steps {units.step(bucket.first_step)}–{units.step(bucket.last_step)}"
 
 
 def _of_steps(window: Zoom) -> str:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Signal, Unit
-from rltop.pages.chart import LABEL_CELLS, Axis, Curve, PlotData, PlotMark, PlottedSeries, Zoom, series_of
+from rltop.pages.chart import LABEL_CELLS, NO_CURVE, Axis, PlotData, PlotMark, PlottedSeries, Zoom, series_of
 from rltop.pages.chart_page import ChartPage, with_readout
 from rltop.pages.key_metrics import choose_key_metrics, value_text
 from rltop.pages.markers import read_markers
@@ -252,7 +252,7 @@ class OverlayPage(ChartPage):
         series = tuple(one.series for one in metrics if one.series is not None)
         if not series:
             return [text_row("none of these metrics has a value in this window", width, moment.glyphs, "dim")]
-        whole, none = self.whole(moment), Curve((), ())
+        whole = self.whole(moment)
         shown = self.shown(moment) or whole
         marks = [PlotMark(step, "restart", "restart") for step in moment.snapshot.stream.seen_restarts]
         at = moment.snapshot.at_step
@@ -261,7 +261,7 @@ class OverlayPage(ChartPage):
         right = next((one.signal.metric.unit for one in metrics if one.series and one.series.is_right), None)
         can_log = any(value > 0 for one in series for value in one.curve.values)
         plot = PlotData(
-            title="", unit="", raw=none, smooth=none, levels=(),
+            title="", unit="", raw=NO_CURVE, smooth=NO_CURVE, levels=(),
             marks=tuple(mark for mark in marks if shown.first <= mark.step <= shown.last),
             zoom=shown, whole=whole, is_log=self.is_log and can_log, can_log=can_log, series=series, right=right,
             smoothing=self.smoothing,

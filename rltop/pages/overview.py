@@ -49,7 +49,7 @@ from rltop.pages.key_metrics import MetricRow, MetricTable, choose_key_metrics, 
 from rltop.pages.moment import Moment, baseline_of
 from rltop.pages.numbered import NumberedView, numbered_row, numbered_view, outlier_of, paint_outlier, shown_member
 from rltop.pages.page import Open, Page, Push
-from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of
+from rltop.pages.signals import SignalReading, cadence_of, line_of, primary, read_signal, row_name, signal_of
 from rltop.pages.stages import StageReading, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, worst_stage
 from rltop.pages.waterfall import (
@@ -750,9 +750,9 @@ class OverviewPage(Page):
         """What is selected; where there is much room, the charts of reward and validation below that of a metric."""
         if target.kind is not TargetKind.METRIC or height < _CHARTS * _CHART_ROWS:
             return (Open(target),)
-        from rltop.pages.run_entry import REWARDS, VALIDATIONS, first_signal  # noqa: PLC0415 - not for the first frame
+        from rltop.pages.run_entry import REWARDS, VALIDATIONS  # noqa: PLC0415 - not for the first frame
 
-        signals = [first_signal(moment.snapshot, names) for names in (REWARDS, VALIDATIONS)]
+        signals = [primary(moment.snapshot, *names) for names in (REWARDS, VALIDATIONS)]
         others = [Target(TargetKind.METRIC, signal.key) for signal in signals if signal is not None]
         alerts = [
             Target(TargetKind.METRIC, one.key, stream=one.stream) for one in moment.snapshot.verdicts.firing if one.key

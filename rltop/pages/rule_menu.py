@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Verdict
+from rltop.pages.alerts import standing_verdict
 from rltop.pages.metric import read_statistics
 from rltop.pages.moment import Moment
 from rltop.pages.page import Acknowledge, Ask, Effect, Page, Redraw, Say, SetRule
@@ -104,14 +105,10 @@ class RuleMenuPage(Page):
         self._scope = RuleScope.RUN
         self._asked = ""
 
-    def _verdict(self, snapshot: Snapshot) -> Verdict | None:
-        both = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
-        return next((one for one in both if one.rule == self.rule and not one.stream), None)
-
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         del height
         snapshot, glyphs = moment.snapshot, moment.glyphs
-        verdict = self._verdict(snapshot)
+        verdict = standing_verdict(snapshot, self.rule)
         rows = [text_row(f"RULE {self._spec.id}  {self._spec.title}", width, glyphs, "title")]
         if verdict is not None:
             words = f"{glyphs.level(verdict.level)} {verdict.level.word.upper()} since {units.step(verdict.since_step)}"

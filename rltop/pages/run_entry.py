@@ -7,17 +7,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rltop import units
-from rltop.model import Direction, Label, Level, RunState, Signal, Unit, Verdict, VerdictState
+from rltop.model import Direction, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of
 from rltop.pages.query import TEXTS
-from rltop.pages.signals import generic_signal
+from rltop.pages.signals import extreme, generic_signal, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
 from rltop.run.past import Alert
 from rltop.run.run import Run, is_judged
 from rltop.run.snapshot import Snapshot
-from rltop.store.series import Bucket
 from rltop.structs import NamedTuple
 
 _GONE = frozenset({RunState.DIED, RunState.LOST})
@@ -233,7 +232,7 @@ class Value(NamedTuple):
 
 def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     """The newest value of the first of the metrics that the run logs."""
-    signal = first_signal(snapshot, names)
+    signal = primary(snapshot, *names)
     point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
     if signal is None or point is None:
         return None
@@ -253,36 +252,20 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
     Returns:
         None where the run logs none of them, or where no direction of it is the good one.
     """
-    signal = first_signal(snapshot, names)
+    signal = primary(snapshot, *names)
     first, last = snapshot.stream.first_step, snapshot.step
     if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
         return None
     stride = max(1, -(-(last - first + 1) // _BUCKETS))
     buckets = snapshot.part.memo.buckets(signal.key, stride, first - first % stride, last + 1)
-    is_up = signal.metric.direction is Direction.UP
-    pick = max if is_up else min
-
-    def end(bucket: Bucket) -> float:
-        return pick(signal.read(bucket.low), signal.read(bucket.high))
-
-    found = pick((one for one in buckets if one.count), key=end, default=None)
-    if found is None:
+    known = [one for one in buckets if one.count]
+    if not known:
         return None
-    if found.first_step != found.last_step:
-        inside = snapshot.stream.buckets(signal.key, 1, found.first_step, found.last_step + 1)
-        found = pick((one for one in inside if one.count), key=end, default=found)
-    return Value(end(found), signal.metric.unit, found.first_step)
+    value, steps = extreme(snapshot, signal, known, is_top=signal.metric.direction is Direction.UP)
+    return Value(value, signal.metric.unit, steps[0])
 
 
 _SIDES = (Direction.UP, Direction.DOWN)
-
-
-def first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
-    """The first of the metrics that the run logs."""
-    identity = snapshot.identity
-    if identity is None:
-        return None
-    return next((signal for name in names if (signal := identity.primary(name)) is not None), None)
 
 
 class AskedRun(NamedTuple):

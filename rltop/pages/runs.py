@@ -24,7 +24,6 @@ from rltop.pages.run_entry import (
     Value,
     age_cell,
     duration_text,
-    first_signal,
     past_name,
     read_entry,
     speed_text,
@@ -32,9 +31,9 @@ from rltop.pages.run_entry import (
     value_cell,
 )
 from rltop.pages.run_settings import Difference, Differences, setting_columns
-from rltop.pages.signals import read_spark
+from rltop.pages.signals import primary, read_spark
 from rltop.rows.cells import RowBuilder, clip, clip_shared, fill, text_rows
-from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
@@ -88,11 +87,6 @@ def _asked(entry: RunEntry, snapshot: Snapshot | None = None) -> AskedRun:
         "worst": (worst.word,), "rule": [rule for rule, _ in alerts], "family": [family for _, family in alerts],
     }  # fmt: skip
     return AskedRun(snapshot, told, _words(entry))
-
-
-def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
-    """The runs by a column of their list; None leaves what needs attention first."""
-    return sort_items(entries, run_columns((), UNICODE), sorting)
 
 
 def _words(entry: RunEntry) -> str:
@@ -400,7 +394,7 @@ class RunsPage(ListPage[RunEntry]):
 
         def curve(entry: RunEntry, cells: int) -> Line:
             run = by_path.get(entry.path.raw)
-            signal = None if run is None or entry.reward is None else first_signal(Snapshot(run), REWARDS)
+            signal = None if run is None or entry.reward is None else primary(Snapshot(run), *REWARDS)
             if run is None or signal is None:
                 return ()
             return sparkline(fitted(read_spark(Snapshot(run), signal, 2 * _MOST_CURVE), 2 * cells), moment.glyphs)

@@ -22,7 +22,7 @@ from rltop.model.keys import split_key
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.store.series import Mark, Point
+from rltop.store.series import Bucket, Mark, Point
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 
@@ -150,6 +150,29 @@ class Beginning(NamedTuple):
 def steps_text(steps: tuple[int, int]) -> str:
     first, last = steps
     return f"step {units.step(first)}" if first == last else f"steps {units.step(first)}–{units.step(last)}"
+
+
+def primary(snapshot: Snapshot, *names: str) -> Signal | None:
+    """The signal of the first of the metrics that the run logs."""
+    if snapshot.identity is None:
+        return None
+    return next((signal for name in names if (signal := snapshot.identity.primary(name)) is not None), None)
+
+
+def extreme(
+    snapshot: Snapshot, signal: Signal, buckets: Sequence[Bucket], *, is_top: bool
+) -> tuple[float, tuple[int, int]]:
+    """The greatest or least value of some stretches, and the first and last step of where it is known to be."""
+    pick = max if is_top else min
+
+    def end(bucket: Bucket) -> float:
+        return pick(signal.read(bucket.low), signal.read(bucket.high))
+
+    found = pick(buckets, key=end)
+    if found.first_step != found.last_step:
+        inside = snapshot.stream.buckets(signal.key, 1, found.first_step, found.last_step + 1)
+        found = pick((one for one in inside if one.count), key=end, default=found)
+    return end(found), (found.first_step, found.last_step)
 
 
 def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
-from rltop.pages.alerts import origin
+from rltop.pages.alerts import origin, standing_verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.events import as_known, paint_events
 from rltop.pages.moment import Moment
@@ -66,8 +66,7 @@ def titled(rule: str) -> str:
 
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
     """Read the verdict of a rule at a step, and what the links of its chain show around the onset."""
-    verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
-    verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
+    verdict = standing_verdict(snapshot, rule)
     spec = registry.NAMED.get(rule)
     if verdict is not None:
         spec = registry.NAMED.get(verdict.said_by, spec)
@@ -229,9 +228,8 @@ class VerdictPage(Page):
         return snapshot.at(self._step) if snapshot.at_step is None else snapshot
 
     def since_step(self, moment: Moment) -> int | None:
-        found = self._snapshot(moment).verdicts
-        both = (*found.standing, *found.set_aside)
-        return next((verdict.since_step for verdict in both if verdict.rule == self.rule and not verdict.stream), None)
+        found = standing_verdict(self._snapshot(moment), self.rule)
+        return None if found is None else found.since_step
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         view = build_verdict(self._snapshot(moment), self.rule, width=width)
@@ -242,9 +240,8 @@ class VerdictPage(Page):
         del height
         if target.kind is not TargetKind.RULE:
             return (Open(target),)
-        found = self._snapshot(moment).verdicts
-        both = (*found.standing, *found.set_aside)
-        key = next((one.key for one in both if one.rule == self.rule and not one.stream), "")
+        found = standing_verdict(self._snapshot(moment), self.rule)
+        key = "" if found is None else found.key
         return (Open(Target(TargetKind.METRIC, key, stream=self.stream)),) if key else ()
 
     def text_to_copy(self, moment: Moment) -> str:

@@ -21,6 +21,7 @@ from rltop.pages.header import (
     paint_layout,
     paint_streams,
 )
+from rltop.pages.signals import primary
 from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, text_rows, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
@@ -178,7 +179,7 @@ def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) ->
 def _logged(snapshot: Snapshot, verdict: Verdict) -> list[str]:
     lines = []
     for step in next_steps(verdict):
-        signal = None if snapshot.identity is None else snapshot.identity.primary(step.metric)
+        signal = primary(snapshot, step.metric)
         if signal is not None:
             lines.append(signal.key + (f": {step.reason}" if step.reason else ""))
     return lines

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from rltop import units
 from rltop.model import Label, Level, Unit
-from rltop.pages.chart import Axis, Curve, PlotData, Zoom
+from rltop.pages.chart import NO_CURVE, Axis, Curve, PlotData, Zoom
 from rltop.pages.chart_axes import Axes, LineKind, axes_of, legend_of, value_labels
 from rltop.pages.markers import Marker, add_rail, paint_marker_legend
 from rltop.pages.stages import STRIP_STEPS, StageReading, StripStep, TimingView, share_text
@@ -113,7 +113,7 @@ def overlay_svg(figures: Sequence[Figure | None]) -> str:
     whole = Zoom(math.floor(first), math.ceil(last))
     span = None if axis is Axis.STEP else (first, max(last, first + 1e-9))
     unit = shown[0][1].unit if shown else Unit.NONE
-    axes = _axes(PlotData("", "", Curve(steps, values), Curve((), ()), (), (), whole, whole, axis=axis, span=span))
+    axes = _axes(PlotData("", "", Curve(steps, values), NO_CURVE, (), (), whole, whole, axis=axis, span=span))
     if axes is None:
         return _nothing("no values yet")
     frame = _Frame(axes, HEIGHT)

@@ -211,17 +211,21 @@ def signed_rows(
     ]
 
 
-def side_by_side(left: Sequence[Row], right: Sequence[Row], column: int) -> list[Row]:
-    """Two blocks of rows next to each other; what can be selected stays where its text is.
+def side_by_side(blocks: Sequence[Sequence[Row]], column: int) -> list[Row]:
+    """Blocks of rows beside each other, one in every `column` cells; what can be selected stays where its text is.
 
     Args:
-        left: no row of it is `column` cells wide or more.
+        blocks: no row is wider than that.
     """
     rows = []
-    for one, other in zip_longest(left, right, fillvalue=Row(())):
-        gap = column - sum(cell_width(piece.text) for piece in one.line)
-        links = tuple(link._replace(start=link.start + column, stop=link.stop + column) for link in other.links)
-        rows.append(Row((*one.line, Piece(" " * gap), *other.line) if other.line else one.line, one.links + links))
+    for parts in zip_longest(*blocks, fillvalue=Row(())):
+        pieces, links, x = list[Piece](), list[RowLink](), 0
+        for start, part in zip(range(0, column * len(parts), column), parts, strict=True):
+            if part.line:
+                pieces += [Piece(" " * (start - x)), *part.line] if start > x else part.line
+                x = start + sum(cell_width(piece.text) for piece in part.line)
+                links += [link._replace(start=link.start + start, stop=link.stop + start) for link in part.links]
+        rows.append(Row(tuple(pieces), tuple(links)))
     return rows
 
 

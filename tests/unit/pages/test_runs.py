@@ -10,10 +10,10 @@ import pytest
 
 from rltop.model import Label, Level, RunState, Unit
 from rltop.pages.run_entry import REWARDS, Entries, RunEntry, Value, best, read_entry
-from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, sort_runs
-from rltop.rows.glyphs import glyph_set
+from rltop.pages.runs import HEAD_ROWS, by_attention, list_runs, paint_runs, run_columns
+from rltop.rows.glyphs import UNICODE, glyph_set
 from rltop.rows.rows import TargetKind
-from rltop.rows.table import Sorting, heads_of
+from rltop.rows.table import Sorting, heads_of, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.past import Alert
 from rltop.run.run import is_judged
@@ -162,9 +162,10 @@ def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
 
     assert heads(160) == ["run", "step", "state", "age", "alerts", "algorithm", "trainer"]
     assert heads(60) == ["run", "state", "alerts"]  # a column that is not shown sorts nothing
-    assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
-    assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
-    assert sort_runs(UNEVEN, None) == UNEVEN
+    columns = run_columns((), UNICODE)
+    assert [one.step for one in sort_items(UNEVEN, columns, Sorting("step"))] == [1_234_567, 123_456, 7, None]
+    assert next(one.age_s for one in sort_items(UNEVEN, columns, Sorting("age", is_falling=False))) == 12.0
+    assert sort_items(UNEVEN, columns, None) == UNEVEN
     head = text_of(paint_runs(UNEVEN, 120, 12, glyph_set(is_ascii=False), sorting=Sorting("step"))[1])
     assert f"{glyph_set(is_ascii=False).fall}step" in head
 
