@@ -175,7 +175,7 @@ def caught(app: RltopApp) -> dict[str, Any]:
     page.board.settle()
     return {
         "rows": told(page.board.rows),
-        "selected": _target(page.board.target) if page.board.target is not None else None,
+        "selected": _target(page.board.selection.target) if page.board.selection.target is not None else None,
         "status": told(page.status.rows),
     }
 

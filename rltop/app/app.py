@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
@@ -32,7 +32,7 @@ from rltop.app.takeaway import Takeaway
 from rltop.app.themes import TERMINAL, TERMINAL_LIGHT, ThemeChoice
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError, ThemeError
-from rltop.model import Label, Verdict
+from rltop.model import Label
 from rltop.pages.changes import ChangePage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
@@ -184,10 +184,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         )
 
     @property
-    def shown_verdicts(self) -> Sequence[Verdict]:
-        return self.moment.snapshot.verdicts.standing
-
-    @property
     def shown(self) -> PageScreen | None:
         """The screen on top; None while a dialogue lies over it, and at the very end."""
         stack = self.screen_stack if self.is_running else []
@@ -203,7 +199,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
         shown = self.shown
         if shown is None or shown.page.rule:
             return shown.page.rule if shown is not None else ""
-        target = shown.board.target if shown.is_mounted else None
+        target = shown.board.selection.target if shown.is_mounted else None
         return target.name if target is not None and target.kind is TargetKind.VERDICT else ""
 
     @property
@@ -213,7 +209,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             return None
         if isinstance(shown.page, MetricPage):
             return Target(TargetKind.METRIC, shown.page.key, stream=shown.page.stream)
-        target = shown.board.target if shown.is_mounted else None
+        target = shown.board.selection.target if shown.is_mounted else None
         if target is None or target.kind is not TargetKind.METRIC or not target.name:
             return None
         return Target(TargetKind.METRIC, target.name, stream=target.stream)
@@ -325,7 +321,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             case "travel":
                 is_allowed = run.stream.last_step is not None
             case "alerts":
-                is_allowed = bool(self.shown_verdicts)
+                is_allowed = bool(self.moment.snapshot.verdicts.standing)
             case "runs":
                 is_allowed = len(self.session.runs) > 1
             case "back":
@@ -355,7 +351,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.absent,
             self.cursor.is_live,
             self.followed.stream.last_step is None,
-            not self.shown_verdicts,
+            not self.moment.snapshot.verdicts.standing,
             bool(self._rule_at_hand),
             self._metric_at_hand is not None,
             len(self.session.runs) > 1,
@@ -582,7 +578,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     def action_alerts(self) -> None:
         """Open the worst verdict of the step that is shown, or the one after the one that is open."""
-        standing = [(verdict.rule, verdict.stream) for verdict in self.shown_verdicts]
+        standing = [(verdict.rule, verdict.stream) for verdict in self.moment.snapshot.verdicts.standing]
         if not standing:
             return
         shown = self.shown
@@ -743,7 +739,7 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.driver.use(with_alt(new.keymap), has_mouse=new.has_mouse)
         for screen in self.screen_stack:
             if isinstance(screen, PageScreen):
-                screen.forget_keys()
+                screen.known_keys.clear()
         self.set_keymap(dict(normal_keymap(new.keymap)))
         return True
 

@@ -245,7 +245,7 @@ def provider_of(offer: Callable[[], Iterable[PaletteEntry]], pick: Callable[[Pal
         """Everything that has a name: typed, or picked from what is offered first."""
 
         async def discover(self) -> Hits:
-            """What fires, what can be done, the themes, and the first metrics."""
+            """The active alerts, what can be done, the themes, and the first metrics."""
             for one in offer():
                 if one.is_offered:
                     yield DiscoveryHit(Content(one.text), partial(pick, one), text=one.text, help=one.help)

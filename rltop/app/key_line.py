@@ -99,7 +99,7 @@ class KeyLine(Widget, can_focus=False):
             # Textual says so of the keys that are bound from the start, not of those of a keymap.
             active = [one for one in active if one.binding.priority or not types(one.binding.key)]
         absent = getattr(self.app, "absent", ())
-        parts = list(self._told_apart(self._parts_of(one for one in active if one.binding.id not in absent)))
+        parts = list(self._distinguished(self._parts_of(one for one in active if one.binding.id not in absent)))
         if parts != self._parts:
             self._parts = parts
             self.refresh()
@@ -120,7 +120,7 @@ class KeyLine(Widget, can_focus=False):
                 yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
 
-    def _told_apart(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def _distinguished(self, parts: Iterable[Part]) -> Iterator[Part]:
         """The parts with each key shown once: what is left of an action whose first key a page has taken."""
         shown: set[str] = set()
         for part in parts:

@@ -90,7 +90,7 @@ class PageScreen(Screen[None]):
         self._host = host
         filter_keys = (Scope.FILTER,) if self.has_filter else ()
         self._groups = (*filter_keys, *page.where, Scope.MATCHES)
-        self._keys: dict[bool, KeyNames] = {}
+        self.known_keys: dict[bool, KeyNames] = {}
         self._answer: Callable[[str], object] = str
         self._sought = ""
         self._match: int | None = None
@@ -114,7 +114,7 @@ class PageScreen(Screen[None]):
         if not self.is_mounted:
             return frozenset()
         found = set(self.page.idle(self.moment))
-        found |= {"open", "copy-value"} if self.board.target is None else set()
+        found |= {"open", "copy-value"} if self.board.selection.target is None else set()
         return frozenset(found if heads_of(self.board.rows) else found.union(SORT_KEYS))
 
     @property
@@ -133,13 +133,9 @@ class PageScreen(Screen[None]):
     @property
     def keys(self) -> KeyNames:
         is_typing = self.is_typing
-        if is_typing not in self._keys:
-            self._keys[is_typing] = key_names(self._host.options.keymap, self._groups, is_typing=is_typing)
-        return self._keys[is_typing]
-
-    def forget_keys(self) -> None:
-        """The keymap has changed: find out anew what reaches each action."""
-        self._keys.clear()
+        if is_typing not in self.known_keys:
+            self.known_keys[is_typing] = key_names(self._host.options.keymap, self._groups, is_typing=is_typing)
+        return self.known_keys[is_typing]
 
     def compose(self) -> ComposeResult:
         """The filter where there is one, the rows over everything that is left, status line and footer."""
@@ -174,7 +170,7 @@ class PageScreen(Screen[None]):
         board.settle()
         row = paint_status(
             self._host.moment,
-            board.target,
+            board.selection.target,
             width,
             self.keys,
             has_counts=has_counts,
@@ -207,7 +203,7 @@ class PageScreen(Screen[None]):
 
     async def draw_detail(self) -> None:
         """Show beside the list what is selected, if the screen is wide and something of it may have changed."""
-        target, moment = self.board.target, self.moment
+        target, moment = self.board.selection.target, self.moment
         is_wanted = self._host.has_details and self.has_class("-wide") and self.is_current
         panes = list(self.query("#detail").results(RowView))
         is_known = target is not None and target.kind in self.page.details
@@ -338,7 +334,7 @@ class PageScreen(Screen[None]):
     def _follow_selection(self, message: Selected) -> None:
         message.stop()
         target = message.target
-        if isinstance(self.page, ListPage) and target is not None and target == self.board.target:
+        if isinstance(self.page, ListPage) and target is not None and target == self.board.selection.target:
             self.page.choose(target)
         self.status.draw()
         self._host.offer()

@@ -47,7 +47,7 @@ class Takeaway:
         shown = self._app.shown
         if shown is None:
             return
-        text, what = value_to_copy(shown.board.target, shown.page, shown.moment)
+        text, what = value_to_copy(shown.board.selection.target, shown.page, shown.moment)
         if text:
             self.copy(text, what)
         else:
@@ -61,7 +61,9 @@ class Takeaway:
         if shown is None:
             return
         page, board = shown.page.text_to_copy(shown.moment), shown.board
-        row = next((one for one in board.rows if any(link.target == board.target for link in one.links)), None)
+        row = next(
+            (one for one in board.rows if any(link.target == board.selection.target for link in one.links)), None
+        )
         text = page or ("" if row is None else row_text(row))
         if text:
             self.copy(text, "the page" if page else "the row")

@@ -70,7 +70,6 @@ class Arrangement(NamedTuple):
         return len(self.pinned) >= MOST_ROWS
 
     def name_of(self, key: str) -> str:
-        """What a person calls a key; empty where nobody has said."""
         return next((name for named, name in self.names if named == key), "") if self.names else ""
 
     def with_pin_toggled(self, key: str) -> Arrangement:
@@ -81,7 +80,6 @@ class Arrangement(NamedTuple):
         return self._replace(pinned=(*self.pinned, key)[:MOST_ROWS], hidden=hidden)
 
     def with_pin_moved(self, key: str, by: int) -> Arrangement:
-        """The same with a pinned key at another place."""
         rest = [one for one in self.pinned if one != key]
         rest.insert(max(0, self.pinned.index(key) + by), key)
         return self._replace(pinned=tuple(rest))

@@ -66,7 +66,7 @@ class BadgeGroup(NamedTuple):
 
     Attributes:
         badges: active alerts, worst first, those that are muted in their places.
-        quiet: rules that apply to this run and do not fire.
+        quiet: rules that apply to this run and have no active alert.
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
         muted: rules that were muted, from the screen or by the settings.
         worst: the worst that the group has had, where it is over and was worse than what stands; kept for good.
@@ -83,7 +83,6 @@ class BadgeGroup(NamedTuple):
 
 
 def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
-    """Both groups, from the verdicts that stand at the step on the screen."""
     past, aside = snapshot.verdicts.history, snapshot.verdicts.set_aside
     return tuple(
         _group(
@@ -376,7 +375,6 @@ def alert_name(alert: Alert, *, is_loud: bool = True) -> str:
 
 
 def alert_words(alert: Alert) -> str:
-    """What it was, where it began and how it ended: `COLLAPSE, steps 122–146, over`."""
     name, since = alert_name(alert), units.step(alert.since_step)
     if alert.is_earlier:
         return f"{name} at {since} (earlier attempt)"

@@ -41,7 +41,6 @@ class ArrangedRow(NamedTuple):
 
 
 def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
-    """The pinned keys, the other rows of the overview, the hidden ones, and every other metric."""
     arrangement, chosen = snapshot.run.arrangement, choose_key_metrics(snapshot)
     by_key = {one.signal.key: one for one in chosen}
     for key in arrangement.pinned:
@@ -245,7 +244,7 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
 
 def _question(key: str, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" WHAT IS ", "title")
-    return builder.add(key_label(key).display, "key").add(" ?", "title").row()
+    return builder.add(key_label(key).display, "key").add("?", "title").row()
 
 
 def _choice(one: tuple[str, str, str], width: int, glyphs: Glyphs) -> Row:

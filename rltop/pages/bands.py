@@ -56,7 +56,6 @@ def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None
 
 
 def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | None:
-    """The signal of a member, in the unit of the main one."""
     if member is None:
         return None
     own = signal_of(snapshot, member.key)
@@ -131,7 +130,6 @@ def _span_text(low: float | None, high: float | None, unit: Unit) -> str:
 def edge_points(
     band: Band, buckets: Mapping[str, Sequence[Bucket]]
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Points of both edges, one per bucket that holds a value: (step, value)."""
     lower = _extreme_points(band.low, buckets, is_high=False)
     upper = _extreme_points(band.high, buckets, is_high=True)
     if band.spread is not None:

@@ -91,7 +91,6 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
 
 
 def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
-    """The line of a signal over the frame, in the unit of the signal."""
     window, stream, at = frame.window, snapshot.stream, snapshot.at_step
     stop = window.stop if at is None else min(window.stop, at + 1)
     return spark_data(
@@ -258,7 +257,6 @@ class _ValueReader:
         self.knows_decay = True
 
     def metric(self, link: Link) -> ChainLink | None:
-        """The first metric of a link that the run logs; of its instances the one that moved first."""
         identity = self.snapshot.identity
         for name in link.metrics:
             signals = () if identity is None else identity.signals.get(name, ())
@@ -312,7 +310,6 @@ class _ValueReader:
         return len(set(values)) > 1 and values == self._values(told.signal)
 
     def _values(self, signal: Signal) -> list[float]:
-        """The finite values around the onset, in the unit of the signal."""
         column = self._columns.get(signal.key)
         found = (_cell(row, column) for row in self._around.rows)
         return [signal.read(value) for value in found if math.isfinite(value)]
@@ -328,7 +325,6 @@ class _ValueReader:
         return replace(link, line=read_aligned(self.snapshot, link.signal, self.frame))
 
     def _movement(self, signal: Signal) -> Movement:
-        """Whether the signal moved, in its own unit."""
         column = self._columns.get(signal.key)
         steps: Sequence[int] = self._around.steps
         values: Sequence[float] = [_cell(row, column) for row in self._around.rows]
@@ -551,7 +547,6 @@ def chain_table(view: ChainView, width: int, glyphs: Glyphs, frame: Frame | None
 
 
 def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
-    """The head, the conclusion, then the links, each with its chart."""
     table = chain_table(view, width, glyphs, view.frame)
     painter = TablePainter(table, width, glyphs)
     line, cells = painter.place(len(table.columns) - 1)

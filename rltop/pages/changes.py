@@ -90,7 +90,6 @@ class ChangeView:
 
 
 def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
-    """Rank every key by how far it moved at a step."""
     step = snapshot.step
     keys = snapshot.stream.keys
     if step is None or not keys:
@@ -123,7 +122,6 @@ def _until(stretch: Stretch) -> int | None:
 
 
 def _rank(snapshot: Snapshot, stretch: Stretch, step: int) -> tuple[list[Changed], int]:
-    """Every key that can be judged, by distance; and how many cannot."""
     known = _signals_by_key(snapshot)
     found, unknown = [], 0
     before, after = stretch.rows[: stretch.split], stretch.rows[stretch.split :][:AFTER_VALUES]
@@ -273,7 +271,6 @@ def _summary(view: ChangeView) -> str:
 
 
 def _name(one: Changed, width: int) -> tuple[str, str]:
-    """The key where there is room for it, else what the metric is called; of several of its kind, which of them."""
     if width >= _WITH_KEYS:
         return Label.of(one.signal.key).display, "key"
     instance = one.signal.instance if one.is_one_of_several else ""

@@ -66,12 +66,10 @@ class Zoom:
         return Zoom(first, first + length - 1).within(whole)
 
     def moved(self, share: float, whole: Zoom) -> Zoom:
-        """Moved by a share of its own length, inside `whole`."""
         by = round(self.length * share) or (1 if share > 0 else -1)
         return Zoom(self.first + by, self.last + by).within(whole)
 
     def within(self, whole: Zoom) -> Zoom:
-        """Moved, and cut if need be, so that it lies inside `whole`."""
         if self.length >= whole.length:
             return whole
         shift = max(0, whole.first - self.first) - max(0, self.last - whole.last)
@@ -128,7 +126,6 @@ class Axis(enum.Enum):
     CLOCK = "wall time (UTC)"
 
     def label(self, x: float) -> str:
-        """A place on the axis, as it is written below it."""
         match self:
             case Axis.TIME:
                 return units.duration(x)
@@ -345,7 +342,6 @@ def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothi
 
 
 def _edges(snapshot: Snapshot, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
-    """Both edges of a band over the same buckets as the values; those without a point are left out."""
     buckets = {band.main.key: middle, **{key: snapshot.stream.buckets(key, *where) for key in band.keys}}
     return tuple(Curve.of(side) for side in edge_points(band, buckets) if side)
 
@@ -425,7 +421,6 @@ _COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode
 
 
 def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
-    """The signal of a metric in a run; None where it does not log it."""
     name, key = metric
     if name:
         return primary(snapshot, name)
@@ -484,7 +479,6 @@ def _so_far(snapshot: Snapshot, total: str, *parts: str) -> list[tuple[int, floa
 
 
 def axes_logged(snapshot: Snapshot) -> Sequence[Axis]:
-    """What the axis can count for this run; steps come first."""
     return [axis for axis in Axis if places(snapshot, axis) is not None]
 
 
@@ -527,7 +521,6 @@ def _moved_point(point: tuple[float, float] | None, is_log: bool) -> tuple[float
 
 
 def step_at(plot: PlotData, share: float) -> int:
-    """The step at a share of the width of a chart."""
     share = max(0.0, min(1.0, share))
     if plot.span is None:
         return round(plot.zoom.first + share * (plot.zoom.last - plot.zoom.first))
@@ -546,14 +539,12 @@ class Canvas:
     cells: int
 
     def share(self, x: int, y: int) -> float | None:
-        """How far to the right a cell of the page is, from 0 to 1; None beside the chart."""
         if not (self.top <= y < self.top + self.rows and self.left <= x < self.left + self.cells):
             return None
         return (x - self.left) / max(1, self.cells - 1)
 
 
 def canvas_of(chart: Sequence[Row], top: int, left: int = 0, *, has_right: bool = False) -> Canvas | None:
-    """Where there is something to point at in a chart that was drawn; None without axes."""
     for y in range(len(chart) - 1, 0, -1):
         text = "".join(piece.text for piece in chart[y].line).rstrip()
         axis = text.lstrip()

@@ -77,14 +77,12 @@ class Axes:
     right: RightAxis | None = None
 
     def cell(self, x: float, cells: int) -> int | None:
-        """The cell of a place on the x axis, of `cells` below it; None outside."""
         if not self.first <= x <= self.last:
             return None
         return round((x - self.first) * (cells - 1) / (self.last - self.first))
 
 
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
-    """Fit a chart into a canvas of `columns` × `rows` cells."""
     raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
     smooth, _ = _drawable(plot.smooth if has_smooth else NO_CURVE, is_log=plot.is_log)
     series = []
@@ -133,7 +131,6 @@ def _values(series: Iterable[PlottedSeries], plot: PlotData, *, is_right: bool) 
 
 
 def _right(series: Iterable[PlottedSeries], plot: PlotData, rows: int) -> RightAxis | None:
-    """The axis on the right, beside `rows` cells; None without a value there."""
     values = _values(series, plot, is_right=True)
     if plot.right is None or not values:
         return None
@@ -194,7 +191,6 @@ class LegendEntry(NamedTuple):
 
 
 def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
-    """What each line is, and what the chart does not show."""
     curve, none = LineKind.CURVE, LineKind.NONE
     has_smooth = bool(axes.smooth.steps)
     entries = [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role == "cursor"]
@@ -324,7 +320,6 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
-    """Labels of the value axis; fractions are written as per cent, as everywhere."""
     if unit is Unit.FRACTION:
         return [f"{label} %" for label in tick_labels([tick * 100 for tick in ticks])]
     return tick_labels(ticks)

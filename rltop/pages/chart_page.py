@@ -124,7 +124,6 @@ class ChartPage(Page):
 
     @property
     def axis_text(self) -> str:
-        """What the x axis counts, where that is not steps; may be empty."""
         axis = next((plot.axis for plot in self.plots), Axis.STEP)
         scale = ", log scale" if self.is_log_x else ""
         return f"by {axis.value}{scale}" if axis is not Axis.STEP or scale else ""
@@ -218,7 +217,6 @@ class ChartPage(Page):
         return Redraw()
 
     def _step_at(self, x: int, y: int, of: tuple[int, int] | None = None) -> int | None:
-        """The step at a cell; beside the chart that `of` is in, its first or its last one."""
         for canvas, plot in self._drawn:
             if canvas.share(*(of or (x, y))) is not None:
                 inside = max(canvas.left, min(canvas.left + canvas.cells - 1, x))
@@ -227,7 +225,6 @@ class ChartPage(Page):
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """The steps that are shown; None is the whole run."""
         return None if self.zoom is None else (self.zoom.first, self.zoom.last)
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
@@ -273,6 +270,5 @@ def with_readout(plot: PlotData, snapshot: Snapshot, reading: SignalReading | No
 
 
 def _value_at(curve: Curve, step: float) -> float | None:
-    """The value of the point next to a step; None without one."""
     near = min(zip(curve.steps, curve.values, strict=True), key=lambda point: abs(point[0] - step), default=None)
     return None if near is None or not math.isfinite(near[1]) else near[1]

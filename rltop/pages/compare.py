@@ -105,7 +105,6 @@ class DivergedMetric(NamedTuple):
 
 
 def compared_runs(moment: Moment) -> list[ComparedRun]:
-    """The marked runs, in the order in which they were marked, live."""
     by_path = {run.path.raw: run for run in moment.runs}
     return numbered([Snapshot(by_path[path]) for path in moment.marked if path in by_path])
 
@@ -309,7 +308,6 @@ _SET_BY = {
 
 
 def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
-    """Which setting that differs takes effect where two runs begin to diverge; empty for none."""
     later = [one.step for one in comparison.diverged if not one.is_from_start]
     for one in comparison.diverged:
         if not one.is_from_start and one.step != min(later):
@@ -323,7 +321,6 @@ def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
 
 
 def divergence_text(comparison: Comparison, settings: Sequence[Difference] = ()) -> str:
-    """The sentence on where two runs diverge, and which setting explains it."""
     if comparison.common < LEAST_RECORDS:
         return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
     later = [one for one in comparison.diverged if not one.is_from_start]
@@ -398,7 +395,6 @@ def _paint_settings(
 
 
 def _paint_pipelines(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
-    """Who waits for whom in each run that generates beside the training, and what of it was trained on."""
     rows = []
     for one in runs:
         flow = build_flow(one.snapshot, has_boxes=False)
@@ -421,7 +417,6 @@ def _told_of(one: ComparedRun, text: str, role: str, width: int, glyphs: Glyphs)
 
 
 def _became(flow: Flow) -> str:
-    """What of the generated completions was trained on, and the GPU-hours, as far as either is known."""
     if flow.goodput is None:
         return ""
     most = "at most " if flow.goodput.unknown else ""
@@ -629,7 +624,6 @@ class BaselineDelta(NamedTuple):
 
 
 def baseline_delta(snapshot: Snapshot, other: Snapshot, signal: Signal) -> BaselineDelta:
-    """How a metric differs from that of the baseline run at the same step."""
     theirs = signal_in(other, name_or_key(signal))
     if theirs is None:
         return BaselineDelta(units.UNKNOWN, f"{other.name.display} does not log it")

@@ -64,7 +64,6 @@ class CompletionsView(NamedTuple):
 
 
 def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None = None) -> CompletionsView:
-    """One group of a step."""
     found = rollouts.group(name)
     order = sorting or Sorting(_unit(rollouts))
     if found is None or rollouts.shelved is None:
@@ -239,7 +238,6 @@ class CompletionView(NamedTuple):
 
 
 def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
         return paint_completions(view.completions, width, glyphs)
@@ -298,7 +296,6 @@ def _facts(view: CompletionView, completion: Completion, group: GroupSummary) ->
 
 
 def _lines(text: str, width: int) -> Iterator[str]:
-    """A text as lines of at most `width` cells; its own line breaks are kept."""
     if len(text) > SHOWN_CHARS:
         left_out = len(text) - SHOWN_CHARS
         yield from _lines(text[: SHOWN_CHARS - _END_CHARS], width)

@@ -49,7 +49,6 @@ def _value_of(target: Target, moment: Moment) -> tuple[str, str]:
 
 
 def _log_line(number: int, moment: Moment) -> str:
-    """A line of the console log; empty where it is no longer held."""
     log = moment.snapshot.run.console
     lines = log.lines(number)[1] if log is not None else ()
     return Label.of(lines[0].text).display if lines else ""

@@ -106,7 +106,6 @@ def _sign(one: EventRow, glyphs: Glyphs) -> str:
 def event_table(
     events: Sequence[Event], glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> Table[EventRow]:
-    """Transitions in rows; each leads to its rule."""
     return Table(
         event_columns(lines),
         [event_row(event, muted=muted) for event in events],
@@ -118,5 +117,4 @@ def event_table(
 def paint_events(
     events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
 ) -> list[Row]:
-    """Transitions, one below the other; each leads to its rule."""
     return paint_table(event_table(events, glyphs, lines=lines, muted=muted), width, glyphs, has_head=False)

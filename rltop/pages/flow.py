@@ -66,7 +66,6 @@ def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
 
 
 def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyphs) -> list[Row]:
-    """A bar for each class, and for what was trained on."""
     head = RowBuilder(width, glyphs).add(" GOODPUT", "title")
     head.add(f"  of 100 generated completions, over the last {units.counted(found.records, 'record')}", "dim")
     rows = [head.row()]
@@ -250,7 +249,6 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool 
 
 
 def _lately(snapshot: Snapshot, name: str) -> list[float]:
-    """The last finite values of a metric's primary signal, oldest first; empty where it is not logged."""
     signal = primary(snapshot, name)
     return [] if signal is None else lately(snapshot, signal, LATELY)
 
@@ -323,7 +321,6 @@ def _hint(dialect: Dialect, part: _Box) -> str:
 
 
 def paint_flow(view: Flow | None, width: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence, the picture, every number of each box, and what became of the completions."""
     if view is None:
         note = "Nothing tells that this run is asynchronous: its stages are on the timing page."
         return [text_row("PIPELINE", width, glyphs, "title"), Row(()), *text_rows(note, width, glyphs)]
@@ -341,7 +338,6 @@ def paint_flow(view: Flow | None, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
-    """The sentence, both idle shares, and what to turn."""
     waits = view.waits
     sign = f"{glyphs.level(view.level)} " if view.level >= Level.INFO else ""
     rows = text_rows(f"{sign}{waits.sentence}", width, glyphs, _role(view), lines=2)
@@ -350,7 +346,6 @@ def paint_verdict(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def idle_words(waits: Waits) -> str:
-    """Both sides, each with its idle share; empty where neither is logged."""
     if waits.trainer is None and waits.generation is None:
         return ""
     return " · ".join(
@@ -369,7 +364,6 @@ def _role(view: Flow) -> str:
 
 
 def paint_in_overview(view: Flow, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Who waits for whom, in rows that lead to the page; the sentence whole before what to turn."""
     target, title = Target(TargetKind.FLOW), " PIPELINE  "
     room = width - len(title)
     told = [(line, _role(view)) for line in wrap(view.waits.sentence, room, min(2, height))]
@@ -421,7 +415,6 @@ def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Gly
 
 
 def _in_picture(box: Box, step: int | None) -> list[tuple[str, str]]:
-    """The lines of a box at a step, with their roles."""
     if not box.facts:
         return [("not logged", "nodata")]
     lines = []

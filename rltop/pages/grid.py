@@ -72,7 +72,6 @@ def charted(snapshot: Snapshot) -> list[Charted]:
 
 
 def _shared(runs: Sequence[ComparedRun]) -> list[Charted]:
-    """The metrics that several of the runs log, as in their comparison."""
     found = []
     for metric in compared_metrics(runs):
         signal = next((one for run in runs if (one := signal_in(run.snapshot, metric)) is not None), None)
@@ -236,7 +235,6 @@ _MOST_LEGEND = 3
 
 
 def _legend(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row]:
-    """Which sign and colour is which run, in a few rows."""
     builders = [RowBuilder(width, glyphs)]
     names = tuple(one.entry.name.display for one in runs)
     if sum(cell_width(name) + 4 for name in names) > width:

@@ -548,7 +548,7 @@ class MetricTable:
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
-    """The first rows in order, but with every row that fires among them while there is room."""
+    """The first rows in order, but with every row that has an alert among them while there is room."""
     if len(rows) <= room:
         return list(rows)
     loud = [row for row in rows if row.reading.level >= Level.WARN or row.reading.is_nonfinite_now][:room]

@@ -152,7 +152,6 @@ class _Found:
         self._until = self._first = 0
 
     def take(self, first: int, lines: Sequence[LogLine], closed: int) -> tuple[Sequence[int], Sequence[int]]:
-        """The numbers of what matches and of the errors, among the lines that are held."""
         if first < self._first:
             # Older lines have come.
             self._numbers, self._errors, self._until = [], [], first
@@ -281,7 +280,6 @@ class LogPage(ListPage[int]):
         return self._go(view, errors[at], keys)
 
     def _go(self, view: LogView, number: int, keys: KeyNames) -> Effect:
-        """Select a line, with what stands around it in sight; say so where the filter hides it."""
         self.held, self._is_centred = self.target(number), True
         at = bisect_left(view.numbers, number)
         if at == len(view.numbers) or view.numbers[at] != number:

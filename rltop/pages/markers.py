@@ -154,7 +154,6 @@ def _crowded(markers: Sequence[Marker], cells: int) -> frozenset[MarkerKind]:
 
 
 def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyphs: Glyphs) -> Row:
-    """What the signs are, with their steps: rules first, those about the metric of the chart before others."""
     builder = RowBuilder(width, glyphs).add(" " * indent)
     ruled = [marker for marker in markers if marker.rule]
     # The newest are the ones that are asked for.

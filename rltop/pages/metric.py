@@ -86,7 +86,6 @@ def build_metric(
     is_log: bool = False,
     smoothing: float = SMOOTHING,
 ) -> MetricView:
-    """Read one metric for its page."""
     signal = signal_of(snapshot, key)
     metric = signal.metric
     verdicts = snapshot.verdicts.standing
@@ -172,7 +171,6 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Numbers, meaning and relatives, for the space under the chart."""
     if width < 90:
         return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
     cells = min(48, max(46, width * 2 // 5))
@@ -191,7 +189,6 @@ def _paint_statistics(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]
 
 
 def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What the metric means, then its relatives with their lines."""
     rows = text_rows(view.help, width, glyphs, lines=6)
     reading = view.reading
     if formula(reading.signal, "") and width > 20:
@@ -221,7 +218,6 @@ _LEAST_NAME, _RELATIVE = 19, 60
 
 
 def paint_relative(title: str, name_cells: int, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
-    """A related metric: level, title, value, and a short line."""
     role = LEVEL_ROLES[reading.level]
     sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
@@ -273,7 +269,6 @@ class MetricPage(ChartPage):
         return [Row(builder.row().line, title.links), *chart, *details]
 
     def _against(self, moment: Moment, signal: Signal) -> str:
-        """How the metric differs from that of the baseline run at the same step; empty without one."""
         other = None if self.stream else baseline_of(moment)
         if other is None:
             return ""
@@ -338,7 +333,6 @@ class StatisticRow:
 
 
 def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | None = None) -> list[StatisticRow]:
-    """The table, in order."""
     stream, signal, reading = snapshot.stream, reading.signal, in_window(snapshot, reading, window)
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "value"
@@ -383,7 +377,6 @@ def in_window(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
 
 
 def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:
-    """Least, greatest and mean value with their steps, and the best one of a reward or a validation."""
     signal = reading.signal
     first, last = (snapshot.stream.first_step, snapshot.step) if window is None else (window.first, window.last)
     if first is None or last is None or first > last:
@@ -418,7 +411,6 @@ def _of_steps(window: Zoom) -> str:
 
 
 def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:
-    """The median of a window, else of the newest values up to the step."""
     series, at, signal = snapshot.stream.series(reading.signal.key), snapshot.at_step, reading.signal
     if window is not None:
         if snapshot.stream.downsampled_range(window.first) is not None:

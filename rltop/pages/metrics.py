@@ -120,7 +120,6 @@ def build_tree(
     height: int = 40,
     width: int = 120,
 ) -> TreeView:
-    """Read the lines in view."""
     lines, matched = layout_tree(index, query, folded, spread)
     top = max(0, min(top, len(lines) - 1))
     columns = max(8, spark_cells(width) * 2)
@@ -197,7 +196,6 @@ def spark_cells(width: int) -> int:
 
 
 def name_cells(width: int) -> int:
-    """Cells for the name of a key on a screen of `width` cells."""
     return 20 if width < 64 else 32 if width < 100 else min(64, 40 + (width - 100) // 4)
 
 
@@ -259,7 +257,6 @@ class _Leaf(NamedTuple):
     name: str
 
     def cell(self, cells: int) -> Line:
-        """The name, and what the metric is called where there is room."""
         name = Piece("  " * self.line.depth + self.name, "key")
         title = self.row.title if self.row.title != self.line.name.display else ""
         if not title or cells - cell_width(name.text) <= cell_width(title) + 2:
@@ -472,7 +469,6 @@ class TreeIndex:
 
     @property
     def leaves(self) -> list[TreeKey]:
-        """Every key, those that differ by a number alone one by one."""
         return [each for one in self.keys for each in one.members or (one,)]
 
     def is_for(self, snapshot: Snapshot) -> bool:
@@ -611,7 +607,6 @@ def _names(path: KeyPath, keys: Sequence[str]) -> str:
 
 
 def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
-    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case."""
     wanted = query.casefold().split()
     if not wanted:
         return list(index.keys)

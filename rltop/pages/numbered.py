@@ -93,7 +93,6 @@ class NumberedView(NamedTuple):
 
     @property
     def odd_text(self) -> str:
-        """The one that is far from the others, in words; empty without one."""
         one = self.odd
         if one is None:
             return ""
@@ -106,12 +105,10 @@ class NumberedView(NamedTuple):
 
 
 def sigmas_text(sigmas: float) -> str:
-    """So many standard deviations, with their sign."""
     return f"{sigmas:+.1f}σ".replace("-", "−") if math.isfinite(sigmas) else "all others alike"
 
 
 def read_numbered(snapshot: Snapshot) -> Mapping[str, NumberedView]:
-    """All metrics of a stream that differ from others by a number alone, by their name."""
     views = (numbered_view(snapshot, name) for name in _names(snapshot))
     return {view.name: view for view in views if view is not None}
 
@@ -165,7 +162,6 @@ def shown_member(view: NumberedView) -> NumberedMember:
 
 
 def numbered_row(view: NumberedView, reading: SignalReading, title: str) -> MetricRow:
-    """All of them in one row: the median, the line of one of them, and which is far from the others."""
     one = view.odd
     remark = view.range_text if one is None else f"{one.number}: {sigmas_text(one.sigmas)}"
     median_of_all = reading._replace(point=Point(view.step, view.middle), baseline=None, first=None, others=0)
@@ -181,7 +177,6 @@ def outlier_of(snapshot: Snapshot) -> NumberedView | None:
 
 
 def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:
-    """The odd one of the metrics in a row."""
     one = view.farthest
     builder = RowBuilder(width, glyphs).add(" OUTLIER", "title").add("  ")
     middle = units.measure(view.middle, view.unit)
@@ -199,7 +194,6 @@ def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:
 
 
 def numbered_columns() -> Sequence[Column[NumberedView]]:
-    """The metrics in a table: how many, their median and spread, and which is farthest."""
     return (
         Column(
             "metrics", lambda one: (Label.of(one.name).display, "key"), Fit.NAME, least=16, sort=lambda one: one.name
@@ -250,7 +244,6 @@ class NumberedPage(Page):
     search_hint = "a number or a part of a key"
 
     def __init__(self, name: str, stream: str = "") -> None:
-        """All metrics of a name."""
         super().__init__(stream)
         self.name = name
 

@@ -72,7 +72,6 @@ def sign_of(number: int) -> tuple[str, str]:
 
 
 def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
-    """Rows of a page in which every marked metric has its letter in the first cell of its row."""
     letters = {target: sign_of(number) for number, target in enumerate(marked)}
     return [_lettered(row, letters) if row.links else row for row in rows]
 
@@ -202,7 +201,6 @@ class OverlayPage(ChartPage):
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:
-        """The chart of some metrics."""
         super().__init__()
         self.targets = tuple(targets)[:MOST_METRICS]
         self.axis = axis or Axis.STEP

@@ -205,7 +205,6 @@ class Page(ABC):
         return None
 
     def sort_by(self, sorting: Sorting | None) -> Effect | None:
-        """Sort the table of the page; None brings the rows as they come."""
         self.sorting = sorting
         return Redraw()
 
@@ -265,7 +264,6 @@ class Page(ABC):
         return None
 
     def entered(self, moment: Moment) -> None:
-        """The page is shown, for the first time or again."""
         del moment
 
     def left(self) -> Effect | None:
@@ -311,7 +309,6 @@ class ListPage(Page, Generic[T]):
         return next((at for at, line in enumerate(self.lines) if self.target(line) == held), None)
 
     def settle(self, lines: Sequence[T], room: int) -> Sequence[T]:
-        """Find the selected line among new ones, and show it."""
         self.lines = lines
         at = None if self.held is None else self.place(self.held)
         self._select(self.at if at is None else at, 1)
@@ -323,7 +320,6 @@ class ListPage(Page, Generic[T]):
         return lines[self.top : self.top + room]
 
     def _select(self, at: int, direction: int) -> None:
-        """Select a line, or the next one in a direction that can be, or the nearest behind."""
         self.at = at = max(0, min(at, len(self.lines) - 1))
         after, before = range(at, len(self.lines)), range(min(at, len(self.lines) - 1), -1, -1)
         for number in chain(after, before) if direction > 0 else chain(before, after):
@@ -336,7 +332,6 @@ class ListPage(Page, Generic[T]):
         return self.target(self.lines[self.at]) if self.at < len(self.lines) else None
 
     def choose(self, target: Target) -> None:
-        """A click has chosen another line."""
         # What is selected by where it stands is not held on to: another may come to stand there.
         if target != self.chosen:
             self.held = target
@@ -358,7 +353,6 @@ class ListPage(Page, Generic[T]):
         return self.move(to - self.at) or Redraw()
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
-        """Go to another line of those that match."""
         before = self.at
         effect = self.move(by)
         return effect if self.at != before else Say(f"no match {'below' if by > 0 else 'above'} this line")

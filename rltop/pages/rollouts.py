@@ -35,7 +35,6 @@ _LONG_STRETCH = 48
 
 
 def flat(text: str) -> str:
-    """A text on one line and harmless: its newlines are shown as signs."""
     return Label.of(text.replace("\r\n", "\n").replace("\n", NEWLINE).replace("\t", " ")).display
 
 
@@ -101,7 +100,6 @@ def places_text(places: Sequence[str], run_path: str) -> str:
 
 
 def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is nothing to see, and how to get them."""
     state = view.state
     if state is None or state.is_looking:
         return _paragraph("looking for rollouts ...", width, glyphs, "dim")
@@ -220,7 +218,6 @@ def count_or_dash(value: float | None) -> str:
 
 
 def paint_rollouts(view: RolloutsView, width: int, glyphs: Glyphs, *, is_low: bool = False) -> list[Row]:
-    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
     rows = [_paint_title(view, width, glyphs)]
     if view.shelved is None:
         return [*rows, Row(()), *paint_nothing(view, width, glyphs)]
@@ -319,7 +316,6 @@ def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) ->
 
 
 def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Where it comes from, how far it has been looked through, and what is wrong with it."""
     state = view.state
     if state is None:
         return []
@@ -429,7 +425,6 @@ class RolloutsPage(RolloutPage):
     search_hint = "a part of a prompt, or of what a completion begins with"
 
     def __init__(self, page_of: Callable[[str, Sorting | None], Page]) -> None:
-        """The groups of the step on the screen."""
         super().__init__()
         self._page_of = page_of
 
@@ -438,7 +433,6 @@ class RolloutsPage(RolloutPage):
         return paint_rollouts(view, width, moment.glyphs, is_low=height < LOW_ROWS)
 
     def found_by(self, target: Target, moment: Moment) -> str:
-        """The prompt of a group, and how its completions begin."""
         if target.kind is not TargetKind.GROUP:
             return target.name
         found = build_rollouts(moment.snapshot, self.sorting).group(target.name)

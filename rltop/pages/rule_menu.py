@@ -62,7 +62,6 @@ def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
 
 
 def own_of(snapshot: Snapshot, rule: str) -> Mapping[str, tuple[Said, RuleScope]]:
-    """What was set of a rule on the screen, and for what."""
     return of_path(snapshot.run.path.raw, snapshot.run.own_rules).get(rule, {})
 
 
@@ -98,7 +97,6 @@ class RuleMenuPage(Page):
     footer: ClassVar[Sequence[str]] = ("open", "acknowledge", "mute")
 
     def __init__(self, rule: str, stream: str = "") -> None:
-        """The menu of a rule."""
         super().__init__(stream)
         self._spec = registry.NAMED[rule]
         self.rule = self._spec.rule
@@ -122,7 +120,6 @@ class RuleMenuPage(Page):
         return [*rows, *(paint_table(table, width, glyphs) if found else ())]
 
     def _numbers(self, snapshot: Snapshot, verdict: Verdict | None) -> Iterator[tuple[str, str]]:
-        """What the alert is about, the range of it in this run, and what raises it."""
         key = verdict.key if verdict is not None and verdict.key else ""
         signals = {} if snapshot.identity is None else snapshot.identity.signals
         key = key or next((signals[name][0].key for name in self._spec.metrics if signals.get(name)), "")

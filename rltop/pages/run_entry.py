@@ -37,8 +37,8 @@ class RunEntry:
         step: the newest one, or None.
         age_s: age of the newest record, or None.
         loading: fraction of the history that was read, None when complete.
-        verdict: what a run died of; else the title of the worst verdict, empty where none fires.
-        worst: the worst alert that is over, where it was worse than what fires; None without one.
+        verdict: what a run died of; else the title of the worst active alert, empty without one.
+        worst: the worst alert that is over, where it was worse than the active ones; None without one.
         is_milder: that alert is the one shown, which has settled at a lower level.
         reward, best: the newest reward; the best validation and where it was.
         is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
@@ -73,7 +73,7 @@ class RunEntry:
 
     @property
     def ever(self) -> Level:
-        """The worst level of an alert that is over, where it is worse than what fires; else OK."""
+        """The worst level of an alert that is over, where it is worse than the active ones; else OK."""
         if self.worst is None or self.worst.is_earlier or self.worst.level <= self.attention:
             return Level.OK
         return self.worst.level
@@ -169,7 +169,6 @@ def duration_text(seconds: float | None) -> str:
 
 
 def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:
-    """A number with its unit, and where it was; empty without one."""
     if found is None:
         return "", "value"
     at = f" @{units.step(found.step)}" if has_step else ""
@@ -231,7 +230,6 @@ class Value(NamedTuple):
 
 
 def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
-    """The newest value of the first of the metrics that the run logs."""
     signal = primary(snapshot, *names)
     point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
     if signal is None or point is None:
@@ -286,7 +284,6 @@ class AskedRun(NamedTuple):
         return self.told.get(name, ())
 
     def number(self, name: str) -> float | None:
-        """The newest value of a metric of the catalogue, of a logged key, or of a column of the list."""
         run, lowered = self.snapshot, name.casefold()
         if run is None:
             return None

@@ -70,7 +70,6 @@ class Difference(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether every run has it whose settings are known."""
         return NOT_SET not in self.values
 
 
@@ -178,7 +177,6 @@ def _size(value: str) -> float | None:
 def paint_differences(
     found: Sequence[Difference], signs: Sequence[tuple[str, str]], baseline: int, width: int, glyphs: Glyphs
 ) -> list[Row]:
-    """A table of the settings that differ: one row each, one column for each run."""
 
     def value_of(number: int) -> Column[Difference]:
         def cell(one: Difference) -> tuple[str, str]:

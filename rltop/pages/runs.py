@@ -62,14 +62,12 @@ _MOST_COMPARED = 64
 
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
-    """The runs for which the query holds; what needs attention first."""
     wanted = read_query(query)
     found = ((read_entry(snapshot), snapshot) for snapshot in snapshots)
     return by_attention(one for one, snapshot in found if not wanted.terms or wanted.holds(_asked(one, snapshot)))
 
 
 def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
-    """The entries by level, state, and age."""
     wanted = read_query(query)
     return sorted((one for one in entries if not wanted.terms or wanted.holds(_asked(one))), key=_urgency)
 
@@ -195,7 +193,6 @@ def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Col
 
 
 def _ever(entry: RunEntry, glyphs: Glyphs) -> Cell:
-    """The worst level that an alert had which is over, where that is worse than what stands."""
     return (glyphs.level(entry.ever), LEVEL_ROLES[entry.ever]) if entry.ever >= Level.WARN else ("", "dim")
 
 
@@ -204,7 +201,6 @@ def _algorithm(entry: RunEntry) -> str:
 
 
 def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
-    """The number of a marked run, as it stands in table and chart where runs are compared."""
     if entry.path.raw not in marked:
         return "", "dim"
     number = marked.index(entry.path.raw) + 1
@@ -251,7 +247,6 @@ def paint_runs(
     keys: KeyNames = NO_KEYS,
     painter: TablePainter[RunEntry] | None = None,
 ) -> list[Row]:
-    """The list from the entry `top` on, under a title and a head."""
     room = len(entries) if height is None else height - HEAD_ROWS
     painter = painter or TablePainter(run_table(entries, glyphs, sorting, context), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]

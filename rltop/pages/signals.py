@@ -38,7 +38,7 @@ class SignalReading(NamedTuple):
     Attributes:
         point: newest finite value at or before that step, in the metric's unit.
         baseline: what it is compared with, or None while nobody can say.
-        threshold: the line that a firing rule drew, or None.
+        threshold: that of an active alert, or None.
         level: NO_DATA without a value, else the worst that a rule says of it, else OK.
         verdict: the rule's verdict behind the level, or None.
         mark: the newest value that was not finite, at or before the step.
@@ -121,7 +121,6 @@ def is_turned(signal: Signal) -> bool:
 
 
 def row_name(signal: Signal) -> str:
-    """The key, harmless, as a row names what it shows."""
     name = key_label(signal.key).display
     return formula(signal, name) if is_turned(signal) else name
 
@@ -227,7 +226,7 @@ def _raw_beginning(stream: Stream, key: str, at: int | None = None) -> Beginning
 
 
 def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
-    """The worst firing verdict of this stream that speaks of a metric or of its key."""
+    """The worst active alert of this stream on a metric or its key."""
     firing = [
         verdict
         for verdict in verdicts
@@ -329,7 +328,6 @@ def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point |
 
 
 def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None:
-    """The newest record whose value is `value`, of those that a verdict may still be based on."""
     steps, values = snapshot.stream.series(signal.key, _CADENCE_ROWS)
     for step, raw in zip(reversed(steps), reversed(values), strict=True):
         if math.isclose(signal.read(raw), value, rel_tol=1e-6):
@@ -344,7 +342,6 @@ def _first_logged(stream: Stream, key: str, at: int | None = None) -> int | None
 
 
 def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence: int) -> SparkData:
-    """The line that was left out of a reading of `snapshot`."""
     is_threshold = reading.threshold is not None
     reference = reading.threshold if is_threshold else reading.baseline
     return read_spark(
@@ -368,7 +365,6 @@ def history_of(snapshot: Snapshot, signal: Signal, last: int | None = None) -> l
 
 
 def lately(snapshot: Snapshot, signal: Signal, count: int) -> list[float]:
-    """The last finite values of a signal, oldest first."""
     found = history_of(snapshot, signal, 8 * count) or history_of(snapshot, signal)
     return [value for _, value in found][-count:]
 
@@ -453,7 +449,6 @@ def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def signal_of(snapshot: Snapshot, key: str) -> Signal:
-    """The signal that a key belongs to, known to the catalogue or not."""
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
@@ -461,6 +456,5 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
 
 
 def guess_of(identity: Identity, key: str) -> Signal | None:
-    """The guess that was made about a key, as it is shown; None where its words suggest nothing."""
     found = next((one for guesses in identity.guesses.values() for one in guesses if one.key == key), None)
     return None if found is None else guessed(found)

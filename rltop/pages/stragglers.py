@@ -251,7 +251,7 @@ def _details(view: StragglerView) -> list[str]:
     if reading.balance is not None:
         parts.append(f"sequence-length imbalance {units.percent(reading.balance)}")
     if reading.gini is not None:
-        parts.append(f"length Gini {units.number(reading.gini)}")
+        parts.append(f"length Gini {units.percent(reading.gini)}")
     return parts
 
 
@@ -407,8 +407,8 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
 
 def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
     def sign(stage: StageSummary) -> tuple[str, str]:
-        fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
-        return glyphs.level(Level.WARN) if fires else "", "warn"
+        is_raised = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
+        return glyphs.level(Level.WARN) if is_raised else "", "warn"
 
     table = sorted_table(
         stage_columns(width), view.stages, sorting, lambda one: _target(view, one.slowest, one.stage), sign

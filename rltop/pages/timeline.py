@@ -59,12 +59,7 @@ class EventFilter(NamedTuple):
 
 
 class Firing(NamedTuple):
-    """A stretch over which a rule fired.
-
-    Attributes:
-        first: where it began to fire.
-        last: where it recovered; None while it fires.
-    """
+    """A stretch over which an alert was active; `last` is where it recovered, None until it does."""
 
     rule: str
     level: Level
@@ -124,7 +119,6 @@ class Timeline(NamedTuple):
         return self.steps[number] if event.stream else event.step
 
     def is_for(self, snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | None = None) -> bool:
-        """Does it still fit the run, the filter and the order?"""
         now = (len(snapshot.events), wanted, sorting, snapshot.at_step, snapshot.stream.last_step or 0)
         return self.stream is snapshot.stream and (self.seen, self.wanted, self.sorting, self.at, self.newest) == now
 
@@ -190,7 +184,6 @@ def _place(
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
-    """How many lanes are painted in a page of `height` rows: a third of it at most."""
     return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
 
 
@@ -202,7 +195,6 @@ def paint_timeline(
     snapshot: Snapshot, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs,
     keys: KeyNames = NO_KEYS,
 ) -> list[Row]:  # fmt: skip
-    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
     rows = [_paint_title(snapshot, timeline, width, glyphs, keys)]
     if not snapshot.events:
         none = "no events yet: no alert, no evaluation, no checkpoint, no restart"
@@ -231,12 +223,9 @@ def paint_timeline(
 
 def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Glyphs, keys: KeyNames) -> Row:
     wanted = timeline.wanted
-    builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
-    total = len(snapshot.events)
-    if wanted.is_open:
-        builder.add(units.counted(total, "event"), "value")
-    else:
-        builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
+    total = units.count(len(snapshot.events))
+    count = total if wanted.is_open else f"{units.count(len(timeline.numbers))} of {total}"
+    builder = RowBuilder(width, glyphs).add(" EVENTS", "title").add(f"  {count}", "value")
     parts = []
     if wanted.level is not Level.NO_DATA:
         parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")

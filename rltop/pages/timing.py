@@ -77,7 +77,6 @@ class TimingPageView:
 
 
 def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = None) -> TimingPageView:
-    """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
     timing, measured = build_timing(snapshot, row), snapshot.measured.role
     others = [part for part in snapshot.streams if part.role != measured and not part.source.is_rank]
     beside = tuple(view for part in others if (view := build_timing(part)) is not None)
@@ -172,7 +171,6 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
 
 
 def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> StageStatistic | None:
-    """The stage whose mean time moved most between the oldest and the newest quarter."""
 
     def moved(stage: StageStatistic) -> float:
         before = [0.0 if math.isnan(s) else s for s in stage.history[:quarter]]
@@ -187,7 +185,6 @@ def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> 
 def paint_timing(
     view: TimingPageView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
 ) -> list[Row]:
-    """Waterfall, strip, sentence and table, from the top."""
     timing = view.timing
     if timing is None:
         note = text_rows(view.note, width, glyphs, lines=4)
@@ -273,7 +270,6 @@ def _trend(one: StageStatistic) -> tuple[str, str]:
 
 
 def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> tuple[str, str]:
-    """The history in at most `cells` bars; each shows the slowest step that it covers."""
     history = one.history
     per = max(1, -(-len(history) // cells))
     merged = []

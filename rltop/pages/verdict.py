@@ -65,7 +65,6 @@ def titled(rule: str) -> str:
 
 
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
-    """Read the verdict of a rule at a step, and what the links of its chain show around the onset."""
     verdict = standing_verdict(snapshot, rule)
     spec = registry.NAMED.get(rule)
     if verdict is not None:
@@ -98,7 +97,6 @@ def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
 
 
 def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
-    """Paint the page from the top; what does not fit is cut off below."""
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
@@ -189,7 +187,6 @@ def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Gly
 
 
 def _paint_rule(view: VerdictView, rule: str, width: int, glyphs: Glyphs) -> list[Row]:
-    """The thresholds in force; leads to the menu that changes them."""
     if rule not in registry.NAMED or view.stream:
         return []
     builder = RowBuilder(width, glyphs).add(" ").left("rule", _LABEL, "dim")
@@ -236,7 +233,6 @@ class VerdictPage(Page):
         return paint_verdict(view, width, moment.glyphs, moment.keys)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        """What is selected; for the rule itself the chart of the alert's metric."""
         del height
         if target.kind is not TargetKind.RULE:
             return (Open(target),)

@@ -35,7 +35,6 @@ _HIGHEST = 3.0
 
 
 def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """The last steps side by side: one row of heights, or stacked stages in several rows."""
     if height <= 0 or len(view.strip) < 2:
         return []
     if len(view.top) < 2:
@@ -162,7 +161,6 @@ def _column(
 
 
 def _covering(step: StripStep, seconds: float) -> str:
-    """The stage that is under way `seconds` after the start."""
     at = 0.0
     for name, duration in step.parts:
         at += duration
@@ -197,7 +195,6 @@ def least_full_height(view: TimingView, width: int) -> int:
 
 
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
-    """The step, its time, how that compares, and the names of the columns on the right."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:
@@ -281,7 +278,6 @@ def _assumptions(view: TimingView) -> list[str]:
 
 
 def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
-    """Title and one row per stage on a common time axis, at most `height` rows."""
     if height <= 0:
         return []
     stages, left_out = _chosen(view, height - 1)
@@ -320,7 +316,6 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
 
 
 def bars_at(stages: Sequence[StageReading], width: int) -> int:
-    """The cell at which bars begin behind the names and numbers of stages."""
     longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
     most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
     name = min(max(_NAME, longest), most) if width >= 56 else _SHORT_NAME
@@ -417,7 +412,6 @@ def _paint_left_out(stages: Sequence[StageReading], view: TimingView, width: int
 
 
 def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Title, one stacked bar, and the largest stages by name: three rows."""
     fills = stage_fills(view, glyphs)
     bar = RowBuilder(width, glyphs).add(" ")
     room = width - 2
@@ -451,7 +445,6 @@ def _name(stage: StageReading) -> str:
 
 
 def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The three largest stages by name, with their fill, time and share."""
     ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
     fills = stage_fills(view, glyphs)
     builder = RowBuilder(width, glyphs).add(" ")
@@ -478,7 +471,6 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    """The step in one row: its time and its largest stage."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     if view.stream.raw:

@@ -92,7 +92,6 @@ def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
-    """The worst alert that is over, where it was worse than what is active at the end."""
     history = snapshot.verdicts.history
     level = max((verdict.level for verdict in firing), default=Level.INFO)
     found = worse_before(history, level)
@@ -102,7 +101,6 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
-    """Alert transitions from a step on, without INFO facts."""
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
@@ -131,7 +129,6 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
 
 
 def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
-    """The alerts, one per row; below each, indented to its title, its details."""
     columns: Sequence[Column[Verdict]] = (
         Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
         Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),

@@ -27,6 +27,8 @@ SCHEMA = 1
 """Version of the documents: another one where a key goes or means something else. `schema.json` describes it."""
 
 _MAYBE_UNSAFE = regex("[^ -~\\n]")
+_CLASS_KEYS = {"zero-variance": "no_contrast", "truncated": "cut"}
+"""Keys of classes of goodput, where they are not the words that are shown."""
 
 
 def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
@@ -111,13 +113,12 @@ def pipeline_document(snapshot: Snapshot) -> Document | None:
             "gpu_hours": None if spent is None else finite(spent.hours),
             "trained": goodput.trained,
             "is_at_most": bool(goodput.unknown),
-            **{name.replace(" ", "_"): goodput.shares.get(name) for name in CLASSES},
+            **{_CLASS_KEYS.get(name, name): goodput.shares.get(name) for name in CLASSES},
         },
     }  # fmt: skip
 
 
 def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
-    """The other streams and the ranks, if a run has any."""
     _, *others = snapshot.streams
     if not others:
         return {}
@@ -137,7 +138,6 @@ def stream_head(snapshot: Snapshot) -> Document:
 
 
 def _ranks(snapshot: Snapshot) -> Document | None:
-    """Every stage of the ranks, slowest first; None if no rank logs stages."""
     history = snapshot.source.ranks
     if history is None:
         return None
@@ -211,7 +211,6 @@ def level_of(snapshot: Snapshot) -> Level:
 
 
 def incidents(verdicts: Sequence[Verdict]) -> list[Document]:
-    """Active alerts that began together, the first mover first."""
     found: dict[tuple[str, int], list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.is_active and verdict.incident is not None:

@@ -75,7 +75,6 @@ def lasting(spec: RuleSpec) -> str:
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
-    """Thresholds under `profiles`, each with its default if that differs."""
     limits = options.thresholds(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
@@ -107,7 +106,6 @@ def applies_to(spec: RuleSpec) -> str:
 def rule_rows(
     spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs, profiles: Sequence[str] = ()
 ) -> list[Row]:
-    """Everything about a rule apart from a run; thresholds under `profiles`."""
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
     if spec.part_of:
@@ -152,7 +150,6 @@ def _step(spec: RuleSpec, name: str) -> str:
 
 
 def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> list[Row]:
-    """A field: its name in the margin, its texts wrapped beside it."""
     rows: list[Row] = []
     for text in texts:
         for i, piece in enumerate(wrap(Label.of(text).display, width - _MARGIN - 3, _MOST_LINES)):
@@ -162,7 +159,6 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
 
 
 def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
-    """The data that a rule had in a run, and its alerts."""
     rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
     identity = snapshot.identity
     if identity is None:
@@ -282,7 +278,6 @@ def rules_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """The table of all rules, and with a run which were evaluated; text without a last newline."""
     rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return rows_text(rows, use_color=use_color).removesuffix("\n")
 

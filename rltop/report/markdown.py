@@ -41,7 +41,6 @@ _WORD_JOINER = "&#8288;"
 
 
 def markdown(reports: Sequence[RunReport], made: Made) -> str:
-    """The whole report: runs, alerts, metrics, step time and events; lines instead of charts."""
     names = run_names(reports)
     lines = [f"# {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:
@@ -64,7 +63,6 @@ def markdown(reports: Sequence[RunReport], made: Made) -> str:
 
 
 def job_summary(reports: Sequence[RunReport], made: Made) -> str:
-    """What `check` found, short: a table of the runs, and their alerts."""
     names = run_names(reports)
     lines = [f"# rltop check: {plain(names[0] if len(names) == 1 else f'{len(names)} runs')}", ""]
     if len(reports) > 1:

@@ -118,7 +118,6 @@ def _other(snapshot: Snapshot, key: str) -> Document:
 
 
 def _nonfinite(snapshot: Snapshot, key: str) -> Document | None:
-    """How many values of a key were not finite, the first and the last step; None if all were finite."""
     marks = snapshot.stream.marks(key)
     if not marks:
         return None

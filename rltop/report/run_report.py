@@ -289,7 +289,6 @@ def text_of(line: Line) -> str:
 
 
 def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
-    """The table of the runs, and their key metrics beside each other, a run in each column."""
     names = short_names(reports)
     titles: dict[str, None] = {}
     for report in reports:
@@ -306,7 +305,6 @@ def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
 
 
 def settings_grid(report: RunReport) -> Grid:
-    """What a run was started with: what is changed most often first."""
     values = {} if report.settings is None else report.settings.values
     shown = [
         ((Piece(Label.of(name).display, "key"),), (Piece(Label.of(units.setting(values[name])).display, "value"),))
@@ -330,7 +328,6 @@ def differing_settings(reports: Sequence[RunReport]) -> Grid:
 
 
 def divergences(reports: Sequence[RunReport]) -> Grid:
-    """Where each run diverges from the one that it is compared with; no row where none is."""
     rows = [
         ((Piece(name, "strong"),), (Piece(report.divergence, "text"),))
         for name, report in zip(short_names(reports), reports, strict=True)
@@ -366,7 +363,6 @@ def parts_grid(flow: Flow) -> Grid:
 
 
 def pipelines(reports: Sequence[RunReport]) -> Grid:
-    """The pipelines of several runs beside each other; no row where none has one."""
     rows = []
     for name, report in zip(short_names(reports), reports, strict=True):
         flow = report.pipeline
@@ -383,7 +379,6 @@ def pipelines(reports: Sequence[RunReport]) -> Grid:
 
 
 def further_runs(reports: Sequence[RunReport]) -> str:
-    """That some runs are in the tables only; empty where none is."""
     count = len(reports) - MOST_RUNS
     return f"{units.counted(count, 'more run')} in the tables only" if count > 0 else ""
 

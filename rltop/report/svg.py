@@ -60,7 +60,6 @@ def spans(line: Line) -> str:
 
 
 def figure_svg(figure: Figure) -> str:
-    """The chart of a metric; where there is no value to draw, a sentence that says so."""
     axes = _axes(figure.plot)
     if axes is None:
         return _nothing("no values yet" if not figure.plot.raw.steps else "values too large to draw")
@@ -128,7 +127,6 @@ def _placed(figure: Figure) -> Curve:
 
 
 def stages_svg(timing: TimingView) -> str:
-    """The stages of a step on one time axis, each with its duration and its part of the step."""
     stages = [stage for stage in timing.stages if stage.depth <= 1][:_MOST_STAGES]
     end_s = max([timing.total_s, *(stage.start_s + stage.duration_s for stage in stages if not stage.is_outside)])
     room = WIDTH - _STAGE_LEFT - _STAGE_RIGHT
@@ -158,7 +156,6 @@ def _bar(stage: StageReading, top: int, start_s: float, stop_s: float, end_s: fl
 
 
 def strip_svg(timing: TimingView) -> str:
-    """The newest steps as stacked bars, oldest on the left."""
     steps = timing.strip[-STRIP_STEPS:]
     longest = max((step.total_s for step in steps if math.isfinite(step.total_s)), default=0.0)
     if longest <= 0:
@@ -253,7 +250,6 @@ class _Frame:
         )
 
     def curve(self, curve: Curve, role: str) -> str:
-        """The points of a curve, joined; a dot for one alone."""
         points = [(self.x(step), self.y(value)) for step, value in zip(curve.steps, curve.values, strict=True)]
         if len(points) == 1:
             (x, y), *_ = points
@@ -414,7 +410,6 @@ class _Sheet:
             self.parts.append(f'<text class="{role}" {place}>{escaped(line)}</text>')
 
     def charts(self, charts: Sequence[tuple[str, str, str, int]]) -> None:
-        """Charts in two columns: title, what stands behind it, the picture, its height."""
         for start in range(0, len(charts), 2):
             row = charts[start : start + 2]
             self.y += 26

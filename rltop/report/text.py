@@ -27,7 +27,6 @@ _RESET = "\x1b[0m"
 def once_text(
     snapshot: Snapshot, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
 ) -> str:
-    """The overview of a run as lines of text, each ended by a newline."""
     from rltop.pages.alerts import own_words  # noqa: PLC0415 - `check` writes rows without them
     from rltop.pages.overview import build_overview, paint_overview  # noqa: PLC0415
 
@@ -39,7 +38,6 @@ def once_text(
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
-    """Several runs as lines of text, one each, under a title and column heads."""
     from rltop.pages.runs import paint_runs  # noqa: PLC0415 - `check` writes rows without it
 
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))

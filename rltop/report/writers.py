@@ -55,7 +55,6 @@ def format_of(path: str) -> str:
 
 
 def file_name(name: str, step: int | None, suffix: str = ".html") -> str:
-    """What a report of a run is called, whatever the run is called."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:_LONGEST_NAME].strip(".-") or "run"
     return f"rltop-{plain}{'' if step is None else f'-{step}'}{suffix}"
 

@@ -86,7 +86,6 @@ _UNITS = frozenset({"%", "s", "ms", "h", "m", "d", "min", "pp", "tok", "nats", "
 
 
 def _parts_unit(text: str, blank: int) -> bool:
-    """Does the blank stand between a number and its unit?"""
     word = text[blank + 1 : blank + 6].split(" ", 1)[0].rstrip(",;.:)")
     return text[blank - 1].isdigit() and word in _UNITS
 
@@ -112,7 +111,6 @@ class RowBuilder:
         return self.width - self._cells
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
-        """Write `text` at the next free column; with a target it can be selected."""
         start = self._cells
         cells = len(text)
         if cells > self.width - start or not text.isascii():
@@ -147,7 +145,6 @@ class RowBuilder:
         return self
 
     def line(self, pieces: Line) -> Self:
-        """Write pieces one after the other."""
         for piece in pieces:
             self.add(piece.text, piece.role)
         return self

@@ -59,7 +59,6 @@ class Glyphs(Struct):
         return self.states[state]
 
     def partly(self, share: float, cells: int) -> str:
-        """A bar of which a part is filled."""
         full = round(min(1.0, max(0.0, share)) * cells)
         return self.bar * full + self.bar_rest * (cells - full)
 
@@ -173,7 +172,6 @@ ASCII = Glyphs(
 
 
 def glyph_set(*, is_ascii: bool) -> Glyphs:
-    """The set for a terminal that can, or cannot, draw Unicode."""
     return ASCII if is_ascii else UNICODE
 
 

@@ -26,7 +26,7 @@ class Scope(enum.Enum):
     GRID = "On the page of charts"
     METRICS = "In the list of metrics"
     ROWS = "On the page of rows"
-    TIMELINE = "In the timeline"
+    TIMELINE = "In the list of events"
     TABLE = "In a table that can be sorted"
     RUNS = "In the list of runs"
     COMPARE = "Where runs are compared"

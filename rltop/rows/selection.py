@@ -66,7 +66,6 @@ class Selection:
             )
 
     def select(self, target: Target) -> bool:
-        """Go to the first spot of `target`; False if there is none."""
         for i, spot in enumerate(self._spots):
             if spot.link.target == target:
                 self._at, self._aim = i, None
@@ -82,12 +81,10 @@ class Selection:
         return False
 
     def in_row(self, y: int) -> bool:
-        """Go to the first spot of a row; False if it has none."""
         spot = next((spot for spot in self._spots if spot.y == y), None)
         return spot is not None and self.at(spot.link.start, y)
 
     def next_row(self, by: int) -> int | None:
-        """The nearest selectable row above (-1) or below (1), or None."""
         here = self.spot
         if here is None:
             return None
@@ -143,7 +140,6 @@ class Selection:
         return True
 
     def edge(self, is_last: bool) -> bool:
-        """Go to the first or the last spot."""
         to = len(self._spots) - 1 if is_last else 0
         self._aim = None
         if not self._spots or to == self._at:
@@ -213,7 +209,6 @@ def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
 
 
 def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
-    """Split `text` where the selection begins and ends, counted in cells."""
     if stop <= 0 or not text:
         return [(text, False)]
     parts: list[tuple[str, bool]] = []

@@ -87,7 +87,6 @@ class Sorting(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """The order that a `name` names."""
         head, _, direction = name.rpartition(" ")
         return cls(head, direction == "falling")
 
@@ -267,7 +266,6 @@ def sorted_table(
     target: Callable[[T], Target | None],
     sign: Callable[[T], tuple[str, str]] | None = None,
 ) -> Table[T]:
-    """A table that its heads sort, in the order that was asked for."""
     return Table(columns, sort_items(items, columns, sorting), target, sorting, is_sortable=True, sign=sign)
 
 
@@ -369,7 +367,6 @@ class TablePainter(Generic[T]):
         return [one.column for one in self._shown]
 
     def place(self, number: int) -> tuple[int, int]:
-        """Where a column begins and how many cells it has; none at the end of the row where it has left."""
         column = self._table.columns[number]
         return next(((one.start, one.cells) for one in self._shown if one.column is column), (self._width, 0))
 

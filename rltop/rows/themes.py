@@ -46,11 +46,9 @@ class RoleStyle(NamedTuple):
         return self == RoleStyle()
 
     def under(self, overlay: RoleStyle) -> RoleStyle:
-        """The same with what `overlay` sets laid over it."""
         return RoleStyle._make(over or own for own, over in zip(self, overlay, strict=True))
 
     def without_colour(self) -> RoleStyle:
-        """The same emphasis in the terminal's own colours."""
         return self._replace(fg=None, bg=None)
 
 
@@ -76,7 +74,6 @@ class Palette(Struct):
         return not self.has_colour or self.colours["background"] == "default"
 
     def style(self, role: str) -> RoleStyle:
-        """The style of `role`; an unknown role looks like text."""
         return self.roles.get(role) or self.roles["text"]
 
     def without_colour(self) -> Palette:

@@ -10,24 +10,33 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from rltop.model import Action, Advice, Level, Verdict
+from rltop.model import Action, Advice, Level, Verdict, VerdictState
 from rltop.rules.words import words_of
 from rltop.structs import NamedTuple
 
 
 class _Reasons(NamedTuple):
-    """Why, for each level, and whether a CRIT has spoilt the weights: then an earlier checkpoint helps."""
+    """Why, for each level.
+
+    Attributes:
+        is_in_weights: a CRIT has spoilt the weights: an earlier checkpoint helps.
+        is_watched_settled: what a CRIT threatens would have followed before it settled: it is watched like a WARN.
+    """
 
     crit: str
     warn: str
     is_in_weights: bool
+    is_watched_settled: bool
 
 
 @cache
 def _table() -> Mapping[str, _Reasons]:
     text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").replace("\n    ", " ")
     rows = [line.split(" | ") for line in text.splitlines() if line and line[0] != "#"]
-    return {name: _Reasons(crit, crit if warn == "-" else warn, harm == "weights") for name, crit, warn, harm in rows}
+    return {
+        name: _Reasons(crit, crit if warn == "-" else warn, "weights" in harm, "until settled" in harm)
+        for name, crit, warn, harm in rows
+    }
 
 
 _FIRST_RECORDS = 2
@@ -44,7 +53,8 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
     reasons = _reasons(verdict)
-    if verdict.level < Level.CRIT or verdict.family in _HARMLESS:
+    is_calm = verdict.state is VerdictState.SETTLED and reasons.is_watched_settled
+    if verdict.level < Level.CRIT or verdict.family in _HARMLESS or is_calm:
         return verdict._replace(advice=Advice(Action.WATCH, reasons.warn))
     if reasons.is_in_weights and checkpoint is not None:
         return verdict._replace(advice=Advice(Action.GO_BACK, reasons.crit, checkpoint))

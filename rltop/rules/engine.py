@@ -416,7 +416,7 @@ class Engine(Cloned):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """What fires, then what recovered lately, without what is muted; worst first, oldest first among equals."""
+        """Active alerts, then those recovered lately, without muted ones; worst first, oldest first among equals."""
         return self._shown(is_muted=False)
 
     @property

@@ -296,9 +296,9 @@ class NotUpdating(Detector):
             return None if reward.value is None else self._against_mean(norm, reward.value, context)
         if norm >= self.gradient or is_paused(context):
             return QUIET
-        return Finding(CRIT, norm, None, self.gradient) if self._has_contrast(context) else None
+        return Finding(CRIT, norm, None, self.gradient) if self._has_variance(context) else None
 
-    def _has_contrast(self, context: RuleContext) -> bool:
+    def _has_variance(self, context: RuleContext) -> bool:
         if (context.reward.zero_share or 0.0) >= self.thresholds["zero_share"] or self._is_flat(context.values):
             return False
         return context.values.get("reward_std", 1.0) > self.thresholds["reward_std"]
@@ -345,7 +345,7 @@ _OF_UPDATES = ("grad_norm", *_LOSSES, "entropy", "kl_ref", "kl_old", "value_loss
 _CADENCED = frozenset({*_OF_UPDATES, *REWARDS})
 _OPTIMISER = ("clip_frac", "ratio_mean", "time_update_actor", "time_update_all", "mfu")
 """What only an update logs, besides its learning rate."""
-_NO_CONTRAST = 0.99
+_ZERO_VARIANCE = 0.99
 
 
 class _Cadence(State):
@@ -423,7 +423,7 @@ class KeyVanished(Detector):
     def _is_training_row(self, context: RuleContext) -> bool:
         """The row has most of what rows have, and no group that could not give a gradient was left out."""
         values, flat = context.values, context.reward.zero_share
-        if context.reward.is_high or values.get("filter_pass_rate") == 0.0 or (flat or 0.0) >= _NO_CONTRAST:
+        if context.reward.is_high or values.get("filter_pass_rate") == 0.0 or (flat or 0.0) >= _ZERO_VARIANCE:
             return False
         return len(values) > 0.5 * self.usual and ("lr" in values or self.rated < self.thresholds["present"])
 

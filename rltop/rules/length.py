@@ -109,7 +109,7 @@ class LengthExplosion(Detector):
         return names._replace(baseline=finding.words[0] if finding.words else names.baseline).of(finding)
 
 
-class NothingEnds(Detector):
+class NoEndOfText(Detector):
     """T9: no completion emits EOS any more, where some did, or none ever has.
 
     Completions that are all of one length may have been generated at that length: none is expected to end.

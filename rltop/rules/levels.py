@@ -59,4 +59,4 @@ MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
         "O4": frozenset({"X2"}),
     }
 )
-"""Rule → rules under whose alert it is not raised: a reward that is lost, or groups without contrast, say it all."""
+"""Rule → rules under whose alert it is not raised: a reward that is lost, or zero-variance groups, say it all."""

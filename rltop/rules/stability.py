@@ -29,7 +29,7 @@ _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
 _ALONE = 30
 """Records after which an awakened gradient has a baseline of its own."""
-_NO_CONTRAST = 0.99
+_ZERO_VARIANCE = 0.99
 """As in L3: below this a gradient norm is 0 up to rounding."""
 _ANY_NOISE = 100.0
 """A factor that no noise explains."""
@@ -74,8 +74,8 @@ class GradientSpike(Detector):
         flat = context.reward.zero_share
         is_awakening = is_raised and self._is_awakening(value, base, context)
         self.flat.append((flat or 0.0) >= self.thresholds["dead"])
-        has_contrast = flat is None or flat < _NO_CONTRAST
-        if has_contrast:
+        has_variance = flat is None or flat < _ZERO_VARIANCE
+        if has_variance:
             # A zero-variance batch has no gradient: it does not count for the baseline.
             window.push(value)
             start.push(value)

@@ -132,7 +132,7 @@ def slowest_rollout(context: RuleContext) -> tuple[float, float]:
     return (max(groups.values()), min(groups.values())) if len(groups) > 1 else (0.0, 0.0)
 
 
-class BatchTail(Detector):
+class LongTail(Detector):
     """P6: slowest rollout against the mean, where generation dominates the step, or it holds its slot for many steps.
 
     A rollout is its generation and its tool calls. Of the slowest one both parts are logged; the largest of each part

@@ -278,7 +278,7 @@ class Pipeline:
 
     @property
     def kind_title(self) -> str:
-        """As what the file is read; empty while that is not known."""
+        """The detected format, in words; empty while that is not known."""
         kind = self.decoder.kind if isinstance(self.decoder, AutoDecoder) else None
         return "" if kind is None else kind.title
 

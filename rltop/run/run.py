@@ -309,7 +309,7 @@ class Run:
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """What fires now and what has just recovered in any stream, worst first, silence included.
+        """The alerts that are active or have just recovered in any stream, worst first, silence included.
 
         Without what is muted or acknowledged.
         """

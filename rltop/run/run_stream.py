@@ -704,7 +704,7 @@ class Judging:
         return Judgement(verdicts, settled, times, muted, profiles, warm_up)
 
     def standing(self, *, is_loading: bool) -> Sequence[Verdict]:
-        """What fires now and what has just recovered, worst first, silence included."""
+        """The alerts that are active or have just recovered, worst first, silence included."""
         found, timed = self.judged(is_loading=is_loading).verdicts, self._stream.timed_verdicts
         return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record)) if timed else found
 

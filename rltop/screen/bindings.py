@@ -19,7 +19,6 @@ _OF_TEXTUAL = frozenset({Scope.EVERYWHERE, Scope.LIST, Scope.MATCHES, Scope.FILT
 
 
 def action_of(key: Key) -> str:
-    """What Textual is to run for a key that is not a page's own."""
     return key.action or key.id.replace("-", "_")
 
 
@@ -124,7 +123,6 @@ def key_names(keymap: Mapping[str, str], page: Iterable[Scope] = (), *, is_typin
 
 
 def types(key: str) -> bool:
-    """Whether a key writes something into a text field."""
     character = key_to_character(key)
     return character is not None and character.isprintable()
 

@@ -65,9 +65,7 @@ class ScreenGuard(Protocol):
         """Send `data`; False when there is no screen any more."""
         ...
 
-    def restore(self, *, keeps_keys: bool = False) -> None:
-        """Put the terminal back as it was, if that has not been done."""
-        ...
+    def restore(self, *, keeps_keys: bool = False) -> None: ...
 
     def on_leave(self, leave: Callable[[], None] | None) -> None:
         """Call `leave` on a signal or when the terminal is gone; it must only schedule."""
@@ -135,7 +133,6 @@ class TerminalBackground(Message):
 
 
 def _background_of(reply: str) -> TerminalBackground | None:
-    """What a reply says; None where it is none."""
     found = _CHANNELS.match(reply)
     if found is None:
         return None
@@ -222,13 +219,9 @@ class KeyParser(XTermParser):
 class Ping(Protocol):
     """Whoever wants to know that the terminal has answered; see `pace`."""
 
-    def answered(self) -> None:
-        """The terminal has answered; called on the thread that reads keys."""
-        ...
+    def answered(self) -> None: ...
 
-    def settle(self) -> None:
-        """Wait for an answer under way, but not long."""
-        ...
+    def settle(self) -> None: ...
 
 
 class GuardedDriver(LinuxDriver):

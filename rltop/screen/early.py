@@ -82,7 +82,6 @@ def paint_early(
 
 
 def _rows(build: Callable[[int, int], Sequence[Row]], width: int, height: int) -> Sequence[Row] | None:
-    """What `build` makes; None where it fails."""
     try:
         return build(width, body_height(height))
     except Exception:

@@ -54,7 +54,6 @@ def answerable() -> tuple[int, ...]:
 
 
 def signal_name(number: int) -> str:
-    """What a signal is called; only the first and the last real-time signal have names of their own."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -95,7 +94,6 @@ class Signals:
         signal.signal(signal.SIGTSTP, self._note if self._may_stop else signal.SIG_IGN)
 
     def close(self) -> None:
-        """Put back the handlers that were there."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers.clear()

@@ -102,7 +102,7 @@ class TerminalGuard:
             self._owned_fd = None
 
     def on_leave(self, leave: Callable[[], None] | None) -> None:
-        """Let `leave` end the program on a signal or when the terminal is lost.
+        """Let `leave` quit on a signal or when the terminal is lost.
 
         It is called from a signal handler or from a thread, and must only schedule. None takes the registration back.
         """
@@ -171,7 +171,6 @@ class TerminalGuard:
             return typed
 
     def write_early(self, data: bytes) -> bool:
-        """Send a whole frame, unless the screen has been handed over; from any thread."""
         with self._output:
             if self._is_handed_over:
                 return False
@@ -200,7 +199,7 @@ class TerminalGuard:
         return b""
 
     def end(self, code: int) -> NoReturn:
-        """Give the terminal back and end the program, from any thread, with nothing else to tidy up."""
+        """Give the terminal back and quit, from any thread, with nothing else to tidy up."""
         self.restore()
         self._dismiss_warden()
         os._exit(code)

@@ -72,7 +72,6 @@ class LinkPing:
         self._wake = wake
 
     def answered(self) -> None:
-        """The terminal has answered, to us or to whoever asked at the start."""
         self._is_able = self._is_on and self._misses < MISSES
         was_waited_for, self._asked_s = self._asked_s is not None, None
         self._misses = 0
@@ -81,7 +80,6 @@ class LinkPing:
             self._wake()
 
     def ask(self, send: Callable[[str], object]) -> None:
-        """Put the question behind what has been sent, unless one is under way."""
         if self._is_able and self._asked_s is None:
             self._asked_s = self._clock.monotonic()
             self._is_settled.clear()
@@ -101,7 +99,6 @@ class LinkPing:
         return True
 
     def settle(self) -> None:
-        """Wait for the answer under way, but not long."""
         self._is_settled.wait(LAST_ANSWER_S)
 
 

@@ -34,13 +34,11 @@ class Pen:
     """Writes segments one after the other and remembers how the last one looked."""
 
     def __init__(self, system: ColorSystem | None) -> None:
-        """A pen for a terminal of this colour depth; None has no styles at all."""
         self._system = system
         self._look = _PLAIN
         self._written: list[str] = []
 
     def move_to(self, x: int, y: int) -> None:
-        """Go on at a cell, both counted from 0."""
         self._written.append(f"\x1b[{y + 1};{x + 1}H")
 
     def write(self, segment: Segment) -> None:

@@ -159,7 +159,7 @@ WHEEL_ROWS = 3
 _EMPTY = Row(())
 
 Pointed = Callable[[int, int, int], bool]
-"""Told of a cell and how far the wheel was turned, 0 for a click; whether anybody took it."""
+"""Told of a cell and how far the wheel was turned, 0 for a click; True where the page has handled it."""
 
 Dragged = Callable[[int, int, int, bool], bool]
 """Told where the button went down, at which cell the pointer is now, and whether it was let go; likewise."""
@@ -185,18 +185,16 @@ class Mouse:
         self._down, self._is_dragging = (x, y), False
 
     def moved(self, x: int) -> None:
-        """The pointer has come to column `x`."""
         if self._down is not None and (self._is_dragging or abs(x - self._down[0]) >= LEAST_DRAG):
             self._is_dragging = self._drag(*self._down, x, False)
 
     def up(self, x: int) -> None:
-        """The button was let go in column `x`."""
         if self._down is not None and self._is_dragging:
             self._drag(*self._down, x, True)
         self._down = None
 
     def point(self, x: int, y: int, turn: int) -> bool:
-        """A click, or a turn of the wheel; whether anybody took it. The click that ends a stretch is none."""
+        """A click, or a turn of the wheel; True where it was handled. The click that ends a stretch is none."""
         had, self._is_dragging = self._is_dragging, False
         return had or self._point(x, y, turn)
 
@@ -239,12 +237,8 @@ class RowView(Widget, can_focus=True):
         self._painted_for = Size(0, 0)
         self.rows: Sequence[Row] = ()
         self._top = 0
-        self._selection = Selection()
+        self.selection = Selection()
         self._strips: dict[int, Strip] = {}
-
-    @property
-    def target(self) -> Target | None:
-        return self._selection.target
 
     @property
     def top(self) -> int:
@@ -256,7 +250,6 @@ class RowView(Widget, can_focus=True):
         return max(0, len(self.rows) - self._top - self.size.height)
 
     def draw(self) -> list[Region]:
-        """Paint with what is known now; the regions that have changed are returned."""
         if not self.size:
             return []
         self._painted_for = self.size
@@ -268,9 +261,9 @@ class RowView(Widget, can_focus=True):
         Returns:
             The regions that were marked for repainting, in cells of this widget.
         """
-        old_rows, old_top, old_spot, old_target = self.rows, self._top, self._selection.spot, self.target
+        old_rows, old_top, old_spot, old_target = self.rows, self._top, self.selection.spot, self.selection.target
         self.rows = rows
-        self._selection.update(rows)
+        self.selection.update(rows)
         self._top = min(self._top, self._last_top())
         if old_top != self._top:
             regions = [self.size.region]
@@ -280,10 +273,10 @@ class RowView(Widget, can_focus=True):
                 for y in range(self._top, min(self._top + self.size.height, max(len(rows), len(old_rows))))
                 for start, stop in changed_spans(_line(old_rows, y), _line(rows, y), self.size.width)
             ]
-            regions += self._moved(old_spot, self._selection.spot)
+            regions += self._moved(old_spot, self.selection.spot)
         self._repaint(regions)
-        if self.target != old_target:
-            self.post_message(Selected(self.target))
+        if self.selection.target != old_target:
+            self.post_message(Selected(self.selection.target))
         return regions
 
     def set_palette(self, palette: Palette) -> None:
@@ -292,19 +285,18 @@ class RowView(Widget, can_focus=True):
         self.refresh()
 
     def select(self, target: Target) -> bool:
-        """Move the selection to `target`; False if no row leads there."""
-        return self._move(lambda: self._selection.select(target))
+        return self._move(lambda: self.selection.select(target))
 
     @property
     def here(self) -> int:
-        spot = self._selection.spot
+        spot = self.selection.spot
         return spot.y if spot is not None and self.sees(spot.y) else self._top
 
     def sees(self, y: int) -> bool:
         return self._top <= y < self._top + self.size.height
 
     def go_to(self, y: int) -> None:
-        self._move(lambda: self._selection.in_row(y))
+        self._move(lambda: self.selection.in_row(y))
         if not self.sees(y):
             self._scroll(y - self.size.height // 3)
 
@@ -316,7 +308,7 @@ class RowView(Widget, can_focus=True):
         return strip
 
     def _strip(self, y: int) -> Strip:
-        spot = self._selection.spot
+        spot = self.selection.spot
         link = spot.link if spot is not None and spot.y == y and self.has_focus else None
         return _strip_of(_line(self.rows, y), link, self._styles_of, self.size.width)
 
@@ -324,18 +316,18 @@ class RowView(Widget, can_focus=True):
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
         if self._painted_for == self.size:
             return
-        spot, height = self._selection.spot, self._painted_for.height
+        spot, height = self.selection.spot, self._painted_for.height
         was_seen = not height or (spot is not None and self._top <= spot.y < self._top + height)
         self._painted_for = self.size
-        old, below = self.target, self.below
+        old, below = self.selection.target, self.below
         self.rows = self._paint(*self.size)
         self._strips.clear()
-        self._selection.update(self.rows)
+        self.selection.update(self.rows)
         self._top = min(self._top, self._last_top())
         if old is not None and was_seen:
             self._follow()
-        if self.target != old or self.below != below:
-            self.post_message(Selected(self.target))
+        if self.selection.target != old or self.below != below:
+            self.post_message(Selected(self.selection.target))
 
     def _last_top(self) -> int:
         return max(0, len(self.rows) - max(1, self.size.height))
@@ -358,22 +350,22 @@ class RowView(Widget, can_focus=True):
         ]
 
     def _move(self, change: Callable[[], bool], *, tells: bool = True) -> bool:
-        old = self._selection.spot
+        old = self.selection.spot
         if not change():
             return False
         self._follow()
-        self._repaint(self._moved(old, self._selection.spot))
+        self._repaint(self._moved(old, self.selection.spot))
         if tells:
-            self.post_message(Selected(self.target))
+            self.post_message(Selected(self.selection.target))
         return True
 
     def _follow(self) -> None:
-        spot = self._selection.spot
+        spot = self.selection.spot
         if spot is None or not self.size.height:
             return
         if spot.y < self._top:
             # The first selectable row brings the title above it along.
-            self._scroll(0 if spot == self._selection.first else spot.y)
+            self._scroll(0 if spot == self.selection.first else spot.y)
         elif spot.y >= self._top + self.size.height:
             self._scroll(spot.y - self.size.height + 1)
 
@@ -384,7 +376,7 @@ class RowView(Widget, can_focus=True):
         self._top = top
         self._strips.clear()
         self.refresh()
-        self.post_message(Selected(self.target))
+        self.post_message(Selected(self.selection.target))
         return True
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -402,7 +394,7 @@ class RowView(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """At the end of a row the sideways keys are the screen's: it may pan or fold."""
-        return action not in {"left", "right"} or self._selection.can_move(-1 if action == "left" else 1)
+        return action not in {"left", "right"} or self.selection.can_move(-1 if action == "left" else 1)
 
     def action_up(self) -> None:
         self._browse(-1)
@@ -411,65 +403,63 @@ class RowView(Widget, can_focus=True):
         self._browse(1)
 
     def _browse(self, by: int) -> None:
-        """Select the row above or below; scroll towards it as long as it is out of sight."""
-        row = self._selection.next_row(by)
+        row = self.selection.next_row(by)
         is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
         tells = not (isinstance(self.app, PatchedApp) and self.app.leave_to_next())
         if (
             self._hidden_by() * by > 0
             or not is_near
-            or not self._move(lambda: self._selection.vertical(by), tells=tells)
+            or not self._move(lambda: self.selection.vertical(by), tells=tells)
         ):
             self._scroll(self._top + by)
 
     def _hidden_by(self) -> int:
         """-1 or 1 where the selection is above or below what can be seen, else 0."""
-        spot = self._selection.spot
+        spot = self.selection.spot
         if spot is None or self._top <= spot.y < self._top + self.size.height:
             return 0
         return -1 if spot.y < self._top else 1
 
     def go_to_block(self, by: int) -> bool:
-        """Select the first item of the next block (1) or of the one before (-1); False where there is no other."""
-        return self._move(lambda: self._selection.block(by, self.rows))
+        return self._move(lambda: self.selection.block(by, self.rows))
 
     def action_left(self) -> None:
-        self._move(lambda: self._selection.horizontal(-1))
+        self._move(lambda: self.selection.horizontal(-1))
 
     def action_right(self) -> None:
-        self._move(lambda: self._selection.horizontal(1))
+        self._move(lambda: self.selection.horizontal(1))
 
     def action_page(self, direction: int) -> None:
         step = direction * max(1, self.size.height - 1)
         self._scroll(self._top + step)
-        self._move(lambda: self._selection.vertical(step))
+        self._move(lambda: self.selection.vertical(step))
 
     def action_first(self) -> None:
-        self._move(lambda: self._selection.edge(False))
+        self._move(lambda: self.selection.edge(False))
         self._scroll(0)
 
     def action_last(self) -> None:
-        self._move(lambda: self._selection.edge(True))
+        self._move(lambda: self.selection.edge(True))
         self._scroll(self._last_top())
 
     def action_open(self) -> None:
         """Open what is selected; what is out of sight is shown first."""
         if self._hidden_by():
             self._follow()
-        elif self.target is not None:
-            self.post_message(Opened(self.target))
+        elif self.selection.target is not None:
+            self.post_message(Opened(self.selection.target))
 
     def on_click(self, event: events.Click) -> None:
         """Select the cell that was clicked, and open it at the second click; the head of a table at the first."""
         event.stop()
-        was, y = self._selection.spot, self._top + event.y
+        was, y = self.selection.spot, self._top + event.y
         for start, stop, target in (self.rows[y] if y < len(self.rows) else _EMPTY).links:
             if target.kind in POINTED and start <= event.x < stop:
                 self.post_message(Opened(target))
                 return
-        if self._mouse.point(event.x, y, 0) or not self._move(lambda: self._selection.at(event.x, y)):
+        if self._mouse.point(event.x, y, 0) or not self._move(lambda: self.selection.at(event.x, y)):
             return
-        if self._selection.spot == was:
+        if self.selection.spot == was:
             self.action_open()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
@@ -483,11 +473,11 @@ class RowView(Widget, can_focus=True):
             self._scroll(self._top - WHEEL_ROWS)
 
     def on_focus(self) -> None:
-        self._repaint(self._moved(None, self._selection.spot))
+        self._repaint(self._moved(None, self.selection.spot))
 
     def on_blur(self) -> None:
         """Hide the selection: keys go elsewhere."""
-        self._repaint(self._moved(self._selection.spot, None))
+        self._repaint(self._moved(self.selection.spot, None))
 
 
 def _line(rows: Sequence[Row], y: int) -> Line:

@@ -34,7 +34,6 @@ class RoleStyles:
         return self._text
 
     def of(self, role: str, is_selected: bool = False) -> Style:
-        """The style of `role`."""
         if is_selected:
             return self._selected.get(role, self._selected_text)
         return self._plain.get(role, self._text)

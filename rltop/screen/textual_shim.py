@@ -88,7 +88,6 @@ class PatchedApp(App[int]):
         self._leaves_rest = False
 
     def set_first_theme(self, theme: Theme) -> None:
-        """Take a theme before the application runs."""
         self.register_theme(theme)
         self.set_reactive(App.theme, theme.name)
         classes = {f"-theme-{theme.name}": True, "-dark-mode": theme.dark, "-light-mode": not theme.dark}

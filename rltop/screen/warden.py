@@ -70,7 +70,6 @@ class Warden:
             os.write(self._writing, word + b"\n")
 
     def dismiss(self) -> None:
-        """End it: there is nothing to put right any more."""
         pid, self._pid = self._pid, 0
         if pid:
             with suppress(OSError):

@@ -1,8 +1,8 @@
 """Goodput: of everything that was generated, how much was trained on, and what became of the rest.
 
 Owns the classes, which exclude one another in the order of `CLASSES`: what failed is not also stale, what is stale is
-not also filtered. A share that is logged of the batch alone (no contrast, cut) counts for what is left of it. What is
-not logged stays unknown, and what was trained on is then known as *at most* only.
+not also filtered. A share that is logged of the batch alone (zero-variance, truncated) counts for what is left of it.
+What is not logged stays unknown, and what was trained on is then known as *at most* only.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ LATELY = 20
 _TOTAL_FROM = 4
 """Fewer records do not tell a running total from counts of single steps."""
 
-CLASSES = ("failed", "stale", "filtered", "no contrast", "cut")
+CLASSES = ("failed", "stale", "filtered", "zero-variance", "truncated")
 """What becomes of a completion that is not trained on, first what comes first; `trained` is the rest."""
 
 _COUNTS = {
     "failed": (("rollout_failures", True),),
     "stale": (("dropped_stale", False), ("evicted_samples", True)),
     "filtered": (("dropped_surplus", False), ("dropped_oversize", False)),
-    "no contrast": (("zero_std_count", True),),
+    "zero-variance": (("zero_std_count", True),),
 }
 """Metrics that count what is thrown away, each with whether it counts groups."""
 _OF_ALL = {"failed": ("aborted_frac", False), "stale": ("cancelled_frac", False)}
 """Shares of everything that was generated, each with whether it is the share of what is kept."""
 _OF_REST = {
     "filtered": (("kept_frac", True),),
-    "no contrast": (("filter_pass_rate", True), ("zero_std_frac", False)),
-    "cut": (("truncated_frac", False),),
+    "zero-variance": (("filter_pass_rate", True), ("zero_std_frac", False)),
+    "truncated": (("truncated_frac", False),),
 }
 """The same, of what is left: the first that is logged."""
 METRICS = (

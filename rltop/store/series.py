@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rltop.model import Counts, NonFinite
 from rltop.structs import NamedTuple, Struct
@@ -113,20 +113,17 @@ class MarkRegister:
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self._numeric: set[int] = set()
+        self.numeric: set[int] = set()
         self._by_column: dict[int, _KeyMarks] = {}
-
-    def saw_numbers(self, columns: Iterable[int]) -> None:
-        self._numeric.update(columns)
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
         """Count what stood in a cell, and remember it if it counts; False for the null of an empty key."""
-        if kind is NonFinite.NULL and column not in self._numeric:
+        if kind is NonFinite.NULL and column not in self.numeric:
             self._counts.null_values += 1
             return False
         self._counts.nonfinite_values += 1
         if kind is not NonFinite.NULL:
-            self._numeric.add(column)
+            self.numeric.add(column)
         self.remember(column, Mark(step, kind))
         return True
 

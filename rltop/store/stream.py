@@ -293,7 +293,7 @@ class Stream:
     def _note_cells(self, block: Block, record: Record, layout: Layout) -> None:
         if not layout.has_numbers:
             marked = {layout.columns[mark.cell] for mark in record.marks}
-            self._marks.saw_numbers(column for column in layout.columns if column >= 0 and column not in marked)
+            self._marks.numeric.update(column for column in layout.columns if column >= 0 and column not in marked)
             layout.has_numbers = not marked
         for mark in record.marks:
             column = layout.columns[mark.cell]

@@ -313,8 +313,8 @@ async def test_sections_fold_and_unfold() -> None:
         shown = page_text(app)
         await press(pilot, "left")
         folded = page_text(app)
-        assert folded != shown and screen_of(app).board.target is not None
-        assert screen_of(app).board.target.kind is TargetKind.SECTION
+        assert folded != shown and screen_of(app).board.selection.target is not None
+        assert screen_of(app).board.selection.target.kind is TargetKind.SECTION
         await press(pilot, "right")
         assert page_text(app) == shown
         await press(pilot, "z")
@@ -328,12 +328,12 @@ async def test_the_list_scrolls_through_every_metric() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "m")
         board = screen_of(app).board  # type: ignore[attr-defined]
-        seen = {board.target}
+        seen = {board.selection.target}
         for _ in range(400):
             board.action_down()
-            if board.target in seen:
+            if board.selection.target in seen:
                 break
-            seen.add(board.target)
+            seen.add(board.selection.target)
         keys = {target.name for target in seen if target.kind is TargetKind.METRIC}
         logged = app.followed.stream.keys
         families = family_index(tuple(logged))
@@ -541,9 +541,9 @@ async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Pa
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         offered = {command.text for command in app.offered() if command.is_offered}
-        recovered = [one for one in app.shown_verdicts if one.state is VerdictState.RECOVERED]
-        assert recovered and len(recovered) < len(app.shown_verdicts)
-        for verdict in app.shown_verdicts:
+        recovered = [one for one in app.moment.snapshot.verdicts.standing if one.state is VerdictState.RECOVERED]
+        assert recovered and len(recovered) < len(app.moment.snapshot.verdicts.standing)
+        for verdict in app.moment.snapshot.verdicts.standing:
             how = f"recovered @{verdict.recovered_step}" if verdict in recovered else verdict.level.word
             assert f"alert: {verdict.title} ({how}, rule {verdict.rule})" in offered
 
@@ -600,7 +600,7 @@ async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
         app.cursor.show(120)
         await press(pilot, "a")
         assert isinstance(app.page, VerdictPage)
-        assert app.page.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
+        assert app.page.rule in {verdict.rule for verdict in app.moment.snapshot.verdicts.standing} - {"O11"}
         assert "does not fire" not in page_text(app)
         await press(pilot, "escape")
         app.cursor.show(20)
@@ -611,11 +611,13 @@ async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
 async def test_a_past_verdict_began_where_it_began() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE):
-        newest = {verdict.rule: verdict.since_step for verdict in app.shown_verdicts}
+        newest = {verdict.rule: verdict.since_step for verdict in app.moment.snapshot.verdicts.standing}
         step = app.followed.stream.last_step
         assert newest and step is not None
         app.cursor.show(step - 1)
-        standing = {verdict.rule: verdict for verdict in app.shown_verdicts if verdict.rule in newest}
+        standing = {
+            verdict.rule: verdict for verdict in app.moment.snapshot.verdicts.standing if verdict.rule in newest
+        }
         assert standing
         assert {rule: verdict.since_step for rule, verdict in standing.items()} == {
             rule: newest[rule] for rule in standing

@@ -83,7 +83,7 @@ async def test_keys_move_and_enter_opens() -> None:
             (("g",), "a"),
         ):
             await pilot.press(*keys)
-            assert app.board.target == target(name)
+            assert app.board.selection.target == target(name)
         await pilot.press("enter")
         await pilot.pause()
         assert app.opened == [target("a")]
@@ -103,7 +103,7 @@ async def test_the_selection_stays_on_its_target() -> None:
         await pilot.press("down")
         app.rows = [row("new", (0, 40, "n")), *app.rows]
         app.board.draw()
-        assert app.board.target == target("b")
+        assert app.board.selection.target == target("b")
 
 
 async def test_it_scrolls_to_the_selection_and_by_page() -> None:
@@ -111,9 +111,9 @@ async def test_it_scrolls_to_the_selection_and_by_page() -> None:
     async with app.run_test(size=(40, 6)) as pilot:
         assert app.board.top == 0
         await pilot.press(*["down"] * 6)
-        assert app.board.target == target("6") and text(app)[-1] == "line 6"
+        assert app.board.selection.target == target("6") and text(app)[-1] == "line 6"
         await pilot.press("pagedown")
-        assert app.board.target == target("11")
+        assert app.board.selection.target == target("11")
         await pilot.press("end")
         assert text(app)[-1] == "line 29"
         await pilot.press("home")
@@ -133,12 +133,12 @@ async def test_the_mouse_selects_then_opens_and_the_wheel_scrolls() -> None:
     app = BoardApp([row(f"line {i}", (0, 10, str(i))) for i in range(20)])
     async with app.run_test(size=(40, 5)) as pilot:
         await pilot.click("#board", offset=(3, 2))
-        assert app.board.target == target("2") and app.opened == []
+        assert app.board.selection.target == target("2") and app.opened == []
         await pilot.click("#board", offset=(3, 2))
         await pilot.pause()
         assert app.opened == [target("2")]
         await pilot.click("#board", offset=(30, 1))
-        assert app.board.target == target("2")
+        assert app.board.selection.target == target("2")
         app.board.on_mouse_scroll_down(_Wheel())  # type: ignore[arg-type]
         assert app.board.top == 3
 

@@ -42,7 +42,7 @@ async def test_the_chart_of_the_selected_metric_and_of_what_matters(tmp_path: Pa
         await press(pilot, "m", "down")
         await until(pilot, lambda: "vs baseline" in pane(app))
         for _ in range(2):
-            target = screen_of(app).board.target
+            target = screen_of(app).board.selection.target
             assert target is not None
             await until(pilot, lambda name=target.name: name.rsplit("/", 1)[-1] in head(app))  # type: ignore[misc]
             await press(pilot, "down")
@@ -57,7 +57,7 @@ async def test_beside_the_head_of_a_section_stands_its_first_metric(tmp_path: Pa
     app = app_over(write_rows(tmp_path / "metrics.jsonl", rows))
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "m")
-        target = screen_of(app).board.target
+        target = screen_of(app).board.selection.target
         assert target is not None and target.kind is TargetKind.SECTION
         await until(pilot, lambda: "actor/alpha" in head(app))
         await press(pilot, "left")
@@ -125,11 +125,11 @@ async def test_the_overview_of_the_selected_run(tmp_path: Path) -> None:
     app = app_over(*paths)
     async with app.run_test(size=SIZE) as pilot:
         assert app.current_mode == "runs"
-        target = screen_of(app).board.target
+        target = screen_of(app).board.selection.target
         assert target is not None
         await until(pilot, lambda: Path(target.name).stem in head(app) and "reward" in pane(app))
         await press(pilot, "down")
-        other = screen_of(app).board.target
+        other = screen_of(app).board.selection.target
         assert other is not None and other != target
         await until(pilot, lambda: Path(other.name).stem in head(app))
         assert app.followed.path.raw in (target.name, other.name), "nothing was opened"

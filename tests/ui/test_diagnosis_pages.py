@@ -76,7 +76,7 @@ async def test_a_link_of_the_chain_opens_its_metric() -> None:
         await press(pilot, "a")
         assert "related metrics, in the order to check" in page_text(app)
         await press(pilot, "down", "down")
-        target = screen_of(app).board.target
+        target = screen_of(app).board.selection.target
         assert target is not None and target.kind is TargetKind.METRIC
         await press(pilot, "enter")
         assert isinstance(app.page, MetricPage) and app.page.key == target.name
@@ -105,12 +105,12 @@ async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        before, target = page_text(app), app.shown.board.target
+        before, target = page_text(app), app.shown.board.selection.target
         assert target is not None and target.kind is TargetKind.VERDICT
         await press(pilot, "ctrl+x")
         assert app.followed.muted == {target.name}
         assert " muted" in page_text(app) and status_text(app) == f"{target.name} is muted for this run"
-        assert app.shown.board.target.name == target.name
+        assert app.shown.board.selection.target.name == target.name
         await press(pilot, "ctrl+x")
         assert not app.followed.muted
         assert page_text(app) == before
@@ -128,7 +128,7 @@ async def test_a_click_on_the_head_of_a_table_sorts_it_and_another_turns_it_roun
             await pilot.click("#board", offset=(link.start + 1, y))
             await pilot.pause()
             assert f"{sign}last" in page_text(app)
-        assert board.target is not None and board.target.kind is not TargetKind.HEAD
+        assert board.selection.target is not None and board.selection.target.kind is not TargetKind.HEAD
 
 
 async def test_a_key_sorts_a_table_by_each_head_and_then_as_the_rows_come() -> None:

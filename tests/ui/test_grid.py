@@ -110,7 +110,7 @@ async def test_enter_opens_the_selected_chart() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "v", "j")
-        target = screen_of(app).board.target
+        target = screen_of(app).board.selection.target
         assert target is not None
         await press(pilot, "enter")
         assert isinstance(app.page, MetricPage) and app.page.key == target.name

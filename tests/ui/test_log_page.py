@@ -137,7 +137,7 @@ async def test_a_file_that_was_named_and_a_copied_line(
         await opened(pilot, app, "the line to copy")
         await press(pilot, "y")
         assert "copied the line: the line to copy" in status_text(app)
-        assert screen_of(app).board.target is not None
+        assert screen_of(app).board.selection.target is not None
 
 
 async def test_the_headline_of_a_death_leads_to_the_log_that_tells_of_it(run: Path) -> None:

@@ -154,5 +154,7 @@ async def test_a_click_on_a_bar_of_the_strip_goes_to_its_step() -> None:
             y, link = next(one for one in bars if one[1].target.step == 120)
             await click(app, pilot, link.start, y - board.top)
             assert app.cursor.at_step == 120
-            assert board.target is None or board.target.kind is not TargetKind.BAR, "keys pass over bars"
+            assert board.selection.target is None or board.selection.target.kind is not TargetKind.BAR, (
+                "keys pass over bars"
+            )
             await press(pilot, "L")

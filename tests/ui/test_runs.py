@@ -57,12 +57,12 @@ async def test_a_key_sorts_the_runs_by_one_column_after_the_other_and_the_chosen
     app = app_of(session_over(*paths))
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "down")
-        chosen = screen_of(app).board.target
+        chosen = screen_of(app).board.selection.target
         orders = []
         for _ in range(7):  # the age of runs that have ended is no column
             await press(pilot, "s")
             orders.append([line.split()[1] for line in page_text(app).splitlines()[2:5]])
-            assert screen_of(app).board.target == chosen
+            assert screen_of(app).board.selection.target == chosen
         assert "▲run" not in page_text(app) and orders[0] == ["a", "b", "c"]
         assert orders[-2:] == [["b", "a", "c"]] * 2
         await press(pilot, "s")
@@ -81,9 +81,9 @@ async def test_what_comes_first_is_chosen_until_a_run_is_picked(tmp_path: Path) 
         app.draw()
         await pilot.pause()
         assert page_text(app).splitlines()[2].split()[1] == "c"
-        assert screen.board.target == Target(TargetKind.RUN, str(paths[2]))
+        assert screen.board.selection.target == Target(TargetKind.RUN, str(paths[2]))
         await press(pilot, "down", "up")
-        assert screen.board.target == Target(TargetKind.RUN, str(paths[2]))
+        assert screen.board.selection.target == Target(TargetKind.RUN, str(paths[2]))
 
 
 async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:

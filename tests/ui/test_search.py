@@ -62,7 +62,7 @@ async def test_changed_rows_are_searched_and_the_search_ends(run: Path) -> None:
         await search(pilot, "NUMBER_3")
         assert isinstance(app.page, ChangePage)
         assert "match 1 of 10" in status_text(app)
-        first = screen_of(app).board.target
+        first = screen_of(app).board.selection.target
         assert first is not None and "number_3" in first.name
         await press(pilot, "n", "n")
         assert "match 3 of 10" in status_text(app)
@@ -99,7 +99,7 @@ async def test_stages_and_help_are_searched(run: Path) -> None:
     async with app.run_test(size=(100, 20)) as pilot:
         await press(pilot, "t")
         await search(pilot, "actor")
-        target = screen_of(app).board.target
+        target = screen_of(app).board.selection.target
         assert target is not None and "update_actor" in target.name
         await press(pilot, "question_mark")
         await search(pilot, "acknowledge")

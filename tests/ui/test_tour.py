@@ -92,7 +92,7 @@ def state_of(app: RltopApp) -> Hashable:
     prompt = bool(screen.query("#prompt"))
     shown = (page_text(app), status_text(app) if screen.status.size.height else "", app.theme, prompt)
     # A move of the selection is drawn as well.
-    return (*shown, screen.board.target, screen.board.top, screen.is_typing, app.cursor.is_live, id(screen))
+    return (*shown, screen.board.selection.target, screen.board.top, screen.is_typing, app.cursor.is_live, id(screen))
 
 
 async def home(app: RltopApp, pilot: Pilot[int]) -> None:

@@ -83,13 +83,13 @@ async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_
         await until(pilot, lambda: slices > 0)
         app.expect_key()
         await asyncio.sleep(0)
-        selected, before = board.target, slices
+        selected, before = board.selection.target, slices
         for _ in range(20):
             await asyncio.sleep(0)
         assert slices == before
         type_ahead(app, "G")
         await until(pilot, lambda: slices > before)
-        assert board.target != selected
+        assert board.selection.target != selected
 
 
 async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> None:
@@ -235,12 +235,12 @@ async def test_a_key_held_down_ends_where_as_many_single_ones_do(page: str, coun
     async with app.run_test(size=(160, 45)) as pilot:
         await pilot.press(*page)
         board = screen_of(app).board
-        start = board.target
+        start = board.selection.target
         for _ in range(count):
             board.action_down()
         board.action_up()
         board.action_up()
-        single = board.target
+        single = board.selection.target
         if page:
             await pilot.press("home")
         else:
@@ -249,7 +249,7 @@ async def test_a_key_held_down_ends_where_as_many_single_ones_do(page: str, coun
         type_ahead(app, *"j" * count, "k", "k", "T")
         await until(pilot, lambda: app.themes.palette.name != before)
         await pilot.pause()
-        assert board.target == single is not None
+        assert board.selection.target == single is not None
 
 
 async def test_pages_are_not_painted_for_every_key_that_is_held_down(monkeypatch: pytest.MonkeyPatch) -> None:

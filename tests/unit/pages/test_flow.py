@@ -195,10 +195,12 @@ def test_the_classes_of_goodput_exclude_one_another() -> None:
     assert found.shares["failed"] == pytest.approx(0.1)
     assert found.shares["stale"] == pytest.approx(0.2)
     # Half of what came into a batch.
-    assert found.shares["cut"] == pytest.approx(0.35)
+    assert found.shares["truncated"] == pytest.approx(0.35)
     assert found.trained == pytest.approx(0.35)
-    assert found.unknown == ("filtered", "no contrast")
-    assert found.sentence.startswith("of 100 generated completions at most 35 trained on, 10 failed, 20 stale, 35 cut")
+    assert found.unknown == ("filtered", "zero-variance")
+    assert found.sentence.startswith(
+        "of 100 generated completions at most 35 trained on, 10 failed, 20 stale, 35 truncated"
+    )
 
 
 def test_counts_of_single_steps_are_no_running_total() -> None:

@@ -112,7 +112,7 @@ def test_the_cursor_is_marked_and_hides_nothing() -> None:
 def test_ends_are_said() -> None:
     assert "no events yet" in text_of(run_with([]))
     assert "no event matches" in text_of(run_with(LOG), EventFilter(text="absent"))
-    assert "4 of 6 events" in text_of(run_with(LOG), EventFilter(family="gradient"))
+    assert "EVENTS  4 of 6" in text_of(run_with(LOG), EventFilter(family="gradient"))
 
 
 def timed(steps: int, every_s: float) -> Stream:

@@ -312,6 +312,14 @@ def advice_of(engine: Engine, rule: str) -> str:
     return advice.text
 
 
+def test_a_gradient_norm_that_has_settled_beside_a_reward_that_rises_is_no_reason_to_stop() -> None:
+    metrics = {"reward_mean": learning, "loss": 0.1, "kl_ref": 0.02}
+    engine = play(200, grad_norm=step_up(0.5, 60.0, 81), **metrics)
+    verdict = the(engine, "O1")
+    assert (verdict.state, verdict.level) == (VerdictState.SETTLED, Level.CRIT)
+    assert advice_of(engine, "O1").startswith("one update may be harmless; stop if loss"), verdict.advice
+
+
 def test_where_nothing_moved_no_checkpoint_is_better() -> None:
     metrics = {"loss": 0.6, "time_step": 30.0, "time_save": lambda r: 5.0 if r == 2 else 0.0}
     text = advice_of(play(30, Algorithm.SFT, grad_norm=lambda r: 0.5 if r < 8 else 0.0, **metrics), "L3")
