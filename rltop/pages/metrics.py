@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from rltop import units
 from rltop.catalog.dialect import Identity
@@ -19,14 +20,14 @@ from rltop.catalog.row_sets import AS_FOUND, Arrangement
 from rltop.model import Label, Level, Signal, Verdict
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.pages.bands import braces, families_of, text_around
-from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
+from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, row_sign, value_cell
 from rltop.pages.moment import Moment
 from rltop.pages.numbered import numbered_row, numbered_view, shown_member
 from rltop.pages.page import Effect, ListPage, Open, Push, Redraw, Say
 from rltop.pages.signals import cadence_of, generic_signal, read_signal, signal_of, worst_verdict
 from rltop.rows.cells import RowBuilder, clip_distinct, fill, text_row
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames, Scope
+from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Fit, Table, TablePainter, lay_out
@@ -57,23 +58,6 @@ class TreeLine:
     key: str = ""
     depth: int = 0
     short: Label | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TreeView:
-    """The part of the tree that is in view.
-
-    Attributes:
-        top: number of the first of them.
-    """
-
-    lines: tuple[TreeLine, ...]
-    top: int
-    total: int
-    matched: int
-    keys: int
-    query: Label
-    span: str
 
 
 def layout_tree(
@@ -109,19 +93,8 @@ def layout_tree(
     return lines, sum(one.size for one in matched)
 
 
-def build_tree(
-    snapshot: Snapshot,
-    index: TreeIndex,
-    *,
-    query: str = "",
-    folded: frozenset[str] = frozenset(),
-    spread: frozenset[str] = frozenset(),
-    top: int = 0,
-    height: int = 40,
-    width: int = 120,
-) -> TreeView:
-    lines, matched = layout_tree(index, query, folded, spread)
-    top = max(0, min(top, len(lines) - 1))
+def read_lines(snapshot: Snapshot, index: TreeIndex, lines: Sequence[TreeLine | TreeKey], width: int) -> list[TreeLine]:
+    """The lines in view, with what the run says of them."""
     columns = max(8, spark_cells(width) * 2)
     levels: dict[str, Level] = {}
     parts: dict[str, _Stream] = {}
@@ -130,7 +103,7 @@ def build_tree(
         if verdict is not None:
             levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
     shown = []
-    for line in lines[top : top + height]:
+    for line in lines:
         if isinstance(line, TreeKey):
             part = _part(snapshot, line.stream, parts)
             numbered = numbered_view(part.snapshot, line.key) if line.members else None
@@ -154,8 +127,7 @@ def build_tree(
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level, odd))
         else:
             shown.append(line)
-    span = "newest rows" if snapshot.part.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
-    return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
+    return shown
 
 
 def _odd_one(keys: Sequence[TreeKey], snapshot: Snapshot, parts: dict[str, _Stream]) -> str:
@@ -199,42 +171,12 @@ def name_cells(width: int) -> int:
     return 20 if width < 64 else 32 if width < 100 else min(64, 40 + (width - 100) // 4)
 
 
-def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS) -> list[Row]:
-    rows = [_paint_title(view, width, glyphs)]
-    if not view.lines:
-        note = keys.none_matches("no metric") if view.query.raw.strip() else "no metrics yet: waiting for the first row"
-        rows.append(text_row(note, width, glyphs, "dim"))
-    leaves = _leaves(view.lines, width)
-    table = Table(
-        tree_columns(leaves, width, glyphs),
-        leaves,
-        target=lambda leaf: leaf.row.target,
-        sign=lambda leaf: _sign(leaf, glyphs),
-    )
-    painter = TablePainter(table, width, glyphs)
-    number = 0
-    for line in view.lines:
-        if line.kind == "metric" and line.row is not None:
-            rows.append(painter.row(number))
-            number += 1
-        else:
-            rows.append(_paint_above(line, width, glyphs))
-    return fill(rows, height)
-
-
-def _paint_title(view: TreeView, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).add(" METRICS", "title").add("  ")
-    if view.query.raw.strip():
-        builder.add(f"{units.count(view.matched)} of {units.count(view.keys)}", "value")
-        builder.add(" match ", "dim").add(view.query.display, "strong")
-    else:
-        builder.add(units.count(view.keys), "value")
-    if view.top:
-        builder.add(f"   {glyphs.rise} {units.count(view.top)} lines above", "dim")
-    hidden = view.total - view.top - len(view.lines)
-    if hidden > 0:
-        builder.add(f"   {glyphs.fall} {units.count(hidden)} below", "dim")
-    return builder.row()
+def paint_lines(lines: Sequence[TreeLine], width: int, glyphs: Glyphs) -> list[Row]:
+    leaves = _leaves(lines, width)
+    columns = tree_columns(leaves, width, glyphs)
+    table = Table(columns, leaves, lambda leaf: leaf.row.target, sign=lambda leaf: row_sign(leaf.row, glyphs))
+    painter, numbers = TablePainter(table, width, glyphs), count()
+    return [painter.row(next(numbers)) if line.row is not None else _paint_above(line, width, glyphs) for line in lines]
 
 
 def _paint_above(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
@@ -266,7 +208,7 @@ class _Leaf(NamedTuple):
 
 def _leaves(lines: Sequence[TreeLine], width: int) -> list[_Leaf]:
     """The metrics among the lines; a name that does not fit is the short one, or cut."""
-    found = [(line, line.row) for line in lines if line.kind == "metric" and line.row is not None]
+    found = [(line, line.row) for line in lines if line.row is not None]
     names = []
     for line, _ in found:
         room, name = name_cells(width) - 2 * line.depth, line.name.display
@@ -299,11 +241,6 @@ def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequenc
     )  # fmt: skip
 
 
-def _sign(leaf: _Leaf, glyphs: Glyphs) -> tuple[str, str]:
-    level = leaf.row.reading.level
-    return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
-
-
 _TITLE_ROWS = 1
 
 
@@ -318,8 +255,8 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     def __init__(self, section: str = "") -> None:
         super().__init__()
         self._index: TreeIndex | None = None
-        self._folded: frozenset[str] = frozenset()
-        self._spread: frozenset[str] = frozenset()
+        self.folded: frozenset[str] = frozenset()
+        self.spread: frozenset[str] = frozenset()
         self.held = Target(TargetKind.SECTION, section) if section else None
 
     def target(self, line: TreeLine | TreeKey) -> Target | None:
@@ -332,24 +269,32 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         if self._index is None or not self._index.is_for(snapshot):
             known = self._index.rank_sections if self._index is not None else frozenset()
             self._index = index_tree(snapshot)
-            self._folded |= self._index.rank_sections - known
-        room = max(1, height - _TITLE_ROWS)
-        self.settle(self._lines(), room)
-        view = build_tree(
-            snapshot,
-            self._index,
-            query=self.query,
-            folded=self._folded,
-            spread=self._spread,
-            top=self.top,
-            height=room,
-            width=width,
-        )
-        return paint_tree(view, width, height, moment.glyphs, moment.keys)
+            self.folded |= self._index.rank_sections - known
+        lines, matched = layout_tree(self._index, self.query, self.folded, self.spread)
+        shown = self.settle(lines, max(1, height - _TITLE_ROWS))
+        rows = [self._title(matched, self._index, len(shown), width, moment.glyphs)]
+        if not shown:
+            none = moment.keys.none_matches("no metric")
+            note = none if self.query.strip() else "no metrics yet: waiting for the first row"
+            rows.append(text_row(note, width, moment.glyphs, "dim"))
+        rows += paint_lines(read_lines(snapshot, self._index, shown, width), width, moment.glyphs)
+        return fill(rows, height)
+
+    def _title(self, matched: int, index: TreeIndex, shown: int, width: int, glyphs: Glyphs) -> Row:
+        builder, keys = RowBuilder(width, glyphs).add(" METRICS", "title").add("  "), sum(index.sections.values())
+        if self.query.strip():
+            builder.add(f"{units.count(matched)} of {units.count(keys)}", "value")
+            builder.add(" match ", "dim").add(Label.of(self.query).display, "strong")
+        else:
+            builder.add(units.count(keys), "value")
+        if self.top:
+            builder.add(f"   {glyphs.rise} {units.count(self.top)} lines above", "dim")
+        hidden = len(self.lines) - self.top - shown
+        return builder.add(f"   {glyphs.fall} {units.count(hidden)} below" if hidden > 0 else "", "dim").row()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         if target.kind is TargetKind.SECTION:
-            return self._set_folded(target.name, target.name not in self._folded)
+            return self._set_folded(target.name, target.name not in self.folded)
         return super().open(target, moment)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
@@ -367,8 +312,8 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
             return None
         line = self.lines[self.at]
         numbered = self._numbered_of(line) if isinstance(line, TreeKey) else ""
-        if numbered and (key == "unfold") != (numbered in self._spread):
-            self._spread ^= {numbered}
+        if numbered and (key == "unfold") != (numbered in self.spread):
+            self.spread ^= {numbered}
             self.held = next(
                 (self.target(one) for one in self._lines() if isinstance(one, TreeKey) and one.key == numbered), None
             )
@@ -382,17 +327,17 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
         return next((one.key for one in self._index.keys if line in one.members), "")
 
     def _lines(self) -> list[TreeLine | TreeKey]:
-        return [] if self._index is None else layout_tree(self._index, self.query, self._folded, self._spread)[0]
+        return [] if self._index is None else layout_tree(self._index, self.query, self.folded, self.spread)[0]
 
     def _fold_all(self) -> Effect:
         names = frozenset(self._index.sections) if self._index is not None else frozenset()
-        self._folded = frozenset() if self._folded >= names else names
-        if self._folded and self.lines:
+        self.folded = frozenset() if self.folded >= names else names
+        if self.folded and self.lines:
             self.held = Target(TargetKind.SECTION, self.lines[self.at].section)
         return Redraw()
 
     def _set_folded(self, section: str, is_folded: bool) -> Effect:
-        self._folded = self._folded | {section} if is_folded else self._folded - {section}
+        self.folded = self.folded | {section} if is_folded else self.folded - {section}
         if is_folded:
             self.held = Target(TargetKind.SECTION, section)
         return Redraw()
@@ -411,7 +356,7 @@ class MetricsPage(ListPage["TreeLine | TreeKey"]):
     def show_only(self, text: str) -> Effect | None:
         effect = super().show_only(text)
         if text.strip() and self._index is not None:
-            found = layout_tree(self._index, text, self._folded, self._spread)[0]
+            found = layout_tree(self._index, text, self.folded, self.spread)[0]
             self.held = next((self.target(line) for line in found if isinstance(line, TreeKey)), None)
         return effect
 

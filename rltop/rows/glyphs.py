@@ -7,6 +7,7 @@ sign of its own in both sets. Every sign takes exactly one cell.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from rltop.model import Level, RunState
@@ -79,47 +80,6 @@ class Glyphs(Struct):
         return "?" * char_width(char)
 
 
-UNICODE = Glyphs(
-    name="unicode",
-    levels=MappingProxyType(
-        {Level.NO_DATA: "○", Level.OK: "●", Level.INFO: "·", Level.WARN: "▲", Level.CRIT: "◆"},
-    ),
-    states=MappingProxyType(
-        {
-            RunState.WAITING: "○",
-            RunState.LOADING: "◌",
-            RunState.LIVE: "●",
-            RunState.QUIET: "◍",
-            RunState.STALLED: "▲",
-            RunState.ENDED: "■",
-            RunState.FINISHED: "✓",
-            RunState.DIED: "✗",
-            RunState.INTERRUPTED: "□",
-            RunState.PAUSED: "‖",
-            RunState.LOST: "✕",
-        },
-    ),
-    nonfinite="✕",
-    restart="⟲",
-    recovered="◇",
-    threshold="┄",
-    baseline="╌",
-    rule="─",
-    heavy="━",
-    upright="│",
-    bar="█",
-    bar_ends="▏▎▍▌▋▊▉█",
-    bar_rest="░",
-    fills="█▓▒░▚▞▪▫",
-    columns="▁▂▃▄▅▆▇█",
-    rise="▲",
-    fall="▼",
-    selected="▸",
-    folded="▸",
-    unfolded="▾",
-    arrow="→",
-)
-
 _OWN_SIGNS = {
     "\N{MINUS SIGN}": "-", "–": "-", "—": "-", "×": "x", "·": "|", "…": "~", "±": "~", "≤": "<", "≥": ">", "→": ">",
     "←": "<", "─": "-", "◀": "<", "▶": ">", "▸": ">", "▾": "v", "↑": "^", "↓": "v", "’": "'", "α": "a", "ρ": "r",
@@ -127,48 +87,25 @@ _OWN_SIGNS = {
     "↵": "/",
 }  # fmt: skip
 
-ASCII = Glyphs(
-    name="ascii",
-    levels=MappingProxyType(
-        {Level.NO_DATA: "o", Level.OK: "+", Level.INFO: "i", Level.WARN: "!", Level.CRIT: "X"},
-    ),
-    states=MappingProxyType(
-        {
-            RunState.WAITING: "o",
-            RunState.LOADING: "%",
-            RunState.LIVE: "*",
-            RunState.QUIET: ".",
-            RunState.STALLED: "!",
-            RunState.ENDED: "#",
-            RunState.FINISHED: "+",
-            RunState.DIED: "x",
-            RunState.INTERRUPTED: "/",
-            RunState.PAUSED: "=",
-            RunState.LOST: "X",
-        },
-    ),
-    nonfinite="X",
-    restart="|",
-    recovered="o",
-    threshold="=",
-    baseline="-",
-    rule="-",
-    heavy="=",
-    upright=":",
-    bar="#",
-    bar_ends="-#",
-    bar_rest=".",
-    fills="#%=+:*.o",
-    columns="_.-:=+*#",
-    rise="^",
-    fall="v",
-    selected=">",
-    folded="+",
-    unfolded="-",
-    arrow=">",
-    is_ascii=True,
-    _table=MappingProxyType({ord(sign): plain for sign, plain in _OWN_SIGNS.items()}),
-)
+_LINES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+_SIGNS = [line.split() for line in _LINES if line and line[0] != "#"]
+
+
+def _set(name: str, column: int) -> Glyphs:
+    """The set in a column of `glyphs.txt`."""
+    signs = {row[0]: row[column] for row in _SIGNS}
+    is_ascii = name == "ascii"
+    return Glyphs(
+        name=name,
+        levels=MappingProxyType({level: signs.pop(f"level.{level.name}") for level in Level}),
+        states=MappingProxyType({state: signs.pop(f"state.{state.name}") for state in RunState}),
+        is_ascii=is_ascii,
+        _table=MappingProxyType({ord(sign): plain for sign, plain in _OWN_SIGNS.items()} if is_ascii else {}),
+        **signs,
+    )
+
+
+UNICODE, ASCII = _set("unicode", 1), _set("ascii", 2)
 
 
 def glyph_set(*, is_ascii: bool) -> Glyphs:

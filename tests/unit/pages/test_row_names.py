@@ -15,7 +15,7 @@ from rltop.model import Signal
 from rltop.model.keys import split_key
 from rltop.pages.key_metrics import metric_layout
 from rltop.pages.metric import MetricPage
-from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.metrics import MetricsPage
 from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.signals import formula, key_label
@@ -87,8 +87,7 @@ def test_no_row_is_without_a_name(key: str) -> None:
     assert key_label(key).display.strip("/ ")
     assert key_label(key).raw == key
     run = tinker(**{key: 3.25})
-    index = index_tree(Snapshot(run))
-    lines = text_of(paint_tree(build_tree(Snapshot(run), index=index), 100, 40, UNICODE)).splitlines()
+    lines = text_of(MetricsPage().rows(Moment(Snapshot(run), UNICODE), 100, 40)).splitlines()
     (row,) = [line for line in lines if "3.25" in line]
     assert f'"{key}"' in row
     assert f'"{key}"' in text_of(MetricPage(key).rows(Moment(Snapshot(run), UNICODE), 120, 30)) or key.strip(" /")

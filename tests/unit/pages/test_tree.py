@@ -9,7 +9,8 @@ from fake_run import FakeRun, firing_run, run_of, verl_lines
 
 from rltop.model import Level
 from rltop.pages import metrics
-from rltop.pages.metrics import TreeKey, build_tree, index_tree, layout_tree, match_keys, paint_tree
+from rltop.pages.metrics import MetricsPage, TreeKey, TreeLine, index_tree, layout_tree, match_keys, read_lines
+from rltop.pages.moment import Moment
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.run.snapshot import Snapshot
@@ -20,11 +21,18 @@ def run() -> FakeRun:
     return firing_run()
 
 
-def text_of(run: FakeRun, width: int = 120, height: int = 40, **more: object) -> str:
-    view = build_tree(Snapshot(run), index_tree(Snapshot(run)), height=height - 1, width=width, **more)  # type: ignore[arg-type]
-    rows = paint_tree(view, width, height, UNICODE)
+def text_of(run: FakeRun, width: int = 120, height: int = 40, **state: object) -> str:
+    page = MetricsPage()
+    for name, value in state.items():
+        setattr(page, name, value)
+    rows = page.rows(Moment(Snapshot(run), UNICODE), width, height)
     assert len(rows) == height
     return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
+
+
+def lines_of(run: FakeRun, top: int = 0, height: int = 40) -> list[TreeLine]:
+    index = index_tree(Snapshot(run))
+    return read_lines(Snapshot(run), index, layout_tree(index)[0][top : top + height], 120)
 
 
 def test_no_key_is_hidden(run: FakeRun) -> None:
@@ -68,8 +76,8 @@ def test_what_fires_is_marked_on_the_row_and_on_its_section(run: FakeRun) -> Non
 
 
 def test_rows_lead_to_metrics_and_sections(run: FakeRun) -> None:
-    view = build_tree(Snapshot(run), index_tree(Snapshot(run)), height=20)
-    kinds = [hot.target.kind for row in paint_tree(view, 120, 21, UNICODE) for hot in row.links]
+    rows = MetricsPage().rows(Moment(Snapshot(run), UNICODE), 120, 21)
+    kinds = [hot.target.kind for row in rows for hot in row.links]
     assert {TargetKind.SECTION, TargetKind.METRIC} == set(kinds)
 
 
@@ -83,10 +91,10 @@ def test_only_what_is_in_view_is_read() -> None:
     run = run_of(verl_lines(rows))
     index = index_tree(Snapshot(run))
     with patch.object(metrics, "read_signal", wraps=metrics.read_signal) as read:
-        view = build_tree(Snapshot(run), index, top=2000, height=30)
+        found = lines_of(run, top=2000, height=30)
     assert read.call_count <= 30
-    assert len(view.lines) == 30
-    assert (view.top, view.keys) == (2000, 4096)
+    assert len(found) == 30
+    assert sum(index.sections.values()) == 4096
     lines, matched = layout_tree(index, "kea")
     assert matched == sum(str(i).startswith("40") for i in range(4096))
     assert sum(isinstance(line, TreeKey) for line in lines) == matched
@@ -107,10 +115,10 @@ def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
     ill = run_of(verl_lines(rows))
     verdict = firing_run().verdicts[0]._replace(metric="", key="a/max", level=Level.CRIT)
     ill.verdicts = [verdict]
-    view = build_tree(Snapshot(ill), index_tree(Snapshot(ill)), height=10)
-    levels = {line.key: line.row.reading.level for line in view.lines if line.row is not None}
+    found = lines_of(ill, height=10)
+    levels = {line.key: line.row.reading.level for line in found if line.row is not None}
     assert levels == {"a/mean": Level.CRIT, "b": Level.OK}
-    assert next(line.level for line in view.lines if line.section == "a") is Level.CRIT
+    assert next(line.level for line in found if line.section == "a") is Level.CRIT
 
 
 def test_an_empty_run_has_an_empty_tree() -> None:
