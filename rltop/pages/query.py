@@ -10,11 +10,15 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
+from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, RunState
+from rltop.pages.header import pace_of
+from rltop.pages.run_entry import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest
+from rltop.pages.signals import generic_signal
 from rltop.regex import regex
+from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 _TERM = regex(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
@@ -38,19 +42,69 @@ _KNOWN: Mapping[str, Sequence[str]] = {
 """All that some of `TEXTS` can be."""
 
 
-class Wanted(Protocol):
-    """What a run is asked."""
+class AskedRun(NamedTuple):
+    """A run as a query sees it.
+
+    Attributes:
+        snapshot: the run; None where only its row is known.
+        told: what its row in the list says, by the names in `query.TEXTS`.
+        words: everything that a word without a sign is looked for in.
+    """
+
+    snapshot: Snapshot | None
+    told: dict[str, Sequence[str]]
+    words: str
 
     def texts(self, name: str) -> Sequence[str]:
-        """What one of `TEXTS` is; several for `rule` and `family`."""
-        ...
+        assert name in TEXTS
+        return self.told.get(name, ())
 
-    def number(self, name: str) -> float | None: ...
+    def number(self, name: str) -> float | None:
+        run, lowered = self.snapshot, name.casefold()
+        if run is None:
+            return None
+        if lowered.startswith(SETTINGS_PREFIX):
+            return self._set_number(name)
+        if lowered in _COLUMNS:
+            value = _COLUMNS[lowered](run)
+            return value.value if isinstance(value, Value) else value
+        signal = None if run.identity is None else run.identity.primary(lowered)
+        if signal is None:
+            key = name if run.stream.has(name) else _key_ending_in(run, lowered)
+            signal = generic_signal(key) if key else None
+        point = None if signal is None else run.stream.latest(signal.key)
+        return self._set_number(name) if signal is None or point is None else signal.read(point.value)
 
-    def settings(self, name: str) -> Sequence[str]: ...
+    def settings(self, name: str) -> Sequence[str]:
+        return [units.setting(value) for value in self._set(name)]
 
-    @property
-    def words(self) -> str: ...
+    def _set(self, name: str) -> Sequence[str | float | None]:
+        settings = None if self.snapshot is None else self.snapshot.run.settings
+        bare = name[len(SETTINGS_PREFIX) :] if name.casefold().startswith(SETTINGS_PREFIX) else name
+        return [] if settings is None else [settings.values[one] for one in settings.find(bare)]
+
+    def _set_number(self, name: str) -> float | None:
+        return next((float(one) for one in self._set(name) if isinstance(one, int | float)), None)
+
+
+SETTINGS_PREFIX = "cfg."
+
+
+def _key_ending_in(run: Snapshot, name: str) -> str:
+    return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
+
+
+_COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
+    "step": lambda run: run.stream.last_step,
+    "records": lambda run: float(run.stream.rows),
+    "age": lambda run: run.part.age_s,
+    "reward": lambda run: newest(run, REWARDS),
+    "val": lambda run: newest(run, VALIDATIONS),
+    "best": lambda run: best(run, VALIDATIONS),
+    "s/step": pace_of,
+    "speed": lambda run: newest(run, SPEEDS),
+}
+"""Columns that a query can ask for; ages and paces in seconds."""
 
 
 class Term(NamedTuple):
@@ -68,10 +122,10 @@ class Term(NamedTuple):
     number: float | None
     is_wanted: bool = True
 
-    def holds(self, run: Wanted) -> bool:
+    def holds(self, run: AskedRun) -> bool:
         return self._is_true(run) is self.is_wanted
 
-    def _is_true(self, run: Wanted) -> bool:
+    def _is_true(self, run: AskedRun) -> bool:
         if not self.name:
             return self.text in run.words
         if self.name in TEXTS:
@@ -100,11 +154,11 @@ class Query(NamedTuple):
     terms: tuple[Term, ...] = ()
     trouble: str = ""
 
-    def holds(self, run: Wanted) -> bool:
+    def holds(self, run: AskedRun) -> bool:
         return all(term.holds(run) for term in self.terms)
 
 
-def unknown_names(query: Query, runs: Sequence[Wanted]) -> list[str]:
+def unknown_names(query: Query, runs: Sequence[AskedRun]) -> list[str]:
     names = dict.fromkeys(term.name for term in query.terms if term.name and term.name not in TEXTS)
     return [name for name in names if not any(run.number(name) is not None or run.settings(name) for run in runs)]
 

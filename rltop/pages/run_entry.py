@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Direction, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
 from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of
-from rltop.pages.query import TEXTS
-from rltop.pages.signals import extreme, generic_signal, primary
+from rltop.pages.signals import extreme, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
 from rltop.run.past import Alert
@@ -264,68 +263,3 @@ def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
 
 
 _SIDES = (Direction.UP, Direction.DOWN)
-
-
-class AskedRun(NamedTuple):
-    """A run as a query sees it.
-
-    Attributes:
-        snapshot: the run; None where only its row is known.
-        told: what its row in the list says, by the names in `query.TEXTS`.
-        words: everything that a word without a sign is looked for in.
-    """
-
-    snapshot: Snapshot | None
-    told: dict[str, Sequence[str]]
-    words: str
-
-    def texts(self, name: str) -> Sequence[str]:
-        assert name in TEXTS
-        return self.told.get(name, ())
-
-    def number(self, name: str) -> float | None:
-        run, lowered = self.snapshot, name.casefold()
-        if run is None:
-            return None
-        if lowered.startswith(SETTINGS_PREFIX):
-            return self._set_number(name)
-        if lowered in _COLUMNS:
-            value = _COLUMNS[lowered](run)
-            return value.value if isinstance(value, Value) else value
-        signal = None if run.identity is None else run.identity.primary(lowered)
-        if signal is None:
-            key = name if run.stream.has(name) else _key_ending_in(run, lowered)
-            signal = generic_signal(key) if key else None
-        point = None if signal is None else run.stream.latest(signal.key)
-        return self._set_number(name) if signal is None or point is None else signal.read(point.value)
-
-    def settings(self, name: str) -> Sequence[str]:
-        return [units.setting(value) for value in self._set(name)]
-
-    def _set(self, name: str) -> Sequence[str | float | None]:
-        settings = None if self.snapshot is None else self.snapshot.run.settings
-        bare = name[len(SETTINGS_PREFIX) :] if name.casefold().startswith(SETTINGS_PREFIX) else name
-        return [] if settings is None else [settings.values[one] for one in settings.find(bare)]
-
-    def _set_number(self, name: str) -> float | None:
-        return next((float(one) for one in self._set(name) if isinstance(one, int | float)), None)
-
-
-SETTINGS_PREFIX = "cfg."
-
-
-def _key_ending_in(run: Snapshot, name: str) -> str:
-    return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
-
-
-_COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
-    "step": lambda run: run.stream.last_step,
-    "records": lambda run: float(run.stream.rows),
-    "age": lambda run: run.part.age_s,
-    "reward": lambda run: newest(run, REWARDS),
-    "val": lambda run: newest(run, VALIDATIONS),
-    "best": lambda run: best(run, VALIDATIONS),
-    "s/step": pace_of,
-    "speed": lambda run: newest(run, SPEEDS),
-}
-"""Columns that a query can ask for; ages and paces in seconds."""

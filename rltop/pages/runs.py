@@ -15,10 +15,9 @@ from rltop.pages.alerts import alert_role
 from rltop.pages.header import STATE_ROLES
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, MarkRun, Open
-from rltop.pages.query import read_query, unknown_names
+from rltop.pages.query import AskedRun, read_query, unknown_names
 from rltop.pages.run_entry import (
     REWARDS,
-    AskedRun,
     Entries,
     RunEntry,
     Value,
