@@ -307,12 +307,7 @@ RULE = "P15"
 
 
 class RanksView(NamedTuple):
-    """Everything the page of the ranks shows.
-
-    Attributes:
-        step: the newest step in them, or None.
-        verdict: what the rule says now, or None.
-    """
+    """What the page of the ranks shows; `step` is the newest in them, `verdict` what the rule says now."""
 
     stages: tuple[StageSummary, ...]
     step: int | None

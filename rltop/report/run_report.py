@@ -284,6 +284,10 @@ def _stripped(line: Line) -> Line:
     return tuple(pieces)
 
 
+def _cells(*cells: tuple[str, str]) -> tuple[Line, ...]:
+    return tuple((Piece(*cell),) if cell[0] else () for cell in cells)
+
+
 def text_of(line: Line) -> str:
     return " ".join("".join(piece.text for piece in line).split())
 
@@ -295,11 +299,8 @@ def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
         titles.update(dict.fromkeys(row.title for row in report.rows))
     rows = []
     for title in titles:
-        cells: list[Line] = [(Piece(title, "strong"),)]
-        for report in reports:
-            row = next((one for one in report.rows if one.title == title), None)
-            cells.append(() if row is None else _compared(row))
-        rows.append(tuple(cells))
+        found = (next((one for one in report.rows if one.title == title), None) for report in reports)
+        rows.append((*_cells((title, "strong")), *(() if row is None else _compared(row) for row in found)))
     runs = grid_of(run_table([report.entry for report in reports], UNICODE))
     return runs, Grid(("metric", *names), (False, *(True for _ in names)), tuple(rows))
 
@@ -307,7 +308,7 @@ def comparison(reports: Sequence[RunReport]) -> tuple[Grid, Grid]:
 def settings_grid(report: RunReport) -> Grid:
     values = {} if report.settings is None else report.settings.values
     shown = [
-        ((Piece(Label.of(name).display, "key"),), (Piece(Label.of(units.setting(values[name])).display, "value"),))
+        _cells((Label.of(name).display, "key"), (Label.of(units.setting(values[name])).display, "value"))
         for name in by_interest(values)[:MOST_SETTINGS]
     ]
     return Grid(("setting", "value"), (False, False), tuple(shown), len(values) - len(shown))
@@ -317,10 +318,7 @@ def differing_settings(reports: Sequence[RunReport]) -> Grid:
     """The settings in which runs differ, a run in each column; those that only name a run are left out."""
     found = [one for one in differences([report.settings for report in reports]) if not one.is_name]
     rows = [
-        (
-            (Piece(Label.of(one.name).display, "key"),),
-            *((Piece(units.UNKNOWN if value is None else value, "value"),) for value in one.values),
-        )
+        _cells((Label.of(one.name).display, "key"), *((value or units.UNKNOWN, "value") for value in one.values))
         for one in found[:MOST_SETTINGS]
     ]
     names = short_names(reports)
@@ -329,7 +327,7 @@ def differing_settings(reports: Sequence[RunReport]) -> Grid:
 
 def divergences(reports: Sequence[RunReport]) -> Grid:
     rows = [
-        ((Piece(name, "strong"),), (Piece(report.divergence, "text"),))
+        _cells((name, "strong"), (report.divergence, "text"))
         for name, report in zip(short_names(reports), reports, strict=True)
         if report.divergence
     ]
@@ -348,16 +346,16 @@ def parts_grid(flow: Flow) -> Grid:
     """The boxes of the page, a row for each number; of a hollow one how to log it."""
     rows: list[tuple[Line, ...]] = []
     for box in flow.boxes:
-        name: Line = (Piece(box.name, "strong"),)
+        name = box.name
         if not box.facts:
-            rows.append((name, (Piece(box.hint, "nodata"),), (), (), (), ()))
+            rows.append((*_cells((name, "strong"), (box.hint, "nodata")), (), (), (), ()))
         for fact in box.facts:
             sign = f"{UNICODE.level(fact.level)} " if fact.level >= Level.INFO else ""
+            title = f"{sign}{fact.title}", LEVEL_ROLES[fact.level] if sign else "text"
             numbers = ((fact.text, "value"), (fact.change, "note"), (units.step(fact.step), "dim"))
             key = fact.key.display if fact.instance in ("", fact.key.raw) else f"{fact.key.display} ({fact.instance})"
-            cells = ((f"{sign}{fact.title}", LEVEL_ROLES[fact.level] if sign else "text"), *numbers, (key, "key"))
-            rows.append((name, *((Piece(*cell),) if cell[0] else () for cell in cells)))
-            name = ()
+            rows.append(_cells((name, "strong"), title, *numbers, (key, "key")))
+            name = ""
     heads = ("part", "metric", "last", "vs start", "step", "key")
     return Grid(heads, (False, False, True, True, True, False), tuple(rows))
 
@@ -372,8 +370,8 @@ def pipelines(reports: Sequence[RunReport]) -> Grid:
         role = LEVEL_ROLES[flow.level] if flow.level >= Level.INFO else "text"
         trained = "" if goodput is None else f"{'≤' if goodput.unknown else ''}{hundredth(goodput.trained)}"
         hours = "" if spent is None else units.number(spent.hours)
-        cells = (name, "strong"), (flow.note, "note"), (flow.waits.sentence, role), (trained, "value"), (hours, "value")
-        rows.append(tuple((Piece(*cell),) if cell[0] else () for cell in cells))
+        told = (flow.note, "note"), (flow.waits.sentence, role), (trained, "value"), (hours, "value")
+        rows.append(_cells((name, "strong"), *told))
     heads = ("run", "", "who waits for whom", "trained of 100", "GPU-hours")
     return Grid(heads, (False, False, False, True, True), tuple(rows))
 
@@ -400,8 +398,8 @@ def _compared(row: MetricRow) -> Line:
     text, unit = value_text(row.reading)
     role = LEVEL_ROLES[row.reading.level] if row.reading.level >= Level.INFO else "value"
     change = change_text(row.reading)
-    pieces = [Piece(f"{text} {unit}".strip(), role)]
-    return (*pieces, Piece(f" ({change})", "dim")) if change != units.UNKNOWN else tuple(pieces)
+    value = Piece(f"{text} {unit}".strip(), role)
+    return (value,) if change == units.UNKNOWN else (value, Piece(f" ({change})", "dim"))
 
 
 def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
