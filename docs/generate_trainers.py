@@ -221,10 +221,10 @@ def asynchronous() -> str:
         "Known keys, by the part of the pipeline that they fill (`F`); the last column has what is on other pages:",
         "",
     ]
-    lines += [f"| trainer | {' | '.join(part.name for part in PARTS)} | others |", "|---" * (len(PARTS) + 2) + "|"]
+    lines += [f"| trainer | {' | '.join(PARTS)} | others |", "|---" * (len(PARTS) + 2) + "|"]
     for trainer in dict.fromkeys(entry["trainer"] for entry in entries):
         own = [entry for entry in entries if entry["trainer"] == trainer and entry["metric"] not in ("", "misleading")]
-        cells = [[one["key"] for one in own if one["metric"] in part.metrics.split()] for part in PARTS]
+        cells = [[one["key"] for one in own if one["metric"] in metrics] for metrics in PARTS.values()]
         told = {key for cell in cells for key in cell}
         cells.append([one["key"] for one in own if one["key"] not in told])
         lines.append(f"| {trainer} | {' | '.join(_compact(cell) for cell in cells)} |")

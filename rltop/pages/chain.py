@@ -189,11 +189,7 @@ class ChainView:
 
 
 def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
-    """Look at every link of a verdict's chain.
-
-    Args:
-        at: the step of the time cursor; nothing after it is looked at.
-    """
+    """Look at every link of a verdict's chain."""
     reader = _ValueReader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
     chain = chain_of(verdict.said_by, verdict.family)
     reader.knows_decay = chain is not None and chain.name == "stuck"

@@ -83,11 +83,7 @@ _GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "respo
 
 
 class ComparedRun(NamedTuple):
-    """One of the runs.
-
-    Attributes:
-        sign: the character that stands for it in table and chart.
-    """
+    """One of the runs; `sign`: the character that stands for it in table and chart."""
 
     sign: str
     role: str

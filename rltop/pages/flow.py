@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from rltop import units
@@ -91,73 +92,18 @@ _SHOWN = 3
 """Facts of a box in the picture; all of them stand below."""
 
 
-class _Box(NamedTuple):
-    """One box: what it is called, and its metrics, what tells most first."""
+def _read_parts() -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The boxes of `flow.txt` with their metrics, and what numbers are called in the picture."""
+    parts, brief = {}, {}
+    for section in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n[")[1:]:
+        name, *lines = section.splitlines()
+        columns = [line.partition(" |") for line in lines]
+        parts[name.removesuffix("]")] = tuple(metric for metric, _, _ in columns)
+        brief.update({metric: text.strip() for metric, bar, text in columns if bar})
+    return parts, brief
 
-    name: str
-    metrics: str
 
-
-PARTS = (
-    _Box(
-        "environments",
-        "time_env_step time_env_step_max time_tool_call time_env_reset time_tool_sample_max env_timeout_frac "
-        "tool_failures rollouts_per_s agent_busy_frac turn_limit_frac",
-    ),
-    _Box(
-        "generation",
-        "rollouter_idle_frac inflight_count engine_running gen_queue_size engine_waiting gen_throughput kv_cache_frac "
-        "time_gen_blocked time_wait_policy time_gen_sample_max engine_preemptions time_no_progress "
-        "engines_serving time_gen_threads",
-    ),
-    _Box("scorer", "score_queue_size time_score_mean time_score_max time_score_wait time_score_blocked time_reward"),
-    _Box(
-        "queue",
-        "queue_size queue_missing time_in_queue staleness_queued_mean staleness_queued_max dropped_stale "
-        "evicted_samples dropped_surplus",
-    ),
-    _Box(
-        "trainer",
-        "trainer_idle_frac time_wait_data staleness_mean staleness_max stale_frac trained_throughput "
-        "throughput_per_gpu throughput batch_fill_frac mfu_wall time_update_actor",
-    ),
-    _Box(
-        "weight sync",
-        "time_weight_sync time_weight_sync_pause time_weight_sync_barrier time_weight_sync_transfer time_wait_sync "
-        "param_version weight_updates",
-    ),
-)
-_BRIEF = {
-    "time_env_step": "a step",
-    "time_env_step_max": "at most",
-    "time_env_reset": "reset",
-    "time_tool_call": "a call",
-    "tool_failures": "failed",
-    "inflight_count": "in flight",
-    "engine_running": "running",
-    "engine_waiting": "waiting",
-    "gen_queue_size": "prompts wait",
-    "gen_throughput": "",
-    "time_gen_blocked": "full",
-    "score_queue_size": "wait",
-    "time_score_mean": "a score",
-    "time_score_max": "at most",
-    "time_score_wait": "waiting",
-    "queue_size": "wait",
-    "time_in_queue": "in queue",
-    "staleness_queued_mean": "stale",
-    "staleness_queued_max": "stale, max",
-    "dropped_stale": "dropped",
-    "time_wait_data": "waiting",
-    "staleness_mean": "stale",
-    "staleness_max": "stale, max",
-    "time_weight_sync": "a sync",
-    "time_weight_sync_pause": "pause",
-    "time_weight_sync_barrier": "barrier",
-    "time_weight_sync_transfer": "transfer",
-    "param_version": "version",
-}
-"""What a number is called in the picture, under the name of its box; elsewhere it has its whole title."""
+PARTS, _BRIEF = _read_parts()
 _LIMITS = {"inflight_count": "inflight_limit", "queue_size": "queue_limit", "stale_frac": "staleness_share_limit"}
 """Metrics of a number that has a limit, and the metric of that."""
 
@@ -237,7 +183,7 @@ def build_flow(snapshot: Snapshot, *, has_boxes: bool = True, has_goodput: bool 
     goodput, waits = build_goodput(snapshot) if has_goodput else None, _waits(snapshot)
     idle = {"generation": waits.generation, "trainer": waits.trainer}
     return Flow(
-        boxes=tuple(_box(snapshot, part, idle.get(part.name)) for part in PARTS) if has_boxes else (),
+        boxes=tuple(_box(snapshot, part, idle.get(part)) for part in PARTS) if has_boxes else (),
         waits=waits,
         level=max((one.level for one in snapshot.verdicts.firing if one.said_by in WAITING), default=Level.OK),
         age_s=snapshot.part.age_s if snapshot.at_step is None else None,
@@ -270,10 +216,10 @@ def _waits(snapshot: Snapshot) -> Waits:
     return waits._replace(as_of=max(steps))
 
 
-def _box(snapshot: Snapshot, part: _Box, idle: float | None) -> Box:
-    facts = tuple(fact for name in part.metrics.split() if (fact := _fact(snapshot, name)) is not None)
+def _box(snapshot: Snapshot, part: str, idle: float | None) -> Box:
+    facts = tuple(fact for name in PARTS[part] if (fact := _fact(snapshot, name)) is not None)
     hint = "" if facts or snapshot.identity is None else _hint(snapshot.identity.dialect, part)
-    return Box(part.name, facts, hint, idle)
+    return Box(part, facts, hint, idle)
 
 
 def _fact(snapshot: Snapshot, name: str) -> BoxValue | None:
@@ -312,8 +258,8 @@ def _size(reading: SignalReading) -> float:
     return -math.inf if reading.point is None else reading.point.value
 
 
-def _hint(dialect: Dialect, part: _Box) -> str:
-    for name in part.metrics.split():
+def _hint(dialect: Dialect, part: str) -> str:
+    for name in PARTS[part]:
         key = next((alias.pattern for alias in dialect.aliases if alias.metric == name and not alias.is_borrowed), "")
         if key:
             return f"not logged; {dialect.name} would log it as {key}"
@@ -388,11 +334,7 @@ def _paint_picture(view: Flow, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _paint_boxes(boxes: Sequence[Box], step: int | None, width: int, glyphs: Glyphs, *, goes_on: bool) -> list[Row]:
-    """Boxes beside each other.
-
-    Args:
-        goes_on: an arrow leads from the last one to the next row.
-    """
+    """Boxes beside each other; `goes_on`: an arrow leads from the last one to the next row."""
     cells = (width - 2 - _GAP * len(boxes)) // len(boxes)
     told = [_in_picture(box, step) for box in boxes]
     lines = max(2, *(len(one) for one in told))

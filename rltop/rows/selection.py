@@ -153,7 +153,7 @@ def _parts_blocks(row: Row) -> bool:
     return piece is None or piece.role in ("rule", "title")
 
 
-_WHOLE_PAGES = {
+_TARGET_TEXTS = {
     TargetKind.FLOW: "who waits for whom",
     TargetKind.LOG: "the console log",
     TargetKind.STRAGGLERS: "completions of this step, by group",
@@ -162,39 +162,30 @@ _WHOLE_PAGES = {
     TargetKind.COMPARE: "the marked runs beside each other",
     TargetKind.LINE: "step of this line",
     TargetKind.WHERE: "where the job is, and since when",
+    TargetKind.TIMING: "timing of {}",
+    TargetKind.EVENT: "event of rule {}",
+    TargetKind.VERDICT: "alert {}",
+    TargetKind.RULE: "thresholds of {}; mute",
+    TargetKind.HEAD: "sorted by {}",
+    TargetKind.MEANING: "say that it is {}",
+    TargetKind.SECTION: "section {}",
+    TargetKind.GROUP: "group {}",
+    TargetKind.SYMPTOM: "symptom {}",
 }
-"""What leads to a page of which the name of the target says nothing."""
+"""What leads somewhere else than its name says; a name in its place."""
 
 
 def target_text(target: Target | None) -> str:
     """What Enter would open, in words; a metric by its key, verbatim but harmless."""
     if target is None:
         return ""
-    name = Label.of(target.name).display
-    match target.kind:
-        case TargetKind.METRIC | TargetKind.RUN | TargetKind.SETTING | TargetKind.GRID | TargetKind.NUMBERED:
-            text = name
-        case TargetKind.TIMING:
-            text = f"timing of {name}" if name else "step timing"
-        case TargetKind.STEP | TargetKind.BAR:
-            text = f"step {units.step(target.step)}" if target.step is not None else "step"
-        case TargetKind.EVENT:
-            text = f"event of rule {name}"
-        case kind if kind in _WHOLE_PAGES:
-            text = _WHOLE_PAGES[target.kind]
-        case TargetKind.VERDICT:
-            text = f"alert {name}"
-        case TargetKind.RULE:
-            text = f"thresholds of {name}; mute"
-        case TargetKind.CHOICE:
-            text = name
-        case TargetKind.HEAD:
-            text = f"sorted by {name}"
-        case TargetKind.MEANING:
-            text = f"say that it is {name}" if name.strip("*") else "leave it as it was found"
-        case TargetKind.SECTION | TargetKind.GROUP | TargetKind.SYMPTOM:
-            text = f"{target.kind} {name}"
-    return text
+    if target.kind in (TargetKind.STEP, TargetKind.BAR):
+        return f"step {units.step(target.step)}" if target.step is not None else "step"
+    if target.kind is TargetKind.TIMING and not target.name:
+        return "step timing"
+    if target.kind is TargetKind.MEANING and not target.name.strip("*"):
+        return "leave it as it was found"
+    return _TARGET_TEXTS.get(target.kind, "{}").replace("{}", Label.of(target.name).display, 1)
 
 
 def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
