@@ -36,32 +36,18 @@ _HIGH = (Statistic.MAX, Statistic.BEST)
 _BAND = frozenset({*_LOW, *_HIGH, Statistic.STD})
 
 _WORDS = {
-    "mean": Statistic.MEAN,
-    "avg": Statistic.MEAN,
-    "average": Statistic.MEAN,
-    "median": Statistic.MEDIAN,
-    "p50": Statistic.MEDIAN,
-    "max": Statistic.MAX,
-    "maximum": Statistic.MAX,
-    "min": Statistic.MIN,
-    "minimum": Statistic.MIN,
-    "std": Statistic.STD,
-    "stdev": Statistic.STD,
-    "std_dev": Statistic.STD,
-    "best": Statistic.BEST,
-    "worst": Statistic.WORST,
-    "maj": Statistic.OTHER,
-    "var": Statistic.OTHER,
-    "variance": Statistic.OTHER,
-    "sum": Statistic.OTHER,
-    "ema": Statistic.OTHER,
-    "last": Statistic.OTHER,
-    "p10": Statistic.OTHER,
-    "p25": Statistic.OTHER,
-    "p75": Statistic.OTHER,
-    "p90": Statistic.OTHER,
-    "p95": Statistic.OTHER,
-    "p99": Statistic.OTHER,
+    word: statistic
+    for statistic, words in (
+        (Statistic.MEAN, "mean avg average"),
+        (Statistic.MEDIAN, "median p50"),
+        (Statistic.MAX, "max maximum"),
+        (Statistic.MIN, "min minimum"),
+        (Statistic.STD, "std stdev std_dev"),
+        (Statistic.BEST, "best"),
+        (Statistic.WORST, "worst"),
+        (Statistic.OTHER, "maj var variance sum ema last p10 p25 p75 p90 p95 p99"),
+    )
+    for word in words.split()
 }
 
 

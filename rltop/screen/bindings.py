@@ -51,31 +51,8 @@ def binding_ids() -> frozenset[str]:
     return frozenset(key.id for keys in KEYS.values() for key in keys)
 
 
-_SPELLING: Mapping[str, str] = MappingProxyType(
-    {
-        "comma": ",",
-        "full_stop": ".",
-        "less_than_sign": "<",
-        "greater_than_sign": ">",
-        "slash": "/",
-        "question_mark": "?",
-        "plus": "+",
-        "minus": "-",
-        "equals_sign": "=",
-        "escape": "Esc",
-        "enter": "Enter",
-        "space": "Space",
-        "pageup": "PgUp",
-        "pagedown": "PgDn",
-        "up": "↑",
-        "down": "↓",
-        "left": "←",
-        "right": "→",
-        "home": "Home",
-        "end": "End",
-        "backspace": "Backspace",
-    }
-)
+_SPELLING = {"enter": "Enter", "pageup": "PgUp", "pagedown": "PgDn", "backspace": "Backspace"}
+"""What Textual calls otherwise than a person does."""
 
 
 def spell(keys: str) -> list[str]:
