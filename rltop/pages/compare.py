@@ -6,6 +6,7 @@ Owns what is compared with what; a chart is drawn, and a run is read, as on ever
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import replace
@@ -443,7 +444,36 @@ def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-class ComparePage(ChartPage):
+class RunsChartPage(ChartPage):
+    """A page whose charts have several runs each."""
+
+    @abstractmethod
+    def runs(self, moment: Moment) -> list[ComparedRun]:
+        """Those in its charts; none where it has charts of the one that is shown."""
+
+    def whole(self, moment: Moment) -> Zoom:
+        return whole_of(self.runs(moment), self.axis) or super().whole(moment)
+
+    def axes(self, moment: Moment) -> Sequence[Axis]:
+        runs = self.runs(moment)
+        return axes_of_runs(runs) if runs else super().axes(moment)
+
+    def overlay(
+        self, runs: Sequence[ComparedRun], metric: tuple[str, str], moment: Moment, columns: int, zoom: Zoom | None
+    ) -> tuple[PlotData, Unit] | None:
+        built = build_overlay(
+            runs, metric, self.axis, columns=columns, at=moment.snapshot.at_step, zoom=zoom,
+            smoothing=self.smoothing if self.has_smooth else 0.0,
+        )  # fmt: skip
+        return built and (replace(built[0], is_log=self.is_log and built[0].can_log), built[1])
+
+    def counted(self, runs: Sequence[ComparedRun], moment: Moment) -> Snapshot:
+        """The run in whose steps a window is counted."""
+        found = (one.snapshot for one in runs if places(one.snapshot, self.axis) is not None)
+        return next(found, moment.snapshot)
+
+
+class ComparePage(RunsChartPage):
     """Marked runs beside each other."""
 
     where = (Scope.COMPARE, Scope.TABLE, Scope.CHART, Scope.AXES)
@@ -531,10 +561,7 @@ class ComparePage(ChartPage):
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
         metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
-        built = build_overlay(
-            runs, metric, self.axis, columns=width - LABEL_CELLS, at=moment.snapshot.at_step, zoom=self.shown(moment),
-            smoothing=self.smoothing if self.has_smooth else 0.0,
-        )  # fmt: skip
+        built = self.overlay(runs, metric, moment, width - LABEL_CELLS, self.shown(moment))
         head = RowBuilder(width, moment.glyphs).add(" ")
         head.add(metric_title(metric), "strong").add(
             f"  by {self.axis.value}{', log scale' if self.is_log_x else ''}", "note"
@@ -550,15 +577,11 @@ class ComparePage(ChartPage):
         missing = len(runs) - len(plot.series)
         if missing:
             head.add(f"   {missing} without it", "dim")
-        plot = replace(plot, is_log=self.is_log and plot.can_log)
-        counted = next((one.snapshot for one in runs if places(one.snapshot, self.axis) is not None), moment.snapshot)
+        counted = self.counted(runs, moment)
         return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
 
-    def whole(self, moment: Moment) -> Zoom:
-        return whole_of(shown_runs(moment), self.axis) or super().whole(moment)
-
-    def axes(self, moment: Moment) -> Sequence[Axis]:
-        return axes_of_runs(shown_runs(moment))
+    def runs(self, moment: Moment) -> list[ComparedRun]:
+        return shown_runs(moment)
 
     def point(self, x: int, y: int, turn: int, moment: Moment) -> Effect | None:
         effect = super().point(x, y, turn, moment)

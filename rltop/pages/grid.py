@@ -11,18 +11,15 @@ from dataclasses import replace
 
 from rltop import units
 from rltop.model import Label, Level, Signal
-from rltop.pages.chart import LABEL_CELLS, Axis, Zoom, build_plot, name_or_key, places, signal_in
-from rltop.pages.chart_page import ChartPage
+from rltop.pages.chart import LABEL_CELLS, build_plot, name_or_key, signal_in
 from rltop.pages.compare import (
     ComparedRun,
-    axes_of_runs,
-    build_overlay,
+    RunsChartPage,
     compared_metrics,
     compared_runs,
     metric_title,
     numbered,
     shown_runs,
-    whole_of,
 )
 from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.moment import Moment
@@ -79,7 +76,7 @@ def _shared(runs: Sequence[ComparedRun]) -> list[Charted]:
     return found
 
 
-class GridPage(ChartPage):
+class GridPage(RunsChartPage):
     """Charts beside and below each other."""
 
     where = (Scope.GRID, Scope.AXES, Scope.MARKS, Scope.OVERLAY)
@@ -95,7 +92,7 @@ class GridPage(ChartPage):
         self._number = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        runs = self._runs(moment)
+        runs = self.runs(moment)
         metrics = _shared(runs) if runs else charted(moment.snapshot)
         if not metrics:
             text = "the runs have no metric in common" if runs else "no metrics yet: waiting for the first row"
@@ -122,8 +119,7 @@ class GridPage(ChartPage):
         rows[0] = self._title(moment, len(shown), width)
         return fill(rows, height + len(legend))
 
-    def _runs(self, moment: Moment) -> list[ComparedRun]:
-        """The runs that every chart has; none where it has the run that is shown."""
+    def runs(self, moment: Moment) -> list[ComparedRun]:
         if self._of_runs:
             runs = shown_runs(moment)
             return runs if len(runs) > 1 else []
@@ -131,13 +127,6 @@ class GridPage(ChartPage):
         if runs and all(one.entry.path.raw != moment.snapshot.run.path.raw for one in runs):
             runs = numbered([*(one.snapshot for one in runs), Snapshot(moment.snapshot.run)])
         return runs if len(runs) > 1 else []
-
-    def whole(self, moment: Moment) -> Zoom:
-        return whole_of(self._runs(moment), self.axis) or super().whole(moment)
-
-    def axes(self, moment: Moment) -> Sequence[Axis]:
-        runs = self._runs(moment)
-        return axes_of_runs(runs) if runs else super().axes(moment)
 
     def _lay_out(self, width: int, height: int) -> None:
         self._most = Shape(max(1, width // _SMALLEST[0]), max(1, height // _SMALLEST[1]))
@@ -168,11 +157,8 @@ class GridPage(ChartPage):
         at: tuple[int, int],
     ) -> Sequence[Row]:
         builder = RowBuilder(size[0], moment.glyphs).add("   ").add(metric.title, "strong")
-        built = build_overlay(
-            runs, name_or_key(metric.signal), self.axis, columns=max(8, size[0] - LABEL_CELLS),
-            at=moment.snapshot.at_step, zoom=self.shown(moment) or self.whole(moment),
-            smoothing=self.smoothing if self.has_smooth else 0.0,
-        )  # fmt: skip
+        zoom = self.shown(moment) or self.whole(moment)
+        built = self.overlay(runs, name_or_key(metric.signal), moment, max(8, size[0] - LABEL_CELLS), zoom)
         if built is None:
             return [builder.row(), text_row("no value in this window", size[0], moment.glyphs, "dim")]
         plot, unit = built
@@ -180,11 +166,9 @@ class GridPage(ChartPage):
             value = one.shorter[1]
             if builder.room > cell_width(value) + 4:
                 builder.add(f"  {one.sign} ", one.role).add(value, "value")
-        counted = next((one.snapshot for one in runs if places(one.snapshot, self.axis) is not None), moment.snapshot)
         signal = signal_in(moment.snapshot, name_or_key(metric.signal))
         target = None if signal is None else Target(TargetKind.METRIC, signal.key)
-        plot = replace(plot, is_log=self.is_log and plot.can_log)
-        return [builder.row(target), *self.draw(plot, counted, moment, *size, at=at, unit=unit)[1:]]
+        return [builder.row(target), *self.draw(plot, self.counted(runs, moment), moment, *size, at=at, unit=unit)[1:]]
 
     def _chart(self, one: Charted, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
         part, width = moment.snapshot.within(one.stream), size[0]

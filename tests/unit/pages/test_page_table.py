@@ -43,7 +43,7 @@ PAGES = {type(make()) for make in STANDING.values()} | {
 
 
 def test_every_page_class_of_the_room_is_in_this_test() -> None:
-    named = {page.__name__ for page in PAGES} | {"Page", "ListPage", "ChartPage", "RolloutPage"}
+    named = {page.__name__ for page in PAGES} | {"Page", "ListPage", "ChartPage", "RunsChartPage", "RolloutPage"}
     for path in (Path(rltop.__file__).parent / "pages").glob("*.py"):
         classes = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)}
         assert {name for name in classes if name.endswith("Page")} <= named, path.name
