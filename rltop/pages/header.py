@@ -346,13 +346,22 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     return pieces
 
 
+STUCK = "stuck"
+"""Said instead of the state word of a run whose job is seen to be stuck."""
+
+
+def paint_state(state: RunState, glyphs: Glyphs, *, is_stuck: bool) -> Piece:
+    """The state word of a run, for header and list alike."""
+    if is_stuck:
+        return Piece(f"{glyphs.level(Level.WARN)} {STUCK}", "warn")
+    return Piece(f"{glyphs.state(state)} {state.value}", STATE_ROLES.get(state, "dim"))
+
+
 def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
-    if view.open is not None and view.open.is_stuck:
-        return Piece(f"{glyphs.level(Level.WARN)} stuck", "warn")
-    word = f"{glyphs.state(view.state)} {view.state.value}"
+    word = paint_state(view.state, glyphs, is_stuck=view.open is not None and view.open.is_stuck)
     if view.state is RunState.LOADING and view.loading is not None:
-        word += f" {units.share(view.loading)}"
-    return Piece(word, STATE_ROLES.get(view.state, "dim"))
+        return word._replace(text=f"{word.text} {units.share(view.loading)}")
+    return word
 
 
 def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece]:

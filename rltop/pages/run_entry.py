@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rltop import units
 from rltop.model import Direction, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
-from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of
+from rltop.pages.header import BROKEN_OFF, STATE_ROLES, STUCK, UNDER_WAY, age_text, eta_of, pace_of, paint_state
 from rltop.pages.signals import extreme, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
@@ -41,6 +41,7 @@ class RunEntry:
         is_milder: that alert is the one shown, which has settled at a lower level.
         reward, best: the newest reward; the best validation and where it was.
         is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
+        is_stuck: its job is followed, and seen to be stuck.
     """
 
     name: Label
@@ -64,6 +65,11 @@ class RunEntry:
     speed: Value | None = None
     eta_s: float | None = None
     is_judged: bool = True
+    is_stuck: bool = False
+
+    @property
+    def word(self) -> str:
+        return STUCK if self.is_stuck else self.state.value
 
     @property
     def attention(self) -> Level:
@@ -155,8 +161,9 @@ def _what(worst: Verdict) -> str:
 
 def state_cell(entry: RunEntry, glyphs: Glyphs) -> Cell:
     is_reading = entry.state is RunState.LOADING and entry.loading is not None
-    text = units.share(entry.loading) if is_reading and entry.loading is not None else entry.state.value
-    return f"{glyphs.state(entry.state)} {text}", STATE_ROLES.get(entry.state, "dim")
+    if is_reading and entry.loading is not None:
+        return f"{glyphs.state(entry.state)} {units.share(entry.loading)}", STATE_ROLES.get(entry.state, "dim")
+    return paint_state(entry.state, glyphs, is_stuck=entry.is_stuck)
 
 
 def age_cell(entry: RunEntry) -> Cell:
@@ -178,6 +185,15 @@ def past_name(alert: Alert) -> str:
     return f"{alert_name(alert, is_loud=False)} @{units.step(alert.since_step)}"
 
 
+def _is_stuck(run: Run) -> bool:
+    if run.whereabouts is None:
+        return False
+    from rltop.pages.where import build_open  # noqa: PLC0415 - not before the first frame
+
+    opened = build_open(Snapshot(run))
+    return opened is not None and opened.is_stuck
+
+
 class Entries:
     """The rows of a list of runs that is painted again and again, most of which say what they said."""
 
@@ -193,7 +209,8 @@ class Entries:
         state, age_s = run.state, run.main.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         has_verdicts = not is_crowd or is_judged(run)
-        version = run.version, state, aged, run.muted, has_verdicts
+        is_stuck = _is_stuck(run)
+        version = run.version, state, aged, run.muted, has_verdicts, is_stuck
         known = self._known.get(id(run))
         if known is not None and known[0] is run and known[1] == version:
             entry = known[2]
@@ -204,6 +221,7 @@ class Entries:
             entry = unjudged_entry(Snapshot(run))
             if known is not None and known[0] is run and known[2].is_judged:
                 entry = _with_verdicts_of(known[2], entry)
+        entry = replace(entry, is_stuck=is_stuck)
         self._known[id(run)] = (run, version, entry)
         return entry
 

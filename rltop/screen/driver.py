@@ -37,8 +37,9 @@ _TWO_KEYS = frozenset({"\x1b[", "\x1bO"})
 _IN_A_FIELD = frozenset({"b", "f", "\x7f", "\t"})
 """What Alt makes of these in a text field: a word back, a word on, a word deleted; and Shift-Tab."""
 
-_KEYS_S = 0.1
-"""How often whoever reads keys looks whether it is to end, or an escape has stood alone for long enough."""
+_KEYS_S, _CALM_S = 0.1, 1.0
+"""How often whoever reads keys looks whether an escape has stood alone for long enough; and where none stands, whether
+it is to end, of which it is told as well."""
 
 _BLOCK_BYTES = 4096
 
@@ -202,6 +203,11 @@ class KeyParser(XTermParser):
         yield from self.feed(text)
         self.awaits_reply = True
 
+    @property
+    def is_waiting(self) -> bool:
+        """May what has come be over by time alone?"""
+        return bool(self._reply) or self._timeout_time is not None
+
     def tick(self) -> Iterator[Message]:
         """What has come to an end by itself: an escape, or the beginning of a sequence that was two keys."""
         if self._reply:
@@ -257,6 +263,8 @@ class GuardedDriver(LinuxDriver):
         self._file = cast("Any", _Outlet(self.guard))
         self.fileno = self.guard.input_fd
         self.input_tty = True
+        self._told_to_end, self._tells_to_end = os.pipe()
+        os.set_blocking(self._told_to_end, False)
         self.guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
 
     def _loop_soon(self, call: Callable[[], None]) -> None:
@@ -324,9 +332,15 @@ class GuardedDriver(LinuxDriver):
         decode = getincrementaldecoder("utf-8")("replace").decode
         for message in parser.feed(decode(self._typed)):
             self.process_message(message)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._told_to_end, _BLOCK_BYTES)  # what told the thread before
+        is_told = False
         while True:
-            is_last = self.exit_event.is_set()
-            if select.select([self.fileno], [], [], 0.0 if is_last else _KEYS_S)[0]:
+            is_last = is_told or self.exit_event.is_set()
+            wait_s = 0.0 if is_last else _KEYS_S if parser.is_waiting else _CALM_S
+            ready = select.select([self.fileno, self._told_to_end], [], [], wait_s)[0]
+            is_told = self._told_to_end in ready
+            if self.fileno in ready:
                 data = os.read(self.fileno, _BLOCK_BYTES)
                 for message in parser.feed(decode(data)):
                     self.process_message(message)
@@ -347,6 +361,7 @@ class GuardedDriver(LinuxDriver):
     def disable_input(self) -> None:
         """Wait for the last answer of the terminal: nobody reads it later."""
         self.ping.settle()
+        os.write(self._tells_to_end, b"\0")
         thread = self._key_thread
         if self._keeps_keys and thread is not None:
             self._disable_mouse_support()

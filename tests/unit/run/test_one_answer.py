@@ -24,8 +24,10 @@ from rltop.config import load
 from rltop.live.job import Asked, where_of
 from rltop.model import RunState
 from rltop.pages import overview
+from rltop.pages.header import paint_header
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage, build_overview
+from rltop.pages.run_entry import Entries, state_cell
 from rltop.rows.glyphs import UNICODE
 from rltop.run.found import Found, name_of
 from rltop.run.run import Run
@@ -226,6 +228,13 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
     assert (run.state, where.state, where.unusual) == (RunState.LIVE, "running", False)
     assert (where.step, where.step_s) == (42, 20.0)
     assert where.stepped_s == pytest.approx(clock.wall(), abs=1.0)
+    entries = Entries()
+    assert entries.of(run).word == "live"
     clock.advance(3_600.0)
     session.step(10.0)
     assert (run.state, run.whereabouts.where().state) == (RunState.STALLED, "stuck")
+    # The list says what the header says, and is asked anew where time alone has changed it.
+    head = "".join(piece.text for piece in paint_header(build_overview(Snapshot(run)).header, 120, UNICODE).line)
+    entry = entries.of(run)
+    assert (entry.word, state_cell(entry, UNICODE)[0]) == ("stuck", "▲ stuck")
+    assert "▲ stuck" in head
