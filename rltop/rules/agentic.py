@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from rltop.model import Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Creep, Grown
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, Finding, Subject
@@ -69,28 +68,6 @@ class ToolFailures(Detector):
     def headline(self, finding: Finding) -> str:
         usual = f" (baseline {percent(finding.baseline)})" if finding.baseline is not None else ""
         return f"{percent(finding.value)} of tool calls fail{usual}"
-
-
-class ToolLatency(Detector):
-    """T8: one rollout's tool time is several times the mean, and much of generation time."""
-
-    further = (("share of generation", Unit.FRACTION),)
-    text = "slowest tool time {value:s}, mean {baseline:s}; {extra[0]:%} of generation time"
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.factor, self.share = thresholds["info"], thresholds["share"]
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Longest against mean tool time, and against the time of generation."""
-        values = context.values
-        longest = values.get("time_tool_sample_max")
-        mean, whole = values.get("time_tool_sample_mean"), values.get("time_gen")
-        if longest is None or mean is None or not whole:
-            return None
-        if longest <= self.factor * mean or longest <= self.share * whole:
-            return QUIET
-        return Finding(INFO, longest, mean, None, (longest / whole,))
 
 
 class LoneEnvironment(Detector):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rltop.model import Evidence, Unit, Verdict
-from rltop.rules.conditions import has_teacher, is_paused
+from rltop.rules.conditions import is_paused
 from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding
 from rltop.structs import NamedTuple
@@ -195,29 +195,30 @@ class Collapse(Detector):
         return (*parts, *(Evidence(f"{one.metric}{_MOVED}", one.step, Unit.COUNT) for one in self.moved))
 
 
+_UPDATES = frozenset({"grad_norm", "policy_loss", "loss", "entropy", "kl_old", "clip_frac"})
+
+
 class SilentFailure(Detector):
     """X2: the run keeps logging, and no update can change the policy any more.
 
-    Two of three must hold: no gradient, zero-variance groups, a constant reward. A saturated task looks the same and is
-    excluded, and so is a reward above 0 that has never moved; one that never was above 0 takes longer.
+    Two of three must hold: no gradient (or no update logged any more), zero-variance groups, a constant reward. A
+    saturated task looks the same and is excluded, and a reward that has never moved is R13's.
     """
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
-    streak = waiting = 0
+    streak = 0
+    has_updated = False
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """How many records in a row show it, this one included, and those before it could be told from distillation."""
         finding = self._judge(context)
         if finding is None:
             return None
-        seen = context.observation
         if finding is QUIET:
-            self.streak = 0
-            self.since = (self.since or (seen.record, seen.step)) if self.waiting else None
+            self.streak, self.since = 0, None
             return QUIET
-        self.since = self.since or (seen.record, seen.step)
-        self.streak, self.waiting = self.streak + self.waiting + 1, 0
+        self.since = self.since or (context.observation.record, context.observation.step)
+        self.streak += 1
         return finding._replace(extra=(float(self.streak),))
 
     def began(self) -> tuple[int, int] | None:
@@ -228,38 +229,28 @@ class SilentFailure(Detector):
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None
-        if norm is not None and norm >= self.thresholds["gradient"]:
-            return self._alive()
         is_flat = reward.zero_share is not None and reward.zero_share >= self.thresholds["zero_share"]
-        if (norm is None and not is_flat) or is_paused(context):
-            return self._alive()
-        if reward.is_constant and not self._is_dead(context):
+        is_updated = not _UPDATES.isdisjoint(context.values)
+        self.has_updated = self.has_updated or is_updated
+        sign = "" if norm is None else "no gradient"
+        if self.has_updated and not is_updated:
+            sign = "no update"
+        is_alive = norm >= self.thresholds["gradient"] if norm is not None else not (is_flat or sign)
+        if is_alive or is_paused(context) or reward.is_constant or reward.is_high:
             self.recent.clear()
-            self.waiting += 1
             return QUIET
-        return self._alive() if reward.is_high else self._signs(context, norm is not None, is_flat)
+        return self._signs(context, sign, is_flat)
 
-    def _alive(self) -> Finding:
-        self.recent.clear()
-        self.waiting = 0
-        return QUIET
-
-    def _is_dead(self, context: RuleContext) -> bool:
-        """A reward that has never been above 0 is not distillation's where a learning rate and no teacher is logged."""
-        reward = context.reward
-        is_wanted = bool(context.lr) and not has_teacher(context)
-        return is_wanted and reward.usual <= 0.0 and reward.count > self.thresholds["unmoved"]
-
-    def _signs(self, context: RuleContext, is_without_gradient: bool, is_flat: bool) -> Finding:
+    def _signs(self, context: RuleContext, sign: str, is_flat: bool) -> Finding:
         reward, recent = context.reward, self.recent
         assert reward.value is not None
         recent.append(reward.value)
         reach = self.thresholds["pinned"] * (reward.top - reward.bottom)
-        is_pinned = reward.is_constant or max(recent) - min(recent) < reach
+        is_pinned = max(recent) - min(recent) < reach
         signs = tuple(
             word
             for holds, word in (
-                (is_without_gradient, "no gradient"),
+                (bool(sign), sign),
                 (is_flat, "zero-variance groups"),
                 (is_pinned, "constant reward"),
             )

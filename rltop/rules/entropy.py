@@ -16,7 +16,7 @@ from rltop.rules import applicability
 from rltop.rules.conditions import is_at_top
 from rltop.rules.context import RuleContext
 from rltop.rules.levels import NO_SIGNAL
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number, percent
 
@@ -160,7 +160,7 @@ class EntropyLost(Detector):
 
 
 class EntropySurge(Detector):
-    """E4: entropy jumps upwards against the 50 records before."""
+    """E4: entropy jumps upwards against the 50 records before, or is high and a multiple of its baseline."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -188,7 +188,11 @@ class EntropySurge(Detector):
         if cut is not None:
             self.truncated.append(cut)
         if not is_jump:
-            return QUIET
+            base, held = context.baseline("entropy"), self.held_part(WARN)
+            is_high = base is not None and self.thresholds["high"] * held < value < _SEQUENCE_SUM
+            if base is None or not is_high or value <= self.thresholds["rise"] * held * base:
+                return QUIET
+            return Finding(WARN, value, base, self.thresholds["rise"] * base, words=("baseline",))
         is_longer = length is not None and usual_length > 0.0 and length > self.thresholds["longer"] * usual_length
         is_cut = cut is not None and cut > self.thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
@@ -230,24 +234,3 @@ class Exhausted(Detector):
     def headline(self, finding: Finding) -> str:
         stuck = f"; {self.flat_for} evaluations in a row without improvement" if finding.level >= WARN else ""
         return f"entropy {number(finding.value)} {self.nats}: little exploration left{stuck}"
-
-
-class HighEntropy(Detector):
-    """E5: entropy far above its baseline, and high in itself, for long."""
-
-    text = "entropy {value} {nats}{was}"
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.high, self.rise = thresholds["warn"], thresholds["rise"]
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute threshold and the baseline; sequence sums are excluded."""
-        value = context.values.get("entropy")
-        if value is None:
-            return None
-        base = context.baseline("entropy")
-        factor = RELEASE if self.is_firing else 1.0
-        if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
-            return QUIET
-        return Finding(WARN, value, base, self.rise * base)

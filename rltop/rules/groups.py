@@ -11,8 +11,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Evidence, Unit
-from rltop.rules.conditions import has_teacher, is_paused
+from rltop.model import Evidence, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import BEFORE, Creep, Grown
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Subject
@@ -32,7 +31,7 @@ _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 class ZeroVariance(Detector):
     """G1: share of zero-variance groups, and what they cost.
 
-    Muted where the reward has been constant since the start (distillation logs 0), and INFO where the task is
+    Left to R13 where the reward has been constant since the start (distillation logs 0), and INFO where the task is
     saturated; WARN where that has been so for `long` records and most of the compute of the run is lost.
     """
 
@@ -59,10 +58,12 @@ class ZeroVariance(Detector):
         spent = self._spent(share, context)
         if self.is_long and share > self.warn and spent > self.thresholds["wasted"] * self.held_part(WARN):
             return Finding(WARN, share, None, self.warn, (reward.usual, spent))
-        if self._is_one_group(share) or share <= (self.warn * RELEASE if self.is_firing else self.warn):
+        if (
+            self._is_one_group(share)
+            or reward.is_constant
+            or share <= (self.warn * RELEASE if self.is_firing else self.warn)
+        ):
             return QUIET
-        if reward.is_constant:
-            return self._constant(share, context)
         if reward.is_high or reward.is_coming_up:
             return Finding(INFO, share, None, self.warn, (reward.usual, spent))
         level = CRIT if share >= self.crit and reward.is_low else WARN
@@ -78,7 +79,8 @@ class ZeroVariance(Detector):
         cost = values.get(self.cost, 0.0) if self.cost else 1.0
         self.spent_on += cost
         self.wasted += share * cost
-        is_at_top = reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
+        is_dead = reward.is_constant and reward.usual <= 0.0
+        is_at_top = not is_dead and reward.usual >= reward.top - _TOP_TENTH * (reward.top - reward.bottom)
         self.is_long = self.at_top.push_at(share > self.warn and is_at_top, seen.record, seen.step)
         return self.wasted / self.spent_on if self.spent_on else share
 
@@ -100,18 +102,6 @@ class ZeroVariance(Detector):
             return False
         is_usual = self.whole_before > self.thresholds["rare"] * (self.seen - self.whole)
         return is_usual and not self.has_parts and self.whole < self.thresholds["alone"]
-
-    def _constant(self, share: float, context: RuleContext) -> Finding:
-        """A reward that never moved is distillation's, unless nothing else moves the weights either."""
-        gradient, reward = context.values.get("grad_norm"), context.reward
-        if share < self.crit or has_teacher(context) or context.algorithm is Algorithm.DISTILL:
-            return QUIET
-        if is_paused(context) or (gradient or 0.0) >= self.thresholds["gradient"]:
-            return QUIET
-        is_dead = bool(context.lr) and reward.usual <= 0.0 and reward.count >= self.thresholds["dead"]
-        if gradient is None and not is_dead:
-            return QUIET
-        return Finding(CRIT if is_dead else WARN, share, None, self.warn, (reward.usual,))
 
     def headline(self, finding: Finding) -> str:
         reward, *spent = finding.extra

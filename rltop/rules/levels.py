@@ -44,7 +44,7 @@ Rules that were wrong in two repositories or more and right in under half of the
 those that were not right in two, at two thirds, and catch no made fault. `evidence.csv` has the counts.
 """
 
-_LOST = frozenset({"R1", "R2", "X1", "X2"})
+_LOST = frozenset({"R1", "R2", "R13", "X1", "X2"})
 NO_SIGNAL = _LOST | {"G1"}
 MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
     {

@@ -85,6 +85,15 @@ def test_x2_alive_but_learning_nothing() -> None:
     assert "no gradient" in event.message
 
 
+def test_x2_every_batch_is_filtered_and_no_update_is_logged_any_more() -> None:
+    batches = {"reward_mean": lambda r: noisy(1.5, 0.3)(r) if r < 6 else 0.0}
+    event = first(play(30, **batches, policy_loss=lambda r: 0.2 if r < 6 else None), "X2")
+    assert (event.record, event.level, event.since_step) == (25, Level.CRIT, 6)
+    assert "no update, constant reward" in event.message
+    assert alarms(play(30, **batches, policy_loss=lambda r: 0.2 if r % 3 == 0 else None), "X2") == []
+    assert alarms(play(60, reward_mean=noisy(1.5, 0.3), policy_loss=lambda r: 0.2 if r < 6 else None), "X2") == []
+
+
 @pytest.mark.parametrize(
     "healthy",
     [

@@ -70,10 +70,10 @@ def test_the_rule_stands_while_one_of_its_parts_does() -> None:
 
 
 def test_a_rule_has_settled_when_all_of_its_parts_have() -> None:
-    surge = {"entropy": step_up(0.4, 1.6, 81), "reward_mean": noisy(0.5, 0.05, 7)}
+    slower = {"throughput": step_up(1000.0, 400.0, 81), "mfu": step_up(0.45, 0.2, 91)}
     settled = lambda engine: [one.part for one in engine.events if one.state is EventState.SETTLED]  # noqa: E731
-    assert settled(play(240, rules={"E5": {"enabled": False}}, **surge)) == [""]
-    assert settled(play(240, **surge)) == ["E5"], "once, when the last of them has"
+    assert settled(play(240, rules={"P4": {"enabled": False}}, **slower)) == [""]
+    assert settled(play(240, **slower)) == ["P4"], "once, when the last of them has"
 
 
 def test_a_restart_ends_all_parts_as_one() -> None:

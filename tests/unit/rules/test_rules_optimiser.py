@@ -80,10 +80,10 @@ def test_e3_is_a_warning_only_where_validation_stands_still_too() -> None:
     assert alarms(moving, "E3") == []
 
 
-def test_e5_high_and_far_above_the_start() -> None:
-    assert first(play(120, entropy=lambda r: 0.4 * 1.012**r), "E5").level is Level.WARN
+def test_e4_high_and_far_above_the_start() -> None:
+    assert first(play(120, entropy=lambda r: 0.4 * 1.012**r), "E4").level is Level.WARN
     assert alarms(play(120, entropy=lambda r: 1.2 + r / 1000)) == []
-    assert alarms(play(120, entropy=lambda r: 0.1 * 1.012**r), "E5") == []
+    assert alarms(play(120, entropy=lambda r: 0.1 * 1.012**r), "E4") == []
 
 
 def test_e7_entropy_that_bought_nothing() -> None:

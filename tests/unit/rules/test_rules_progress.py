@@ -138,24 +138,17 @@ def test_r5_trap_next_to_nothing_has_nothing_to_lose() -> None:
 # -- groups, agents, ends ----------------------------------------------------------------------------------------
 
 
-def test_g1_a_constant_reward_is_dead_only_where_nothing_else_moves_the_weights() -> None:
+def test_a_constant_reward_is_dead_only_where_nothing_else_moves_the_weights() -> None:
     constant = {"zero_std_frac": 1.0, "reward_mean": 0.0}
-    assert first(play(40, grad_norm=1e-6, **constant), "G1").record <= 15
+    assert [event.rule for event in alarms(play(40, grad_norm=1e-6, **constant))] == ["R13"]
     assert alarms(play(40, grad_norm=0.4, **constant)) == []
-    assert alarms(play(40, grad_norm=1e-6, kl_teacher=0.3, **constant), "G1") == []
+    assert alarms(play(40, grad_norm=1e-6, kl_teacher=0.3, **constant)) == []
 
 
 def test_g2_most_of_it_is_thrown_away() -> None:
     assert first(play(20, filter_pass_rate=0.3), "G2").record == 5
     assert first(play(20, cancelled_frac=0.2), "G2").record == 5
     assert alarms(play(20, filter_pass_rate=0.7, cancelled_frac=0.02)) == []
-
-
-def test_t8_is_information() -> None:
-    slow = play(20, time_tool_sample_max=212.0, time_tool_sample_mean=20.0, time_gen=300.0)
-    assert alarms(slow) == []
-    assert "T8" in infos(slow)
-    assert "T8" not in infos(play(20, time_tool_sample_max=21.0, time_tool_sample_mean=20.0, time_gen=30.0))
 
 
 def test_t6_more_turns() -> None:

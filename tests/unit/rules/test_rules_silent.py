@@ -53,11 +53,10 @@ def test_r22_ends_where_batches_differ_again() -> None:
     assert [event for event in engine.events if event.said_by == "R22"][-1].state.value == "recovered"
 
 
-def test_g1_and_x2_follow_a_dead_start() -> None:
-    dead = play(80, **DEAD, zero_std_frac=1.0, grad_norm=0.0)
-    assert first(dead, "X2").record == 50
-    assert alarms(dead, "G1")[-1].level is Level.CRIT
-    assert alarms(play(80, **DEAD, zero_std_frac=1.0), "G1")[-1].level is Level.CRIT
+def test_a_dead_start_is_one_alert() -> None:
+    for more in ({"zero_std_frac": 1.0, "grad_norm": 0.0}, {"zero_std_frac": 1.0}):
+        told = [(event.rule, event.record, event.level) for event in alarms(play(120, **DEAD, **more))]
+        assert told == [("R13", 20, Level.WARN), ("R13", 50, Level.CRIT)]
 
 
 def test_r13_ends_with_the_first_reward() -> None:
@@ -115,16 +114,6 @@ def test_r13_trap_an_unlabelled_teacher_moves_the_weights() -> None:
     distilled = play(200, **DEAD, zero_std_frac=1.0, grad_norm=noisy(0.4))
     assert Level.CRIT not in {event.level for event in alarms(distilled)}
     assert first(distilled, "R13").record == 50
-
-
-def test_o18_gradient_norm_that_is_absurd_from_the_start() -> None:
-    found = first(play(30, grad_norm=noisy(3e9)), "O18")
-    assert (found.level, found.record) == (Level.CRIT, 2)
-    assert play(30, grad_norm=noisy(2e5)).events == [], "a loss summed over the tokens of a batch"
-    unclipped = play(30, grad_norm=noisy(2e6))
-    assert alarms(unclipped) == []
-    assert [event.level for event in unclipped.events if event.said_by == "O18"] == [Level.INFO]
-    assert alarms(play(30, grad_norm=lambda r: 2e8 if r == 5 else noisy(3e4)(r)), "O18") == []
 
 
 @pytest.mark.parametrize(("ratio", "level"), [(2.6, Level.WARN), (5e3, Level.CRIT), (0.04, Level.WARN)])

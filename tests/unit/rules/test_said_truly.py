@@ -15,9 +15,9 @@ DEAD = {"reward_mean": 0.0, "grad_norm": 0.0, "zero_std_frac": 1.0, "lr": 1e-6, 
 
 def test_a_run_that_is_dead_from_the_first_record_counts_all_of_them() -> None:
     engine = play(934, **DEAD)
-    (verdict,) = [one for one in engine.verdicts if one.rule == "X2"]
-    assert "not learning for 934 records" in verdict.headline
-    assert first(engine, "X2").since_step == 1
+    (verdict,) = [one for one in engine.verdicts if one.level >= Level.WARN]
+    assert "reward 0 on each of the first 934 records, no gradient" in verdict.headline
+    assert (verdict.rule, verdict.level, verdict.since_step) == ("R13", Level.CRIT, 1)
 
 
 def test_evaluations_that_rose_first_and_then_stay_are_told_while_the_reward_goes_on_rising() -> None:
