@@ -45,11 +45,7 @@ _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
 def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
-    """The verdict with advice, if it stands at WARN or CRIT.
-
-    Args:
-        checkpoint: step of the last known checkpoint before its onset, or None.
-    """
+    """The verdict with advice, if it stands at WARN or CRIT; `checkpoint`: step of the last known before its onset."""
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
     reasons = _reasons(verdict)
@@ -62,11 +58,7 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
 
 
 def review(verdict: Verdict) -> Verdict:
-    """The verdict of a run that is over: there is nothing to stop or to watch any more.
-
-    Args:
-        verdict: with the advice that held while the run went on.
-    """
+    """The verdict, with its advice, of a run that is over: there is nothing to stop or to watch any more."""
     advice = verdict.advice
     if advice is None or advice.action is Action.GO_BACK:
         return verdict

@@ -1,7 +1,4 @@
-"""Agents: failed rollouts, failing or slow tools, episodes that do not terminate.
-
-Mostly infrastructure, not learning; but the policy learns from whatever survives.
-"""
+"""Agents: failed rollouts, failing or slow tools, endless episodes: the policy learns from the rest."""
 
 from __future__ import annotations
 
@@ -47,7 +44,6 @@ class ToolFailures(Detector):
         self.lowest = min(thresholds["warn"], thresholds["floor"]) * RELEASE
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A policy that is learning to call its tools starts with failures: while they fall, it is INFO."""
         value = context.values.get("tool_failure_frac")
         if value is None:
             return None
@@ -71,13 +67,9 @@ class ToolFailures(Detector):
 
 
 class LoneEnvironment(Detector):
-    """T11: one environment or tool takes a multiple of the time of the others, while others wait for it.
-
-    Rollouts of a slow environment hold their slots longer, so that in time they hold most of them.
-    """
+    """T11: one environment or tool takes a multiple of the time of the others, until its rollouts hold most slots."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The slowest of those that are logged apart, by the metric in which it stands out most."""
         if context.record > _KNOWN_RECORDS and context.record % _EVERY:
             return None
         worst, has_several = QUIET, False

@@ -177,11 +177,7 @@ class AlertState(Cloned):
         return None if finding is None else self.advance(context, finding)
 
     def advance(self, context: RuleContext, finding: Finding) -> Event | None:
-        """Move the alert on by one finding.
-
-        Args:
-            finding: what the detector says of it; QUIET may be left out while `is_idle`.
-        """
+        """Move the alert on by one finding; QUIET may be left out while `is_idle`."""
         level, seen, lasting = finding.level, context.observation, self._lasting
         established = lasting.push(level, seen.record, seen.step)
         if self.spec.is_fact and level == INFO:
@@ -399,11 +395,7 @@ def _beside(state: AlertState, worse: Finding) -> Finding:
 
 
 def said(state: AlertState, finding: Finding) -> str:
-    """The rule's headline for a finding, without a baseline that is as bad as what it is compared with.
-
-    Args:
-        finding: the one to word; its value need not be the newest.
-    """
+    """The rule's headline for a finding, new or not, without a baseline that is as bad as what it is compared with."""
     shown = quoted(state.detector, finding, state.standing.usual)
     text = state.detector.headline(shown)
     if shown.baseline is None and finding.baseline is not None:
@@ -434,11 +426,7 @@ def sentence(state: AlertState, context: RuleContext) -> str:
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
-    """An alert in words; only meaningful while `is_shown`.
-
-    Args:
-        key: the trainer's key of that metric, or "".
-    """
+    """An alert in words; only meaningful while `is_shown`."""
     spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
     names = spec.evidence if spec.measures else spec.evidence.on(metric)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING

@@ -46,11 +46,7 @@ class JudgedValue(NamedTuple):
         return None if value is None else self.sign * value
 
     def split(self, recent: Sequence[Observation], record: int) -> tuple[list[float], list[float]]:
-        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first.
-
-        Args:
-            recent: the records so far, oldest first.
-        """
+        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first."""
         before: list[float] = []
         since: list[float] = []
         for each in reversed(recent):
@@ -83,11 +79,8 @@ def judged_in(
 ) -> JudgedValue | None:
     """Which logged number a finding is about; None where none of the rule's metrics is.
 
-    The value of a finding is a number of the record itself or a median of a few of
-    it. What is neither (a slope, a share, a count) has no level to come back to.
-
-    Args:
-        recent: the records so far, oldest first.
+    The value of a finding is a number of the record itself or a median of a few of it (`recent`, oldest first). What is
+    neither (a slope, a share, a count) has no level to come back to.
     """
     if spec.measures:
         return None
@@ -159,22 +152,14 @@ LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion lengt
 
 
 class Home(NamedTuple):
-    """A level that an alert has frozen, as other rules of the same metric see it.
-
-    Attributes:
-        record: the newest record of the segment at which the alert was active.
-    """
+    """A level that an alert, active up to `record` of the segment, has frozen: as other rules of the metric see it."""
 
     before: Before
     trigger: float
     record: int
 
     def is_way_back(self, value: float, base: float) -> bool:
-        """Whether a value lies between where the metric went and what it was before, or about there.
-
-        Args:
-            base: what the rule compares it with: only a move towards the level before is a way back.
-        """
+        """Whether a value lies between where the metric went and what it was before, coming from `base`."""
         level = self.before.value
         if (value > base) != (level > self.trigger):
             return False
@@ -184,11 +169,7 @@ class Home(NamedTuple):
 
 
 def loads_before(recent: Sequence[Observation], since: int) -> tuple[tuple[str, float], ...]:
-    """What a step had to do before an alert: the median of each load that is logged, by canonical name.
-
-    Args:
-        recent: the records so far, oldest first.
-    """
+    """What a step had to do before an alert: the median of each load that is logged, by canonical name."""
     found = []
     for name in LOADS:
         before, _ = JudgedValue(name).split(recent, since)

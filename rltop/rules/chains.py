@@ -25,11 +25,7 @@ class Fact(enum.StrEnum):
 
 
 class Link(NamedTuple):
-    """One thing to check.
-
-    Attributes:
-        metrics: canonical names, the best first; the first that the run logs is shown.
-    """
+    """One thing to check: the first of `metrics` (canonical names, the best first) that the run logs."""
 
     metrics: tuple[str, ...]
     question: str

@@ -32,10 +32,7 @@ def _is_sequence_level(value: float, values: Mapping[str, float]) -> bool:
 
 
 class _Consequences(State):
-    """Whether clipping comes with anything that a large update does.
-
-    A share alone says little: healthy runs clip 5 % at a step KL of 0.01 while they learn.
-    """
+    """Whether clipping comes with anything that a large update does: healthy runs clip 5 % while they learn."""
 
     start = Frozen(skip=0, size=10, minimum=5)
     lately = NOfMCounter(1, _LATELY)
@@ -60,11 +57,7 @@ class _Consequences(State):
 
 
 class TokenClip(Detector):
-    """O6: share of tokens, or of a robot policy's actions, whose update was clipped.
-
-    The thresholds are lower where the update shows consequences. Sequence-level clipping clips two orders of magnitude
-    more, at a step KL near 0: there only run start, or nearly all, means anything.
-    """
+    """O6: share of tokens, sequences, or actions of a robot, whose update was clipped."""
 
     text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
     window = Window(_WINDOW)
@@ -76,7 +69,6 @@ class TokenClip(Detector):
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute thresholds from the first record; the ratio once ten are known."""
         value = context.values.get("clip_frac")
         if value is None:
             return None
@@ -125,7 +117,6 @@ class PinnedGradient(Detector):
         self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Keeps its own count of how often the largest value so far was reached."""
         value = context.values.get("grad_norm")
         if value is None:
             return None

@@ -77,11 +77,7 @@ def story(verdict: Verdict) -> Story | None:
 
 
 class Collapse(Detector):
-    """X1: verdicts of several learning families began within a few records of each other.
-
-    The onset is the first record of the first of them, which may be well before
-    the record on which the third makes it a collapse.
-    """
+    """X1: verdicts of several learning families began within a few records; the onset is that of the first of them."""
 
     names_onset = True
 
@@ -101,7 +97,6 @@ class Collapse(Detector):
         self.on_disk = tuple(steps)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Counts families, not rules; looks only while something has lately begun."""
         seen, values = context.observation, context.values
         self.steps.append((context.record, seen.record, seen.step))
         save = values.get("time_save")
@@ -160,7 +155,6 @@ class Collapse(Detector):
         return sorted(((record(family), family) for family in together), key=lambda one: one[0])
 
     def began(self) -> tuple[int, int] | None:
-        """The first record of the first symptom."""
         return self.onset
 
     @property
@@ -199,11 +193,7 @@ _UPDATES = frozenset({"grad_norm", "policy_loss", "loss", "entropy", "kl_old", "
 
 
 class SilentFailure(Detector):
-    """X2: the run keeps logging, and no update can change the policy any more.
-
-    Two of three must hold: no gradient (or no update logged any more), zero-variance groups, a constant reward. A
-    saturated task looks the same and is excluded, and a reward that has never moved is R13's.
-    """
+    """X2: the run keeps logging, and no update can change the policy any more; one that never moved is R13's."""
 
     recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
     streak = 0
@@ -266,7 +256,6 @@ class InfrastructureOnly(Detector):
     """X4: several system symptoms while learning is unaffected: check infrastructure, not the policy."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Two system families are active, and nothing else has begun lately."""
         onsets = context.onsets
         if len(onsets) < self.thresholds["families"]:
             return QUIET

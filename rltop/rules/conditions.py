@@ -1,7 +1,4 @@
-"""Conditions that several rules ask for, each by a name.
-
-Owns no state: each is a function of the record and of what has gone before it.
-"""
+"""Conditions that several rules ask for, each by a name: functions of the record and of what has gone before it."""
 
 from __future__ import annotations
 

@@ -59,11 +59,7 @@ def _level(rows: list[Mapping[str, float]], name: str) -> list[float]:
 
 
 class PhaseTrack(Cloned):
-    """Recognises a new phase, three records after it began.
-
-    Attributes:
-        moves: what moved, on the record that settles it; empty otherwise.
-    """
+    """Recognises a new phase three records after it began; `moves`: what moved, on the record that settles it."""
 
     __slots__ = ("_curriculum", "_high", "_low", "_outside", "_rows", "count", "moves")
 
@@ -340,11 +336,7 @@ class RewardTrack(Cloned):
 
     @property
     def is_coming_up(self) -> bool:
-        """This reward is in the top fifth of everything seen, and the newest five are certainly above those before.
-
-        Certainly: by two standard errors of the difference of two means. O(1), for the
-        few records on which somebody asks.
-        """
+        """This reward is in the top fifth, and the newest five above those before by two standard errors."""
         near = self.top - 0.2 * (self.top - self.bottom)
         if self.is_sudden or self.value is None or self.value < near or self.count < 10:
             return False
@@ -383,11 +375,7 @@ ILL = frozenset({"entropy", "gradient", "nonfinite"})
 
 
 class Onset(NamedTuple):
-    """Where an active family of symptoms began.
-
-    Attributes:
-        rule, metric: which rule, or part of one, saw it, in which canonical metric.
-    """
+    """Where an active family of symptoms began, and which rule, or part of one, saw it in which canonical metric."""
 
     record: int
     step: int
@@ -441,11 +429,6 @@ class RuleContext(Cloned):
     )
 
     def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
-        """Start a segment of a run.
-
-        Args:
-            group_size: completions per prompt, or None where it is not known.
-        """
         self.algorithm = algorithm
         self.traits = traits
         self.group_size = group_size
@@ -578,11 +561,7 @@ class RuleContext(Cloned):
         return self.lr is not None and self.lr < _ENDING * self.top_lr
 
     def restart(self, step: int | None = None) -> None:
-        """Forget the segment; the kind of run stays, and what the reward was.
-
-        Args:
-            step: at which the run resumes; None for another run.
-        """
+        """Forget the segment, but for the reward before the `step` at which the run resumes; None: another run."""
         self.left = None if step is None else self._left_at(step)
         self.reward = RewardTrack()
         self.phase = PhaseTrack()

@@ -1,7 +1,4 @@
-"""The critic: does the value function explain the returns?
-
-Critics start badly on every run: no rule here fires before they have had time.
-"""
+"""The critic: does the value function explain the returns? All start badly: no rule here fires at once."""
 
 from __future__ import annotations
 
@@ -24,22 +21,14 @@ _ROUNDING = 1e-3
 
 
 class Returns(State):
-    """What is known of the variance of the returns: a value function explains it, or there is nothing to explain.
-
-    Attributes:
-        start: value loss at run start, or None.
-    """
+    """What is known of the variance of the returns: a value function explains it, or there is nothing to explain."""
 
     start: float | None = None
     _first = Frozen(skip=0, size=5, minimum=3)
     _lately = Window(_MIN_SAMPLES)
 
     def observe(self, values: Mapping[str, float], reward: RewardTrack) -> None:
-        """Take a record in.
-
-        Args:
-            reward: the rewards of the segment so far; its newest stands in where returns are not logged.
-        """
+        """Take a record in; the newest reward stands in where returns are not logged."""
         loss = values.get("value_loss")
         if loss is not None:
             self._first.push(loss)
@@ -56,11 +45,7 @@ class Returns(State):
         return reward.is_solved or reward.is_high
 
     def largest(self, values: Mapping[str, float], reward: RewardTrack) -> float:
-        """An upper bound of the variance, from the range of rewards and returns so far, and their deviation.
-
-        Returns:
-            The square of the widest of them, comparable with a value loss that is a mean squared error.
-        """
+        """An upper bound of the variance: the square of the widest range, comparable with a mean squared value loss."""
         lately = self._lately
         reach = lately.high - lately.low if lately.count else 0.0
         if reward.count:
@@ -79,7 +64,6 @@ class ExplainedVariance(Detector):
     returns = Returns()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """After the critic's first `wait` records."""
         value = context.values.get("explained_var")
         if value is None:
             return None
@@ -126,7 +110,6 @@ class ValueLossJump(Detector):
     explained = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the 50 records before, and never below a part of the start, nor below what returns may vary."""
         value = context.values.get("value_loss")
         if value is None:
             return None
@@ -166,7 +149,6 @@ class NotLearning(Detector):
     has_learned = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A critic that explains the returns is done learning; one whose loss had fallen has learned."""
         value, explained = context.values.get("value_loss"), context.values.get("explained_var")
         if explained is not None:
             self.explained.push(explained)
@@ -200,7 +182,6 @@ class ValueLossVanished(Detector):
     line = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against run start; a critic that explains its returns, or has none left to explain, is done."""
         value = context.values.get("value_loss")
         if value is None:
             return None
@@ -237,7 +218,6 @@ class ValueDrift(Detector):
     returns = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Distance of the means against the recent range of the returns."""
         value, returned = context.values.get("value_mean"), context.values.get("return_mean")
         if value is None or returned is None:
             return None

@@ -23,10 +23,8 @@ _ZERO_VARIANCE = 0.99
 class NoLearningSignal(Detector):
     """R13: the reward has never moved, and there is no gradient, no spread or no entropy either.
 
-    Not while the learning rate is 0 (or unknown, without a gradient norm) or only the critic is
-    trained, nor under a teacher, which needs no reward. A gradient that is alive without a
-    reference policy comes from something that is not logged: then it takes `unmoved` records,
-    and is never CRIT. A reward that is above 0 and the same everywhere is a task that was solved before.
+    A gradient that is alive without a reference policy comes from something that is not logged. A reward above 0 that
+    is the same everywhere is a task that was solved before.
     """
 
     further = (("records", Unit.COUNT),)
@@ -36,7 +34,6 @@ class NoLearningSignal(Detector):
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Over with the first reward that differs from the others."""
         if self.has_lived:
             return QUIET
         reward, values = context.reward, context.values
@@ -106,18 +103,13 @@ class NoLearningSignal(Detector):
 
 
 class MostlyOneReward(Detector):
-    """R22: batch after batch all completions earn one and the same reward, with few batches in between that differ.
-
-    R2 looks for such records in a row, and a lone batch that differs ends the row. By chance a batch without
-    spread is at the floor or the top of the task, so that there more of them are needed, or none counts.
-    """
+    """R22: batch after batch all earn one and the same reward, but for a few that differ and end what R2 counts."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.flat: deque[float | None] = deque(maxlen=int(thresholds["records"]))
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """How many of the newest records have no spread and the most frequent reward."""
         reward, values = context.reward, context.values
         if reward.value is None or (is_flat := self._is_flat(values, reward.zero_share)) is None:
             return None
@@ -168,7 +160,6 @@ class StuckAtFloor(Detector):
         self.at_floor = self.seen = self.streak = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A floor is a value that repeats; noise has none."""
         reward, values = context.reward, context.values
         value = reward.value
         if value is None:

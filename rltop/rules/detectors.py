@@ -28,12 +28,7 @@ class Line(Detector):
     def __init__(
         self, thresholds: Mapping[str, float], metric: str = "", text: str = "", *, is_below: bool = False
     ) -> None:
-        """Compare one metric.
-
-        Args:
-            thresholds: `info`, `warn`, `crit`, at least one of them.
-            is_below: what is below a line is bad, not what is above it.
-        """
+        """`thresholds`: at least one of `info`, `warn`, `crit`; `is_below`: what is below a line is bad, not above."""
         super().__init__(thresholds)
         self.metric, self.text = metric or self.metric, text or self.text
         self.is_below = is_below
@@ -48,7 +43,6 @@ class Line(Detector):
         return False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the lines, worst first."""
         value = context.values.get(self.metric)
         if value is None or self.says_nothing(context):
             return None
@@ -79,15 +73,10 @@ class Creep(Detector):
         raise NotImplementedError
 
     def is_explained(self, context: RuleContext, factor: float) -> bool:
-        """Whether something else grew as well, so that a rise by `factor` is expected.
-
-        Args:
-            factor: the level over that of the start; infinite where that was none.
-        """
+        """Whether something else grew as well, so that a rise by `factor` (infinite from 0) is expected."""
         return False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the line, which is worked out once the baseline is final."""
         value = self.read(context)
         if value is None:
             return None

@@ -32,11 +32,7 @@ def reasons() -> Mapping[str, Any]:
 
 
 def reason(family: str, metric: str) -> str:
-    """Why to check `metric` for a symptom of `family`; empty when nothing is known.
-
-    Returns:
-        The reason in a few words, or "".
-    """
+    """Why to check `metric` for a symptom of `family`, in a few words; empty when nothing is known."""
     found = reasons()
     return str(found["family"].get(family, {}).get(metric) or found.get(metric, ""))
 

@@ -56,11 +56,7 @@ class Incidents(Cloned):
         self._known: dict[int, Incident] = {}
 
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
-        """Put an alarm into the incident that it belongs to, or into a new one.
-
-        Returns:
-            The incident, and the record of its onset.
-        """
+        """Put an alarm into the incident that it belongs to, or into a new one: that, and the record of its onset."""
         for i, one in enumerate(self._open):
             earliest = one.first - (0 if one.is_dated else TOGETHER_RECORDS)
             if one.group != group or not earliest <= record <= one.last + TOGETHER_RECORDS:
@@ -103,11 +99,7 @@ class RuleSelection:
         return self._options.group_size or self.identity.group_size
 
     def shown_level(self, rule: str, level: Level) -> Level:
-        """The level of an alert as it is shown: INFO at most where the rule is a note in this field.
-
-        Args:
-            level: as the rule has it, which composites and incidents see.
-        """
+        """The level of an alert as it is shown: INFO at most where the rule is a note in this field."""
         return min(level, Level.INFO) if rule in self._notes else level
 
     def is_enabled(self, rule: str) -> bool:
@@ -181,18 +173,9 @@ class _Checkpoints(Cloned):
 
 
 class Engine(Cloned):
-    """The rules at work on one run.
-
-    Attributes:
-        events: every transition so far, in the order of the file.
-    """
+    """The rules at work on one run; `events`: every transition so far, in the order of the file."""
 
     def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
-        """Start the rules that apply.
-
-        Args:
-            options: what the user says about rules; None for nothing.
-        """
         self._options = options or EngineOptions()
         self.rules = RuleSelection(identity, self._options)
         self.events: list[Event] = []
@@ -216,11 +199,7 @@ class Engine(Cloned):
         return [spec for spec in self.active if self.rules.logs(spec)]
 
     def observe(self, observation: Observation) -> list[Event]:
-        """Judge one closed step; returns the transitions that it caused, in order.
-
-        A row that came late is shown to the rules that take late rows only: it
-        says nothing about the order of training steps.
-        """
+        """Judge one closed step; the transitions that it caused, in order. Late rows are for rules that take them."""
         if observation.is_late:
             return self._observe_late(observation)
         happened: list[Event] = []
@@ -270,11 +249,7 @@ class Engine(Cloned):
         return happened
 
     def _note(self, event: Event, state: AlertState) -> list[Event]:
-        """Log a transition with its subject and its incident, and remember it for composite rules.
-
-        Returns:
-            What is told of it: nothing where its rule stands as before by another part.
-        """
+        """Log a transition with subject and incident; what is told of it: nothing where its rule stands as before."""
         told = self._spoken(event, state, self._context)
         if event.is_alarm and not state.incident and self.rules.shown_level(event.said_by, event.level) >= Level.WARN:
             others = [] if told else shown(self._beside(state))
@@ -331,11 +306,7 @@ class Engine(Cloned):
         return twin
 
     def restart(self, observation: Observation) -> list[Event]:
-        """Begin a new segment at `observation`: a fact, the end of what fired, new baselines.
-
-        Called before `observe` sees the first row of the segment (`observe`
-        calls it itself when the segment number moves).
-        """
+        """Begin a new segment at `observation`: a fact, the end of what fired, new baselines; before its first row."""
         happened = []
         was_crossing = self._crossing.is_certain
         is_crossing = self._crossing.note(observation.step, self._context.record - 1)
@@ -385,14 +356,7 @@ class Engine(Cloned):
         return happened
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Take a rule's verdicts out of `verdicts`, or put them back.
-
-        The rule goes on judging and its events go on being logged, so that nothing
-        is lost while it is muted, and composites see what they saw.
-
-        Args:
-            rule: its id, which stands for all of its parts, or that of a part.
-            is_muted: False puts its verdicts back.
+        """Take the verdicts of a rule, with its parts, or of a part out of `verdicts`; it goes on judging and logging.
 
         Raises:
             KeyError: there is no such rule.

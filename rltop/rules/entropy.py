@@ -40,7 +40,6 @@ class EntropyCrash(Detector):
         self.warn, self.crit, self.floor = thresholds["warn"], thresholds["crit"], thresholds["floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio; INFO on a saturated task, and where there is nothing to explore."""
         values = context.values
         value = next((values[name] for name in _METRICS if name in values), None)
         if value is None:
@@ -74,10 +73,7 @@ class EntropyCrash(Detector):
         return math.log(usual / value) > self.thresholds["sigmas"] * _log_noise(list(self.before)[:-1])
 
     def _falls_as_always(self) -> bool:
-        """In ten records it falls by no more than twice what it fell in ten before: a schedule that comes near 0.
-
-        The entropy of continuous actions is a density's and goes on below 0, where a ratio means nothing.
-        """
+        """In ten records it falls by no more than twice what it did before; a density's entropy goes on below 0."""
         held = list(self.before)
         falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
         earlier = falls[:-_LEVEL]
@@ -107,7 +103,6 @@ class EntropyLost(Detector):
     first_step: int | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the first five records."""
         values, thresholds = context.values, self.thresholds
         value = values.get("entropy")
         if value is None:
@@ -170,7 +165,6 @@ class EntropySurge(Detector):
         self.jump, self.floor = thresholds["jump"], thresholds["jump_floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT where completions grow with it or are truncated."""
         value = context.values.get("entropy")
         if value is None:
             return None
@@ -216,7 +210,6 @@ class Exhausted(Detector):
         self.flat_for = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO; WARN after enough evaluations in a row without improvement."""
         value, score = context.values.get("entropy"), context.values.get("val_score")
         is_low = value is not None and value < self.info
         if score is not None:

@@ -38,14 +38,7 @@ _QUANTITIES = ("acc", "accuracy", "correct", "score", "reward")
 
 @lru_cache(maxsize=256)
 def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
-    """Of instances of the evaluation score the one of each data set that is judged.
-
-    Args:
-        instances: their names, preferred first.
-
-    Returns:
-        Names out of `instances`, in their order.
-    """
+    """Of instances of the evaluation score, preferred first, the one of each data set that is judged, in order."""
     best: dict[str, tuple[tuple[int, int], str]] = {}
     for place, name in enumerate(instances):
         found = _LEVEL.fullmatch(name)
@@ -101,10 +94,9 @@ def _noise_before(values: Sequence[float]) -> float:
 
 
 class EvaluationHistory(Cloned):
-    """The last evaluations of one source, kept once for all rules that judge them; a noise is worked out when asked.
+    """The last evaluations of one source, oldest first, kept once for all rules that judge them.
 
     Attributes:
-        held: the last evaluations, oldest first.
         first, top: the first, and the best single one.
         level: median of the newest three.
     """

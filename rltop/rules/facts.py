@@ -1,8 +1,4 @@
-"""Facts: what happened to the run that explains the numbers after it.
-
-Never a verdict: a fact has no state, ends nothing and fails nothing. Each is
-logged once per occurrence, and never for what happens on every step.
-"""
+"""Facts: what happened to the run that explains the numbers after it; no state, and never for what is on every step."""
 
 from __future__ import annotations
 
@@ -84,7 +80,6 @@ class Validation(_Occasion):
     before: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The score where there is one, else the loss or the time it took."""
         values = context.values
         found = next((name for name in ("val_score", "val_loss") if name in values), "")
         if not found and values.get("time_eval", 0.0) > 0.0:
@@ -113,7 +108,6 @@ class NewMetric(Detector):
     size = -1
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compares sets only when their size has changed, and periodically."""
         values = context.values
         if len(values) == self.size and context.record % _STRIDE:
             return QUIET
@@ -139,9 +133,5 @@ def not_that(key: str, metric: str, value: float) -> str:
 
 
 def said(alert: str) -> str:
-    """An alert that is not this program's.
-
-    Args:
-        alert: its level, title and text in one line, as the training script wrote them.
-    """
+    """An alert that is not this program's: its level, title and text in one line, as the training script wrote them."""
     return f"script alert, {Label.of(alert).display}"

@@ -60,7 +60,6 @@ class Waiting(Detector):
         self.recent = _Recent(waiting.METRICS, waiting.LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The median share of the last records, with the state of the queue."""
         if context.values.keys().isdisjoint(self.names):
             return None
         self.recent.take(context.values)
@@ -119,7 +118,6 @@ class Waiting(Detector):
         return self.word_since if word == self.word else None
 
     def began(self) -> tuple[int, int] | None:
-        """The first record of those in which the side has waited without a break."""
         return self.began_at
 
     def headline(self, finding: Finding) -> str:
@@ -150,15 +148,11 @@ class GenerationWaits(Waiting):
 
 
 class WaitsForFew(Detector):
-    """P21: a step waited for its batch while most rollouts were done; P16's slow step, with its reason.
-
-    NeMo-RL #3238, #4223: groups are buffered whole, so that the slowest rollout of a batch is waited for.
-    """
+    """P21: a step waited for its batch, most rollouts done (NeMo-RL #3238, #4223: whole groups are buffered)."""
 
     waits = Window(20)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A wait that is much of the step, and of the time of a rollout that took a multiple of the mean."""
         values, thresholds = context.values, self.thresholds
         step = values.get("time_step")
         waited = values.get("time_wait_data")
@@ -195,7 +189,6 @@ class ThrownAway(Detector):
         self.recent = _Recent(goodput.METRICS, goodput.LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The classes of the last records that are no fault of the completion."""
         if context.values.keys().isdisjoint(goodput.METRICS):
             return None
         self.recent.take(context.values)
@@ -218,13 +211,10 @@ class ThrownAway(Detector):
 class BeyondBound(Detector):
     """M12: samples are older than the run allows (AReaL #1388), by the definition of its own bound.
 
-    In versions, and only against a bound in versions; veRL's is a share of samples, and compared as the counts that it
-    allows. Trainers that bound how much is generated, and not the age of a rollout, let single slow ones pass: those
-    are INFO.
+    Trainers that bound how much is generated, and not the age of a rollout, let single slow ones pass: those are INFO.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """What is logged as a violation, else mean and oldest against the bound of the settings."""
         values = context.values
         held, limit = values.get("stale_held"), values.get("stale_held_limit")
         if held is not None and limit is not None and held > limit:

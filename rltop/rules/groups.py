@@ -29,11 +29,7 @@ _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 
 
 class ZeroVariance(Detector):
-    """G1: share of zero-variance groups, and what they cost.
-
-    Left to R13 where the reward has been constant since the start (distillation logs 0), and INFO where the task is
-    saturated; WARN where that has been so for `long` records and most of the compute of the run is lost.
-    """
+    """G1: share of zero-variance groups, and what they cost; a reward that never moved is R13's."""
 
     further = (("reward", Unit.NONE), ("compute without a learning signal", Unit.FRACTION))
     cost = ""
@@ -50,7 +46,6 @@ class ZeroVariance(Detector):
         self.at_top = DatedNOfMCounter(math.ceil(_NEARLY * long), long)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A standard deviation of 0 counts as all groups; batches of one group count only in long rows."""
         reward = context.reward
         if reward.value is None or reward.zero_share is None:
             return None
@@ -120,7 +115,6 @@ class Discarded(Detector):
         self.count = Frozen(skip=0, size=10, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Of both shares the one that is farther beyond its threshold."""
         passed, cancelled = context.values.get("filter_pass_rate"), context.values.get("cancelled_frac")
         count = context.values.get("discarded_count")
         if passed is None and cancelled is None:
@@ -272,7 +266,6 @@ class AdvantageCreep(Creep):
     reward = Grown("reward_std")
 
     def read(self, context: RuleContext) -> float | None:
-        """Largest minus smallest, else their standard deviation."""
         values = context.values
         self.reward.note(values)
         high, low = values.get("adv_max"), values.get("adv_min")

@@ -91,19 +91,13 @@ class _EvaluatedSet(State):
 
 
 class HeldOutFlat(Detector):
-    """R14: evaluations stay where they were while the training reward rises.
-
-    Both are compared since the first evaluation (of the last 64), as parts of their ranges: a reward
-    that still creeps up long after both have risen is no fault. What an evaluation should have gained
-    is a quarter of what training did, or less where the data are much harder or leave little room.
-    """
+    """R14: evaluations stay where they were while the training reward rises, both as parts of their ranges."""
 
     sources: dict[str, _EvaluatedSet] = {}
     rewards: deque[float] = deque(maxlen=_REWARDS)
     flat: dict[str, Finding] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding only on records with an evaluation."""
         reward = context.reward
         if reward.value is not None and not context.observation.is_late:
             self.rewards.append(reward.value)
@@ -225,7 +219,6 @@ class HeldOutFlat(Detector):
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
-        """Both, over how many evaluations."""
         before, now, count = finding.extra
         worst, *others = finding.words
         name = f" {worst}" if worst and len(self.sources) > 1 else ""

@@ -1,7 +1,4 @@
-"""Input health: unreadable lines, and a file without any record.
-
-Judged from counts and from a waiting time that are passed in: neither lines nor clocks are known here.
-"""
+"""Input health: unreadable lines, and a file without a record; counts and waiting times are passed in."""
 
 from __future__ import annotations
 
@@ -21,13 +18,7 @@ _LOCKSTEP = 0.8
 
 
 def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, float] = _BAD) -> Verdict | None:
-    """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
-
-    INFO where more than `info` of the rows could be read only in part: a console that wraps or cuts them.
-
-    Args:
-        steps: the trainer's steps that are held, oldest first; there may be none.
-    """
+    """WARN while more than `warn` of the newest 100 lines are unreadable; INFO where `info` of the rows are cut."""
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
     if read < _FEWEST or len(bad) <= thresholds["warn"] * read:
@@ -52,11 +43,7 @@ def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
 def two_writers(
     counts: Counts, thresholds: Mapping[str, float] = _WRITERS, steps: int = 0, overwritten: int = 0
 ) -> Verdict | None:
-    """INFO once the file has gone back `info` times to a run id that it had left, or most steps are written anew.
-
-    Args:
-        overwritten: rows with which such a step was given other values.
-    """
+    """INFO once the file has gone back `info` times to a run id that it had left, or most steps are `overwritten`."""
     if counts.interleaved_rows < thresholds["info"]:
         return _in_lockstep(steps, overwritten)
     text = (

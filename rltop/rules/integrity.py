@@ -67,8 +67,7 @@ class _Schedule(State):
 class _LossLike(State):
     """Losses, gradients and KLs that are not in every run part of the update: which of them used to be numbers.
 
-    A loss over one kind of sample is undefined where the batch has none. So one that has come back
-    from NaN must be NaN for longer, and one that has been a number only a few times is no more than WARN at first.
+    A loss over one kind of sample is undefined where the batch has none.
     """
 
     finite: dict[str, int] = {}
@@ -224,10 +223,7 @@ def _subject(name: str) -> Subject:
 
 
 class UndefinedStatistic(Detector):
-    """L1b: NaN only in derived statistics: an empty batch, an undefined correlation.
-
-    Silent beside and after non-finite values that go into the update, where it would play down a divergence.
-    """
+    """L1b: NaN in derived statistics alone (an empty batch); it must not play down a divergence."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -236,7 +232,6 @@ class UndefinedStatistic(Detector):
         """Keys of no metric that have been undefined in every record: they have no batch that could be empty."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO for derived statistics; WARN once the reward itself stays undefined."""
         marks = context.observation.nonfinite
         if self.never is None:
             self.never = {name for name in marks if name not in CATALOG}
@@ -273,11 +268,7 @@ class UndefinedStatistic(Detector):
 
 
 class NotUpdating(Detector):
-    """L3: no gradient although the rewards within groups differ.
-
-    Where zero-variance groups are not logged, a batch whose completions differ (from each other, or in the mean of the
-    batch from the one before) and whose reward is not at its top must have had a gradient sooner or later: WARN.
-    """
+    """L3: no gradient although the rewards within groups, or the means of batches, differ."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -286,7 +277,6 @@ class NotUpdating(Detector):
         self.alive, self.is_dead = 0, False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gradient below `gradient`; the reward of a rollout holds until the next rollout."""
         norm, reward = context.values.get("grad_norm"), context.reward
         if norm is None:
             return None
@@ -372,11 +362,7 @@ class _Cadence(State):
 
 
 class KeyVanished(Detector):
-    """L11: the reward, or a metric of the update, is missing while training goes on.
-
-    Each is watched at the cadence it has had so far: every record, or one of several that reuse a rollout. Where
-    mostly nothing else came with it, the records without are of another axis of steps.
-    """
+    """L11: the reward, or a metric of the update, is missing while training goes on, at the cadence it has had."""
 
     watched: dict[str, _Cadence] = {}
     usual = rated = 0

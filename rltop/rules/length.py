@@ -23,11 +23,7 @@ _MOVE_TO_SIGMA = math.sqrt(math.pi) / 2.0
 
 
 class Truncation(Detector):
-    """T1: share of completions truncated at the maximum length.
-
-    There are runs that learn at a share of 1: beyond `crit` it is CRIT only while the reward is not improving. A share
-    that has been the same since the start is a setting, which is INFO until half of the completions are truncated.
-    """
+    """T1: share of completions truncated at the maximum length; there are runs that learn at a share of 1."""
 
     text = "{value:%} of completions truncated at the maximum length{was:%}"
 
@@ -39,7 +35,6 @@ class Truncation(Detector):
         self.lowest = min(self.warn, self.rise) * RELEASE
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute from the first record; the rise once the start is known."""
         value = context.values.get("truncated_frac")
         if value is None:
             return None
@@ -80,7 +75,6 @@ class LengthExplosion(Detector):
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT when completions are also truncated, or the reward has been lost."""
         value = context.values.get("response_len_mean")
         if value is None:
             return None
@@ -110,17 +104,13 @@ class LengthExplosion(Detector):
 
 
 class NoEndOfText(Detector):
-    """T9: no completion emits EOS any more, where some did, or none ever has.
-
-    Completions that are all of one length may have been generated at that length: none is expected to end.
-    """
+    """T9: no completion emits EOS any more, or none ever has; all of one length may have been made so."""
 
     has_ended = False
     never = 0
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """EOS counts, or the mean length of finished completions: 0 means that none finished."""
         metric = "stop_count" if "stop_count" in context.values else "terminated_len_mean"
         value = context.values.get(metric)
         if value is None:
@@ -140,7 +130,6 @@ class NoEndOfText(Detector):
         return Finding(WARN if self._should_end(context.values) else INFO, 0.0, None, None, (float(self.never),))
 
     def began(self) -> tuple[int, int] | None:
-        """The first record in a row on which something should have ended."""
         return self.since
 
     def _should_end(self, values: Mapping[str, float]) -> bool:
@@ -162,7 +151,6 @@ class LengthCollapse(Detector):
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT where next to nothing is left."""
         value = context.values.get("response_len_mean")
         if value is None:
             return None

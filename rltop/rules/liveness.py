@@ -52,11 +52,7 @@ class _Pauses(State):
 
     @property
     def due_s(self) -> float:
-        """The longest pause so far, if one is due before the next record; else 0.
-
-        The interval is that of the last two, or for a single one its distance from
-        the start; one record early or late is near enough.
-        """
+        """The longest pause so far if one is due, by the last interval, before the next record or nearly; else 0."""
         if not self._held:
             return 0.0
         last = self._held[-1][0]
@@ -67,12 +63,7 @@ class _Pauses(State):
 
 
 class Liveness(State):
-    """Gaps between records, and a verdict on the current one when asked.
-
-    Attributes:
-        has_saved: a checkpoint interval has been seen; before that a silence may
-            be the first one, so it never counts as CRIT.
-    """
+    """Gaps between records; before a checkpoint `has_saved`, a silence may be the first one, and is no CRIT."""
 
     has_saved = is_finished = False
     _gaps: deque[float] = deque(maxlen=_HELD_GAPS)
@@ -100,12 +91,7 @@ class Liveness(State):
         return len(self._gaps) >= _MIN_GAPS
 
     def observe(self, observation: Observation, arrived_s: float | None = None, is_finished: bool = False) -> None:
-        """Take a record in.
-
-        Args:
-            is_finished: the row says that the run is over (a final summary, the
-                last step of a known total, or progress of 1).
-        """
+        """Take a record in; `is_finished`: the row says that the run is over."""
         gap = _between(arrived_s, self._last_arrived_s)
         if gap is None:
             gap = _between(observation.time_s, self._last_time_s)
@@ -153,14 +139,7 @@ class Liveness(State):
         return SilenceLimits(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
-        """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.
-
-        Args:
-            lag_s: seconds by which what is written shows late (a network mount).
-
-        Returns:
-            OK, INFO while it is merely quiet, WARN or CRIT.
-        """
+        """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT; `lag_s`: what a mount holds back."""
         if self.is_finished:
             return Level.OK
         lines = self.silence(lag_s)
@@ -171,11 +150,7 @@ class Liveness(State):
         return Level.INFO if age_s > lines.quiet_s else Level.OK
 
     def verdict(self, age_s: float, lag_s: float = 0.0, key: str = "") -> Verdict | None:
-        """The verdict on a silence of `age_s` seconds, or None while it is ordinary.
-
-        Args:
-            lag_s: seconds by which what is written shows late (a network mount).
-        """
+        """The verdict on a silence of `age_s` seconds, or None while it is ordinary; `lag_s` as for `silence`."""
         level = self.level(age_s, lag_s)
         if level < Level.WARN or self._last is None:
             return None

@@ -35,7 +35,6 @@ class DeviceMemory(Detector):
         self.peaks: deque[int] = deque(maxlen=_PEAKS)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Level against the size where it is known, and how often the peak has moved."""
         value = _reserved(context.values)
         if value is None:
             return None
@@ -75,7 +74,6 @@ class HostLeak(Detector):
         self.trend = BlockTrend(block=10, count=10)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding once per block of ten records."""
         value = context.values.get("mem_cpu_gb")
         if value is None:
             return None

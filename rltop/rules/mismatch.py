@@ -25,11 +25,7 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 
 
 class MismatchKl(Detector):
-    """M1: KL between the sampler's and the trainer's log-probabilities.
-
-    Estimates may be signed: the absolute median of five counts. A run with a higher level from the start (mixture of
-    experts, low precision) is judged against three times that level.
-    """
+    """M1: KL between the sampler's and the trainer's log-probabilities; estimates may be signed."""
 
     text = "rollout/train mismatch {value} nats/token{start}"
     window = Window(_MEDIAN_OF)
@@ -37,7 +33,6 @@ class MismatchKl(Detector):
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute thresholds, raised by the run-start baseline."""
         value = context.values.get("off_policy_kl")
         if value is None:
             return None
@@ -71,7 +66,6 @@ class MismatchTrend(Detector):
     metric = ""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding once per block of five records."""
         values = context.values
         if not self.metric:
             self.metric = next((name for name in _DISTANCES if name in values), "")
@@ -103,11 +97,7 @@ class ProbabilityCorrelation(Line):
 
 
 class FirstUpdate(Detector):
-    """M9: log-probabilities differ before the policy has been trained.
-
-    Only where the first rows of a run are seen: a resumed policy may differ from
-    its reference, and an asynchronous one from its sampler.
-    """
+    """M9: log-probabilities differ before the policy has been trained; a resumed or asynchronous one may."""
 
     text = (
         "{value} {words[1]} from the {words[0]} at the first update, expected 0: other weights, or log-probabilities "
@@ -115,7 +105,6 @@ class FirstUpdate(Detector):
     )
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The first two records, and both must show it."""
         if context.record > _FIRST_RECORDS:
             return None
         seen = context.observation
@@ -172,7 +161,6 @@ class Staleness(Detector):
     start = Frozen(skip=5, size=20, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The mean against thresholds and run start; the oldest together with what is discarded."""
         values, thresholds = context.values, self.thresholds
         mean, worst = values.get("staleness_mean"), values.get("staleness_max")
         if mean is None and worst is None:
@@ -200,17 +188,13 @@ class Staleness(Detector):
 
 
 class MismatchCreep(Creep):
-    """M10: the mean log-probability difference between sampler and trainer.
-
-    Or the first records, before an update had counted, are a fraction of all that follow: then they are the baseline.
-    """
+    """M10: the mean log-probability difference against the start, or the first records before an update counted."""
 
     text = "rollout/train log-prob gap {baseline} → {value} nats/token {words[0]}"
     first: list[float] = []
     untrained: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against run start, or against the first records of it."""
         found = super().detect(context)
         if found is None or found is QUIET:
             return found

@@ -42,14 +42,7 @@ class EngineOptions(Struct):
             check_rule_settings(self.own)
 
     def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
-        """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles.
-
-        Args:
-            profiles: names of the profiles that hold; of two that set the same, the later wins.
-
-        Returns:
-            Threshold, or `enabled`, by name → value; only what differs.
-        """
+        """What differs from a rule's defaults, by threshold or `enabled`: of two profiles the later wins."""
         found: dict[str, float | bool] = {}
         if profiles:
             from rltop.rules.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
@@ -61,10 +54,7 @@ class EngineOptions(Struct):
         return found
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
-        """Thresholds of a rule by name as they hold under `profiles`.
-
-        Returns:
-            Every threshold of the rule, by name.
+        """Thresholds of a rule by name as they hold under `profiles`, all of them.
 
         Raises:
             KeyError: there is no such rule.
@@ -83,11 +73,7 @@ class EngineOptions(Struct):
         return frozenset(rule for rule in named if not self.is_enabled(rule, profiles))
 
     def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
-        """Whether the rule is judged at all under `profiles`.
-
-        Returns:
-            False where the user or a profile has switched it off, or the user the rule that it is a part of.
-        """
+        """Whether neither the user nor a profile has switched it off, nor the user the rule that it is a part of."""
         own = self.settings(rule, profiles).get("enabled")
         if own is not None or not (self.rules or self.by_profile):
             return own is not False
@@ -135,12 +121,8 @@ def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -
 def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     """Refuse settings that no rule knows; `table` is where they stand in the file.
 
-    Args:
-        table: the table of the settings file that they stand in, for the message.
-
     Raises:
-        ConfigError: an unknown rule or threshold, or a value that is not a number;
-            names the setting and the nearest one that exists.
+        ConfigError: an unknown rule or threshold (names the nearest), or a value that is not a number.
     """
     from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 

@@ -1,7 +1,4 @@
-"""Pace: steps that are longer for a good reason, and intermittent slow steps.
-
-Beside `performance`, which checks whether the typical step became slower.
-"""
+"""Pace: intermittent slow steps; whether the typical step became slower is `performance`'s."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ def _seconds(context: RuleContext) -> float | None:
 
 
 class SlowNowAndThen(Detector):
-    """P16: most steps are as fast as ever, and every few records one takes a multiple of that.
-
-    P1's five of eight never see that. Excluded where it is so from run start (a step
-    that contains a validation, a cache that is cleared).
-    """
+    """P16: most steps are as fast as ever, and every few records one takes a multiple of that."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -55,7 +48,6 @@ class SlowNowAndThen(Detector):
         self.has_rollouts = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Slow records among the last `m`; those with an evaluation or a checkpoint do not count."""
         values, slow, start = context.values, self.slow, self.start
         seconds = values.get("time_step")
         if seconds is not None and seconds <= self.line and start.is_final:
@@ -154,11 +146,7 @@ _EXPLAINS = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
 class PeriodicCost(Detector):
-    """P17: every so-many-th step takes a multiple of the others, and together they take much of the run.
-
-    Steps that reuse a rollout are short by design; so are those between two
-    evaluations or checkpoints, where those are logged.
-    """
+    """P17: every so-many-th step takes a multiple of the others, and together they take much of the run."""
 
     start = Frozen()
     head: list[tuple[int, int, float, float, float]] = []
@@ -174,7 +162,6 @@ class PeriodicCost(Detector):
         self.checkpoints = frozenset(steps)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Collects the steps above the line with what lies between two of them."""
         values = context.values
         seconds = values.get("time_step")
         if seconds is None or seconds <= 0.0 or self._is_explained(context):

@@ -28,11 +28,7 @@ class Told(Cloned):
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext
     ) -> tuple[Event, AlertState] | None:
-        """What the rule has to tell of a transition of one of its parts.
-
-        Returns:
-            An event, and the part that it speaks of; None where the rule stands as before.
-        """
+        """What the rule has to tell of a transition of a part, and of which part; None where it stands as before."""
         if event.state is EventState.FACT:
             return event, state
         before, worst = self._levels.get(event.rule, _NOTHING)
@@ -64,11 +60,7 @@ def _inherited(event: Event, heirs: Sequence[AlertState], context: RuleContext) 
 
 
 def shown(states: Iterable[AlertState]) -> list[AlertState]:
-    """One of each rule: the worst that stands, of equals what still moves, then the oldest; else what ended last.
-
-    Args:
-        states: rules and parts that have something to show, in order.
-    """
+    """One of each rule: the worst that stands, of equals what still moves, then the oldest; else what ended last."""
     found: dict[str, AlertState] = {}
     for state in states:
         rule = state.spec.rule

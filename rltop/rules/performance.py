@@ -48,12 +48,9 @@ def own_time(observation: Observation) -> float | None:
 
 
 class Work(State):
-    """The work of each step in tokens, as far as the run logs it.
+    """The work of each step in tokens, as far as the run logs it: `total` so far, also over skipped records.
 
-    Attributes:
-        total: the run's tokens so far, where it counts them; to be updated also for skipped records.
-        is_length: no token counts are logged: the mean completion length stands in,
-            which is as good where only growth matters.
+    Without token counts the mean completion length stands in (`is_length`): as good where only growth matters.
     """
 
     is_length = False
@@ -110,13 +107,10 @@ _EARLY, _STEADY = 20, 1.25
 
 
 class StepSlower(Detector):
-    """P1: step time against the run-start baseline.
+    """P1: step time against the run-start baseline, with the noise of its logarithm.
 
-    The threshold is `warn` times the baseline, or as many times as the baseline's noise asks for: exp(`sigmas` × robust
-    deviation of the log). Steps of less than
-    `short_s` vary with everything else on the node: there it is `short_warn`.
     Lasting growth below the threshold is summed up: CUSUM with a slack of one deviation, S = max(0, S + min(z, 6) - 1)
-    (Page 1954), is INFO only, and only while steps take `slight` times the baseline and are not short.
+    (Page 1954).
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -132,7 +126,6 @@ class StepSlower(Detector):
         self.shortest, self.longest = math.inf, 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Records with a rollout and records that reuse one have baselines of their own."""
         values = context.values
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
@@ -284,10 +277,7 @@ class ThroughputDrop(Detector):
 
 
 class Utilisation(ThroughputDrop):
-    """P4: model FLOPs utilisation against run start; a note where it is low from the start, as no level fits all runs.
-
-    Fewer tokens per step lower utilisation without any fault. 0 means that the trainer does not know the hardware.
-    """
+    """P4: model FLOPs utilisation against run start; 0 means that the trainer does not know the hardware."""
 
     metrics = ("mfu",)
     tokens = Frozen()

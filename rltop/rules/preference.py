@@ -23,11 +23,7 @@ _MOST = 4
 
 
 class RandomLabels(State):
-    """The newest records of a run on pairs, against accuracy 0.5 and margin 0.
-
-    Being indistinguishable from chance is not enough, as everything is with few pairs: the records must also rule out
-    an accuracy noticeably above 0.5. A margin that starts to grow shows in the newer half of them.
-    """
+    """The newest records of a run on pairs, against accuracy 0.5 and margin 0."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -36,12 +32,7 @@ class RandomLabels(State):
         self.margin: deque[float] = deque(maxlen=_MOST * size)
 
     def observe(self, accuracy: float | None, margin: float | None) -> None:
-        """Take in one record; one that lacks either says nothing.
-
-        Args:
-            accuracy: share of pairs ranked correctly, 0 to 1, or None.
-            margin: mean margin of the pairs, or None.
-        """
+        """Take in one record, accuracy from 0 to 1; one that lacks either says nothing."""
         if accuracy is not None and margin is not None:
             self.accuracy.append(accuracy)
             self.margin.append(margin)
@@ -160,7 +151,6 @@ class Inverted(Detector):
     margins: deque[float] = deque(maxlen=_SHORT)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A margin below zero after the first records, and the mean of fifteen below it by its error."""
         margin = context.values.get("dpo_margin")
         if margin is None:
             return None
@@ -176,11 +166,10 @@ class Inverted(Detector):
 
 
 class ChosenFalls(Detector):
-    """D5: the likelihood of the chosen completions falls far below its start.
+    """D5: the likelihood of the chosen completions falls far below its first five records.
 
-    The start is the first five records: a learning rate that is far too high moves the next fifteen. The noise from
-    varying lengths counts too, taken from one record to the next, so that the fall itself does not: a median of five
-    against one of ten is off by 0.7 of one record's deviation.
+    A learning rate that is far too high moves the next fifteen. A median of five against one of ten is off by 0.7 of a
+    record's deviation.
     """
 
     text = "chosen log-probability {baseline} → {value}: likelihood falling for both completions"
@@ -190,7 +179,6 @@ class ChosenFalls(Detector):
     window = Window(_LEVEL)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Relative to the start; log-probabilities are negative."""
         value = context.values.get("logps_chosen")
         if value is None:
             return None
@@ -280,13 +268,7 @@ class _Best(State):
 
 
 class Memorised(Detector):
-    """D2: training accuracy near 1, contradicted by an evaluation.
-
-    The sign is a lower evaluation accuracy, or an evaluation loss that rises from its best and is a multiple of the
-    training loss: the ranking of easy pairs outlasts their margin. A much lower accuracy counts before training is
-    perfect. Where nothing is evaluated, several passes over the same pairs are sign enough: fewer of a reward model,
-    which is trained for one, and evaluated about as often.
-    """
+    """D2: training accuracy near 1, contradicted by an evaluation, or nobody looks; easy pairs outlast their margin."""
 
     kind = ""
     window = Window(_LEVEL)
@@ -295,7 +277,6 @@ class Memorised(Detector):
     accuracy, loss = _Best(-1.0), _Best(1.0)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten records against the newest evaluation."""
         values = context.values
         self.accuracy.observe(values.get("val_acc"))
         self.loss.observe(values.get("val_loss"))
@@ -368,7 +349,6 @@ class MarginRunsAway(Detector):
     evaluated: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten against the newest evaluation, and against an INFO threshold."""
         values, thresholds = context.values, self.thresholds
         self.evaluated = values.get("val_margin", self.evaluated)
         value = values.get("dpo_margin")
@@ -396,12 +376,7 @@ _LEARNED = 4.0
 
 
 class PreferenceLost(Detector):
-    """D8: the margin drops from its level from one record to the next.
-
-    The median of the newest five records against the mean of the twenty before them: near 0
-    is left of it, and Welch's test with the spread of the twenty says `sigmas`. Or three in a row with
-    the rejected completions ahead, where the twenty together were well above 0.
-    """
+    """D8: the margin drops from its level from one record to the next, by Welch's test, or turns round."""
 
     further = (("noise of one record", Unit.NONE),)
     held: deque[float] = deque(maxlen=_HELD)
@@ -409,7 +384,6 @@ class PreferenceLost(Detector):
     usual = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """One comparison on a record like those before it."""
         value = context.values.get("dpo_margin", context.values.get("rm_margin"))
         if value is None:
             return None

@@ -21,10 +21,9 @@ _OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
 
 
 class Profile(Struct):
-    """A named set of thresholds.
+    """A named set of thresholds for a kind of run, which is `about` one sentence.
 
     Attributes:
-        about: what kind of run it is for, in one sentence.
         words: parts of a key that only such a run logs.
         unless: canonical metrics that such a run never logs.
     """
@@ -76,11 +75,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 
 def active(identity: Identity, configured: Sequence[str] | None) -> tuple[ActiveProfile, ...]:
-    """The profiles that hold for a run.
-
-    Args:
-        configured: names that the user gave; None: detect by the run's keys.
-    """
+    """The profiles that hold for a run: those `configured`, or where that is None those that its keys give away."""
     if configured is None:
         return infer(identity)
     return tuple(ActiveProfile(name, CONFIGURED) for name in configured)

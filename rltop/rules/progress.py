@@ -65,7 +65,6 @@ class Plateau(Detector):
     blocks = _Blocks()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Looks at every fifth reward; silent on a saturated task and at the end of a schedule."""
         reward = context.reward
         if reward.value is not None:
             self.blocks.push(reward.value)
@@ -95,7 +94,6 @@ class Plateau(Detector):
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
     def began(self) -> tuple[int, int]:
-        """The record of the best, or the first of a reward that has never moved."""
         return self.at_best if self.has_moved else self.first
 
     def _has_never_moved(self, context: RuleContext) -> bool:

@@ -22,11 +22,7 @@ _MEDIAN_OF = 5
 
 
 class ReferenceKlSpike(Detector):
-    """O11: KL to the reference policy, by unit.
-
-    Per token: an absolute threshold from the first record (no policy that writes language is ten nats per token away),
-    and a jump against the 50 records before. Summed over the sequence: its own thresholds.
-    """
+    """O11: KL to the reference policy, per token or summed: no policy of language is ten nats per token away."""
 
     text = "KL to reference {value} nats ({usual}threshold {threshold})"
 
@@ -38,7 +34,6 @@ class ReferenceKlSpike(Detector):
         self.jump = min(thresholds["warn"], thresholds["crit"])
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT on the absolute threshold and on huge jumps, which are counted here: one record is none."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -92,7 +87,6 @@ class ReferenceKlDrift(Detector):
     reward_then: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding once per block of ten records; the baseline is records 50 to 80."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -127,10 +121,7 @@ class ReferenceKlDrift(Detector):
 
 
 class FarWithoutReward(Detector):
-    """O17: high KL to reference in short runs, without reward gain since the first records.
-
-    O12 needs a hundred records; a run that logs every ten steps may end before.
-    """
+    """O17: high KL to reference in short runs, without reward gain; O12 needs a hundred records."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -141,7 +132,6 @@ class FarWithoutReward(Detector):
         self.floor = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten against records 6 to 15; and an absolute high threshold."""
         value = context.values.get("kl_ref")
         if value is None or context.traits.kl_is_sequence_sum:
             return None
@@ -184,7 +174,6 @@ class NegativeKl(Detector):
     window = Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of the last five records."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -213,7 +202,6 @@ class NothingMoves(Detector):
     has_moved = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO; WARN where the reward does not move either, or the policy had left its reference before."""
         value = context.values.get("kl_ref")
         if value is None:
             return None

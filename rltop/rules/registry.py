@@ -56,7 +56,7 @@ def _sections() -> Iterator[tuple[str, list[str], list[list[str]]]]:
 
 
 def _items(texts: list[str]) -> dict[str, Any]:
-    """What a row says beyond its columns, by name: flags, numbers and texts; the later of two counts.
+    """What a row says beyond its columns, by name; the later of two counts.
 
     Raises:
         ValueError: an item that no row may have.

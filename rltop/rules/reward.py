@@ -82,13 +82,10 @@ class _Evaluation(State):
 
 
 class RewardCrash(Detector):
-    """R1: the reward drops out of the learned range.
+    """R1: the reward drops out of the learned range: in the last three records, in its level, or in a row of records.
 
-    Level: median of ten. Now: median of the last three, which must have lost a quarter of the learned range and four
-    standard deviations of single records; or the level itself, whose noise is two fifths of theirs, so that a smaller
-    loss counts where it lasts: a fall that takes fifty records is no less of one. Or records in a row, each below every
-    one of the twenty before them: by chance that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like,
-    so that a batch of eight and a run of thirty records are judged by it too.
+    The noise of a level of ten is two fifths of that of records. Five in a row, each below all of the twenty before
+    them, come by chance once in C(25, 5), about 2e-5, whatever the noise looks like.
     """
 
     further = (("record noise (σ)", Unit.NONE),)
@@ -118,7 +115,6 @@ class RewardCrash(Detector):
         self.is_success = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO until it was so in most of `lasts` records, and where an evaluation since then is as good as before."""
         self.evaluation.observe(context)
         finding = self._judge(context)
         if finding is None:
@@ -290,10 +286,9 @@ _AGAIN = 2
 
 
 class _Sameness(State):
-    """How many constant records in a row are beyond chance.
+    """How many constant records in a row are beyond chance: a batch of one hard prompt has equal scores occasionally.
 
-    A batch of one hard prompt has equal scores occasionally. The share of such records before the streak, by Laplace's
-    rule of succession (same + 1) / (seen + 2), to the power of its length is the probability of the streak by chance.
+    Their share before, by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
     """
 
     varied = same = streak = 0
@@ -372,11 +367,7 @@ _METRICS = ("score_mean", "reward_mean")
 
 
 class SuccessCrash(Detector):
-    """B1: success drops out of the learned range.
-
-    Best: largest median of ten. Now: median of the last three. The drop must
-    exceed `share` of the learned range and four deviations of single records.
-    """
+    """B1: success drops out of the learned range: the last three against the best median of ten."""
 
     text = "success {baseline:%} → {value:%} (last 3 vs best 10-record average)"
     window = Window(_LEVEL)
@@ -387,7 +378,6 @@ class SuccessCrash(Detector):
     seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """After the first `wait` records that log it."""
         value = context.values.get("success_frac")
         if value is None:
             return None
@@ -421,7 +411,6 @@ class WorseAfterRestart(Detector):
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """In the first records after it, by what R1 takes for a loss; what falls later is R1's."""
         reward, left, thresholds = context.reward, context.left, self.thresholds
         if left is None or reward.value is None:
             return None

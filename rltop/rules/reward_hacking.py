@@ -46,7 +46,6 @@ class RewardFromLength(Detector):
     flat_for = evaluations = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Longer completions are INFO where nothing is evaluated, and QUIET where evaluations rise too."""
         score, length = context.values.get("val_score"), context.values.get("response_len_mean")
         if score is not None:
             self.evaluations += 1
@@ -92,7 +91,6 @@ class PartTraded(Detector):
     seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Medians of ten; the deepest relative loss counts."""
         found = context.observation.instances.get("reward_component")
         if found is None or len(found) < 2 or context.reward.value is None:
             return None
@@ -164,11 +162,7 @@ _LONG = 50.0
 
 
 class SpentOnHack(Detector):
-    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away.
-
-    The signs: repetition, a collapse of length, completions of one and the same length, a flat evaluation, a reward
-    component that stayed at nothing. On a saturated task short and equal completions are expected and do not count.
-    """
+    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -178,7 +172,6 @@ class SpentOnHack(Detector):
         self.parts: dict[str, float] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the first five records."""
         values = context.values
         score = values.get("val_score")
         if score is not None:
@@ -268,7 +261,6 @@ class PenalisedDown(Detector):
     final: deque[float] = deque(maxlen=_SIDE)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Means of ten against the first ten, beyond `sigmas` standard errors both."""
         score, final = context.values.get("score_mean"), context.values.get("reward_final")
         if score is None or final is None:
             return None

@@ -96,12 +96,7 @@ VALUE_AND_LINES = EvidenceNames()
 
 
 class Subject(NamedTuple):
-    """What a verdict is about.
-
-    Attributes:
-        metric: canonical name; empty where it is about a key that is none of the catalogue.
-        instance: which of its keys, where a run logs it under several.
-    """
+    """What a verdict is about: a metric (of several keys, `instance`), or a `key` that is none of the catalogue."""
 
     metric: str
     instance: str = ""

@@ -37,7 +37,6 @@ class LearningRateChange(Detector):
         self.place: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compare with the record before, and with everything before that."""
         value = context.values.get("lr")
         if value is None:
             return None
@@ -88,7 +87,6 @@ class LearningRateChange(Detector):
         return finding
 
     def began(self) -> tuple[int, int] | None:
-        """Where it was raised, if the verdict is about the instability after it."""
         return self.place if self.jumped is not None and self.jumped.words else None
 
     def headline(self, finding: Finding) -> str:
@@ -106,7 +104,6 @@ class StuckLearningRate(Detector):
     last = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """0 for long is INFO; a sudden drop to 0, or 0 with a NaN gradient, is a fault."""
         value = context.values.get("lr")
         if value is None:
             return None

@@ -36,11 +36,7 @@ _ANY_NOISE = 100.0
 
 
 class GradientSpike(Detector):
-    """O1: gradient norm against the median of the 50 records before it.
-
-    The baseline never falls below a fifth of run start, so that a saturated task,
-    whose gradient is near 0, does not turn everything into a spike.
-    """
+    """O1: gradient norm against the median of the 50 records before it, and a fifth of run start at least."""
 
     further = (("factor", Unit.NONE), ("high in last 10", Unit.COUNT))
 
@@ -56,7 +52,6 @@ class GradientSpike(Detector):
         self.info, self.warn, self.crit = thresholds["info"], thresholds["warn"], thresholds["crit"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio, and how often it was large recently."""
         value = context.values.get("grad_norm")
         if value is None:
             return None
@@ -164,7 +159,6 @@ class GradientDrift(Detector):
         self.flat: deque[bool] = deque(maxlen=self.trend.count)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding once per block of ten records; INFO where the gradient comes with the reward."""
         value = context.values.get("grad_norm")
         if value is None or context.is_lr_rising:
             return None
@@ -204,7 +198,6 @@ class VanishingGradient(Detector):
     loss = Frozen(skip=0, size=5, minimum=1)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against run start; silent on a saturated task, at the end of a schedule, and where the loss is near 0."""
         value, loss = context.values.get("grad_norm"), context.values.get("loss")
         if loss is not None:
             self.loss.push(loss)
@@ -244,7 +237,6 @@ class LossJump(Detector):
         self.gradient, self.kl, self.critic = Window(_WINDOW), Window(_WINDOW), Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The median of 50 records before; the spread is only computed when the distance could count."""
         value = context.values.get("loss")
         if value is None:
             value = context.values.get("policy_loss")
@@ -281,10 +273,7 @@ class LossJump(Detector):
         self.largest = max(self.largest, abs(value))
 
     def _has_company(self, context: RuleContext) -> bool:
-        """Gradient norm or KL is a multiple of its usual on the same record.
-
-        Where neither is logged, a loss that has been of one sign counts alone.
-        """
+        """Gradient norm or KL is a multiple of its usual on the record; without either, a loss of one sign counts."""
         values, factor = context.values, self.thresholds["company"]
         norm, distance = values.get("grad_norm"), values.get("kl_ref", values.get("kl_old"))
         critic = values.get("value_loss")
@@ -302,11 +291,7 @@ class LossJump(Detector):
         return is_steep or is_away
 
     def _is_beyond_critic(self, value: float, median: float, largest: float, context: RuleContext) -> bool:
-        """A loss with a critic in it (positive, in the unit of the returns) that the critic does not explain.
-
-        Its own rules judge what the value loss does. Without one, a loss of `alone` times the largest so far is no
-        error of values that are learned, unless rewards have only begun to come.
-        """
+        """A loss with a critic in it, positive and in the unit of the returns, that the critic does not explain."""
         critic, usual = context.values.get("value_loss"), self.critic.median
         if critic is not None:
             return value > 0.0 < median and value * usual > self.thresholds["company"] * median * critic > 0.0

@@ -46,10 +46,7 @@ class WeightSync(Detector):
     latest = Window(5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """As a share of the step against run start, in seconds against the records before, and against the first ones.
-
-        A slow growth is in the records before as well (verl #4896: seconds, minutes, then 25 of them).
-        """
+        """Slow growth is in the records before as well (verl #4896: seconds, minutes, then 25): hence the first."""
         values = context.values
         logged = [values[name] for name in _SYNCS if name in values]
         if not logged or (seconds := max(logged)) < 0.0:
@@ -101,7 +98,6 @@ class AuxiliaryStage(Detector):
     start: dict[str, Frozen] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The worst of the stages that are logged."""
         values = context.values
         step = values.get("time_step")
         if not step:
@@ -148,7 +144,6 @@ class Unexplained(Detector):
     text = "{value:%} of step time unaccounted for ({extra[0]:s})"
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Only where stages follow one another: where they overlap, their sum says nothing."""
         if context.record % _EVERY:
             return None
         stages = context.observation.stages

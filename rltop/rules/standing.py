@@ -84,11 +84,7 @@ class Departure(Cloned):
     )
 
     def __init__(self, judged: JudgedValue, before: Before, finding: Finding) -> None:
-        """Begin at the finding that raised the alert.
-
-        Args:
-            finding: the one that raised the alert: its value, and the line that it crossed, if any.
-        """
+        """Begin at the finding that raised the alert."""
         self.judged = judged
         self.before = before
         self.value = self.trigger = trigger = finding.value
@@ -280,11 +276,7 @@ class Standing(Cloned):
             self._left = level
 
     def load_words(self, recent: Sequence[Observation]) -> str:
-        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has.
-
-        Args:
-            recent: the records so far, oldest first.
-        """
+        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
         departure = self._departure
         if departure is None or not departure.before.is_positive or departure.level <= 0.0:
             return ""

@@ -21,11 +21,7 @@ from rltop.units import duration, number, percent
 
 
 class GroupStraggler(Detector):
-    """P5: longest completion over the median of its group, averaged over groups.
-
-    The threshold is what is typical for the group size and twice run start,
-    whichever is more; where run start is itself beyond what is typical, that alone.
-    """
+    """P5: longest completion over the median of its group, mean of groups, against what is typical of their size."""
 
     start = Frozen()
     lasting = DatedNOfMCounter(5, 10)
@@ -51,7 +47,6 @@ class GroupStraggler(Detector):
         return Finding(WARN, value, base, line, (float(context.group_size or 0),))
 
     def began(self) -> tuple[int, int] | None:
-        """The first record above the threshold, not the one at which it had lasted."""
         return (self.lasting if self.lasting.is_met else self.strong).began
 
     def _usual(self, group_size: int | None) -> float:
@@ -67,11 +62,7 @@ class GroupStraggler(Detector):
 
 
 class LoneStraggler(Detector):
-    """P5b: one completion that the whole step waits for, in a run whose groups are not like that.
-
-    The group with the longest completion of the step is judged: another one costs no time. What lengths with a
-    heavy tail do now and then is no alert: the ratio must also be beyond any that the run has shown before.
-    """
+    """P5b: one completion that the whole step waits for, beyond any that the run has shown before."""
 
     text = (
         "longest completion of group {words[0]} {value}× its group's median at step {extra[1]:,.0f}, {extra[0]}× the "
@@ -81,7 +72,6 @@ class LoneStraggler(Detector):
     usual = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Needs the lengths of each group, and more than one group."""
         seen = context.observation.instances
         ratios, longest = seen.get("group_len_ratio", {}), seen.get("response_len_max", {})
         if len(longest) < 2 or longest.keys() != ratios.keys():
@@ -108,7 +98,6 @@ class GroupInequality(Detector):
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute threshold, and a distance from run start."""
         value = context.values.get("group_len_gini")
         if value is None:
             return None
@@ -189,11 +178,7 @@ _UNBALANCED = "before balancing"
 
 
 class SequenceImbalance(Detector):
-    """P8: tokens of the heaviest rank against the lightest, after balancing.
-
-    `minmax_diff` is the spread before balancing and is only INFO until it is a multiple of run start; a
-    balanced spread that equals the raw one means that balancing is off.
-    """
+    """P8: tokens of the heaviest rank against the lightest; a balanced spread equal to the raw one is no balancing."""
 
     raw = Frozen()
 
@@ -254,7 +239,6 @@ class RankStraggler(Detector):
     since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The rank that is furthest behind of those that have been for 5 of 10 steps."""
         seen = context.observation
         self.newest.append(seen)
         self.passed_over += 1

@@ -34,7 +34,6 @@ class StepKl(Detector):
         self.often = NOfMCounter(int(thresholds["often"]), _LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """INFO until enough of the last eight records were too large."""
         finding = self._judge(context)
         if finding is None:
             return None
@@ -78,9 +77,8 @@ class StepKl(Detector):
 class ImportanceRatio(Detector):
     """O10: mean importance ratio against run start.
 
-    Not against 1: some trainers read 0.5 or 0.97 all along by construction
-    (averages over minibatches that were skipped, precision offsets). But there are values that
-    no construction gives, and where a run starts with them, there is no baseline.
+    Not against 1: some trainers read 0.5 or 0.97 all along by construction (averages over skipped minibatches,
+    precision offsets).
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -89,7 +87,6 @@ class ImportanceRatio(Detector):
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute bounds from the first record, relative deviation from the frozen baseline after that."""
         value = context.values.get("ratio_mean")
         if value is None:
             return None

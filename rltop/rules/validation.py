@@ -33,7 +33,6 @@ class _DataSet(State):
     """One data set as one rule sees it: the best median of three evaluations, and how bad the last two were.
 
     Attributes:
-        reward_at_best: training reward when the best median was reached.
         low: the finding on the last evaluation if it was low, else None.
         since: (record, step) of the first of those in a row that were low.
     """
@@ -69,17 +68,12 @@ class _DataSet(State):
 
 
 class ValidationFalls(Detector):
-    """R5: evaluations fall below the best median of three of them, with the training reward or against it.
-
-    Every source has its own best, noise and persistence; there is one verdict, on the worst of them,
-    which names the others. A source stays low until its next evaluation.
-    """
+    """R5: evaluations fall below the best median of three; each source has its own best, there is one verdict."""
 
     sources: dict[str, _DataSet] = {}
     low: dict[str, Finding] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding only on records with an evaluation."""
         found = context.evaluations
         if not found:
             return None
@@ -158,7 +152,6 @@ class ValidationFalls(Detector):
         return CRIT if is_gaming and value < source.all.first - reach else WARN
 
     def began(self) -> tuple[int, int] | None:
-        """The first of the low evaluations in a row, of the source that began first."""
         dates = [since for name in self.low if (since := self.sources[name].since) is not None]
         return min(dates, default=None)
 
@@ -166,7 +159,6 @@ class ValidationFalls(Detector):
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
-        """Best and now, of which source, and whether the training reward disagrees."""
         gaming = " while training reward holds or rises" if finding.extra[0] else ""
         worst, *others = finding.words
         name = f" {worst}" if worst and len(self.sources) > 1 else ""
@@ -174,16 +166,14 @@ class ValidationFalls(Detector):
         return f"validation{name} {number(finding.baseline or 0)} → {number(finding.value)}{gaming}{also}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, threshold, training reward."""
         return (*names.of(finding), Evidence("training reward", finding.extra[1]))
 
 
 class EvaluationLossUp(Detector):
     """D3: evaluation loss above its best by more than its noise while the training loss falls.
 
-    Two evaluations are needed, or one where the training loss is far below it: memorisation shows in that gap before
-    the second evaluation does. A loss on pairs starts at ln 2, whatever the model: an evaluation above it, while
-    training is well below, is worse than chance, and needs no best to compare with.
+    A loss on pairs starts at ln 2, whatever the model: an evaluation above it, while training is well below, is worse
+    than chance, and needs no best to compare with.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -197,7 +187,6 @@ class EvaluationLossUp(Detector):
         self.first: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """At the second in a row, or immediately; the training loss is the median of 20 records."""
         loss = context.values.get("loss")
         if loss is not None:
             self.train.push(loss)
@@ -243,12 +232,10 @@ class EvaluationLossUp(Detector):
         return self.since
 
     def headline(self, finding: Finding) -> str:
-        """Best, now, and the training loss."""
         moved = f"{number(finding.baseline or 0)} → {number(finding.value)}"
         if finding.baseline == LN2:
             moved = f"{number(finding.value)}, worse than chance (ln 2),"
         return f"evaluation loss {moved} while training loss fell to {number(finding.extra[0])}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, threshold, training loss."""
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
