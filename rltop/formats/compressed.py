@@ -11,7 +11,7 @@ import bz2
 import zlib
 from collections import deque
 from copy import copy, deepcopy
-from typing import Any, Protocol
+from typing import Any
 
 from rltop.formats.decoder import Decoder, OuterDecoder
 from rltop.formats.kinds import Codec
@@ -24,64 +24,11 @@ _PIECE_BYTES = 4 * 1024
 """Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
 
 
-class _Inflater(Protocol):
+class _Inflater:
     """One compressed member, decompressed piece by piece."""
 
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def rest(self) -> bytes: ...
-
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
-        ...
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
-
-    @property
-    def is_over(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def rest(self) -> bytes:
-        return self._inner.unused_data
-
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        return self._inner.decompress(data, SLICE_BYTES), self._inner.unconsumed_tail
-
-
-class _Bzip2:
-    def __init__(self) -> None:
-        self._inner = bz2.BZ2Decompressor()
-
-    @property
-    def is_over(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def rest(self) -> bytes:
-        return self._inner.unused_data
-
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        out = self._inner.decompress(data, SLICE_BYTES)
-        # It keeps unused input itself: asked again with nothing, it goes on.
-        return out, b""
-
-
-class _Zstd:
-    """The package holds back no output, so input goes in by small pieces.
-
-    Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
-    """
-
-    _PIECE_BYTES = 256
-
-    def __init__(self, package: Any) -> None:
-        self._inner = package.ZstdDecompressor().decompressobj()
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
 
     @property
     def is_over(self) -> bool:
@@ -90,6 +37,30 @@ class _Zstd:
     @property
     def rest(self) -> bytes:
         return bytes(self._inner.unused_data)
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
+        raise NotImplementedError
+
+
+class _Gzip(_Inflater):
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        return self._inner.decompress(data, SLICE_BYTES), self._inner.unconsumed_tail
+
+
+class _Bzip2(_Inflater):
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        # It keeps unused input itself: asked again with nothing, it goes on.
+        return self._inner.decompress(data, SLICE_BYTES), b""
+
+
+class _Zstd(_Inflater):
+    """The package holds back no output, so input goes in by small pieces.
+
+    Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
+    """
+
+    _PIECE_BYTES = 256
 
     def pull(self, data: bytes) -> tuple[bytes, bytes]:
         piece = data[: self._PIECE_BYTES]
@@ -213,8 +184,11 @@ class CompressedDecoder(OuterDecoder):
 
     def _new_inflater(self) -> _Inflater:
         if self.codec is Codec.GZIP:
-            return _Gzip()
-        return _Bzip2() if self.codec is Codec.BZIP2 else _Zstd(self._package)
+            return _Gzip(zlib.decompressobj(wbits=31))
+        if self.codec is Codec.BZIP2:
+            return _Bzip2(bz2.BZ2Decompressor())
+        assert self._package is not None
+        return _Zstd(self._package.ZstdDecompressor().decompressobj())
 
     def _break(self, note: str) -> None:
         self._is_broken = True

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 
-from rltop.formats.decoder import Envelope, FramedDecoder
-from rltop.formats.protobuf import FIXED64, SPAN, VARINT, MalformedMessageError, fields, signed
+from rltop.formats.decoder import Envelope
+from rltop.formats.protobuf import FIXED64, SPAN, VARINT, fields, signed
 from rltop.formats.rows import MAX_STEP, Gatherer, RecordBuilder, clipped_key
-from rltop.formats.wandb import BlockLogFramer
+from rltop.formats.wandb import BlockLogDecoder, BlockLogFramer
 from rltop.model import Counts, FilePosition, Record
 
 MAGIC = b":SWL\xd6\xe1\x02"
@@ -29,7 +29,7 @@ _LONGEST_ERROR = 200
 _DOUBLE = struct.Struct("<d")
 
 
-class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
+class SwanLabDecoder(BlockLogDecoder):
     """Values of a `.swanlab` file as rows, with samples of the machine and the end of the run.
 
     Attributes:
@@ -41,7 +41,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
         self.envelope: Envelope = ""
         self._framer = BlockLogFramer(self.counts, MAGIC)
         self._builder = RecordBuilder(self.counts)
-        self._generation = 0
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -59,20 +58,6 @@ class SwanLabDecoder(FramedDecoder[BlockLogFramer]):
     def failure(self) -> str:
         """How the run ended, if not well: the last line of its error."""
         return self._error if self._error and self._state in _FAILURES else _FAILURES.get(self._state, "")
-
-    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decode every record that `data` completes; rows whose step is over are given out."""
-        self._generation = generation
-        records: list[Record] = []
-        payloads = self._framer.feed(data, offset)
-        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
-            try:
-                self._decode(payload, at, records)
-            except MalformedMessageError as error:
-                self.counts.refuse(line, str(error))
-        if records:
-            self.envelope = "flat"
-        return records
 
     def flush(self) -> list[Record]:
         row = self._rows.give_out()

@@ -483,7 +483,29 @@ _OUTPUTS_KEPT = 64
 _ROW_TIME = "_timestamp"
 
 
-class WandbDecoder(FramedDecoder[BlockLogFramer]):
+class BlockLogDecoder(FramedDecoder[BlockLogFramer]):
+    """Decodes every record of a log of blocks; one that is no message is counted."""
+
+    _generation = 0
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        self._generation = generation
+        records: list[Record] = []
+        payloads = self._framer.feed(data, offset)
+        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
+            try:
+                self._decode(payload, at, records)
+            except MalformedMessageError as error:
+                self.counts.refuse(line, str(error))
+        if records:
+            self.envelope = "flat"
+        return records
+
+    def _decode(self, payload: bytes, at: int, records: list[Record]) -> None:
+        raise NotImplementedError
+
+
+class WandbDecoder(BlockLogDecoder):
     """History of a `.wandb` file as rows, with system samples and the end of the run.
 
     Samples of the machine are averaged over the time since the row before, so that they never look like progress.
@@ -506,7 +528,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         self._samples: dict[str, list[float]] = {}
         self._steps = TrackerSteps(self.counts)
         self._alerts: list[tuple[str, str]] = []
-        self._generation = 0
 
     @property
     def group_size(self) -> int | None:
@@ -528,17 +549,6 @@ class WandbDecoder(FramedDecoder[BlockLogFramer]):
         if self._last_error:
             return f"{self._last_error} (exit code {self.exit_code})"
         return f"the process ended with exit code {self.exit_code}"
-
-    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        self._generation = generation
-        records: list[Record] = []
-        payloads = self._framer.feed(data, offset)
-        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
-            try:
-                self._decode(payload, at, records)
-            except MalformedMessageError as error:
-                self.counts.refuse(line, str(error))
-        return records
 
     def take_head(self, data: bytes) -> None:
         """Learn the settings of the run, and which key has its steps; what follows stands later in the file."""

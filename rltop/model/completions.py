@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Protocol
 
 from rltop.structs import NamedTuple
 
@@ -100,40 +99,44 @@ class RolloutText(NamedTuple):
     note: str = ""
 
 
-class RolloutSource(Protocol):
+class RolloutSource:
     """One dump: a file of lines, a table, a folder of archives. Every call may read files.
 
     Attributes:
         stream: the stream of the run whose steps it counts, where that is known not to be the main one.
+        steps: those that are known to be in it, ascending.
     """
 
-    path: str
-    stream: str
+    def __init__(self, path: str, stream: str = "") -> None:
+        self.path = path
+        self.stream = stream
+        self.steps: Sequence[int] = ()
 
     @property
-    def steps(self) -> Sequence[int]:
-        """Steps that are known to be in it, ascending."""
-        ...
-
-    @property
-    def notes(self) -> Sequence[str]: ...
+    def notes(self) -> Sequence[str]:
+        """What of it could not be read."""
+        raise NotImplementedError
 
     @property
     def progress(self) -> float | None:
         """Which part of it has been looked through; None where all has."""
-        ...
+        return None
 
     def refresh(self) -> bool:
         """Look at the file again and index a piece of it; True while there is more to index."""
-        ...
+        raise NotImplementedError
 
-    def stamp(self, step: int) -> Hashable: ...
+    def stamp(self, step: int) -> Hashable:
+        """Moves when there is another answer for a step."""
+        raise NotImplementedError
 
     def read(self, step: int) -> list[Completion]:
         """The rows of a step, without their texts; empty where it has none."""
-        ...
+        raise NotImplementedError
 
-    def text(self, completion: Completion) -> RolloutText | None: ...
+    def text(self, completion: Completion) -> RolloutText | None:
+        """The texts of a completion; None where it is of another dump, or they are gone."""
+        raise NotImplementedError
 
 
 def gist(prompt: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rltop.formats.decoder import DecoderOptions
+from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import HEAD_BYTES, KINDS, Kind, kind_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,15 +19,15 @@ TARGETS = [name for name in FUZZ["PROMISES"] if name != "anything"]
 """`anything` reaches every decoder by way of detection, but is not about one of them."""
 
 
-def decoder_class(kind: Kind) -> type:
+def decoder_class(kind: Kind) -> type[Decoder]:
     return type(kind.make(DecoderOptions()))
 
 
-def is_fed(cls: type, call: Callable[[], object]) -> bool:
+def is_fed(cls: type[Decoder], call: Callable[[], object]) -> bool:
     """Does `call` give bytes to a decoder of this class?"""
     fed: list[bool] = []
     with pytest.MonkeyPatch.context() as patch:
-        plain: Any = vars(cls)["feed"]
+        plain: Any = cls.feed
 
         def feed(self: Any, *args: Any) -> Any:
             fed.append(True)

@@ -21,7 +21,7 @@ from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rollouts.rows import by_prompt, finite
 from rltop.formats.telescope import rows_of, whole
 from rltop.formats.unpacking import Allowance, unpack
-from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutSource, RolloutText, TextPlace, gist
 
 Result = TypeVar("Result")
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -29,25 +29,15 @@ _CUT_WORDS = frozenset({"length", "max_tokens", "context_exhausted"})
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, KeyError)
 
 
-class Archives:
-    """The archives below the `files` folder of a run of Telescope.
-
-    Attributes:
-        stream: the stream of the run whose steps it counts; see `RolloutSource`.
-    """
+class Archives(RolloutSource):
+    """The archives below the `files` folder of a run of Telescope."""
 
     def __init__(self, folder: str) -> None:
-        self.path = folder
-        self.stream = ""
+        super().__init__(folder)
         self._seen: dict[str, tuple[int, int]] = {}
         self._steps_in: dict[str, frozenset[int]] = {}
         self._discarded_in: dict[str, frozenset[int]] = {}
-        self._steps: list[int] = []
         self._unread: dict[str, str] = {}
-
-    @property
-    def steps(self) -> Sequence[int]:
-        return self._steps
 
     @property
     def notes(self) -> Sequence[str]:
@@ -81,7 +71,7 @@ class Archives:
             self._unread.pop(path, None)
         if stamp is not None:
             self._seen[path] = stamp
-        self._steps = sorted(frozenset().union(*self._steps_in.values()))
+        self.steps = sorted(frozenset().union(*self._steps_in.values()))
         return len(new) > 1
 
     def _looked_into(self, path: str, read: Callable[[zipfile.ZipFile], Result]) -> Result | None:

@@ -97,32 +97,23 @@ class _Pass:
             self.is_done = self.stop is not None and self.at >= self.stop and (rest is None or rest[1] >= self.stop)
 
 
-class LinesDump:
-    """A file of JSON lines that name their steps.
-
-    Attributes:
-        stream: the stream of the run whose steps it counts; see `RolloutSource`.
-    """
+class LinesDump(RolloutSource):
+    """A file of JSON lines that name their steps."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.stream = ""
+        super().__init__(path)
         self._begin_anew((0, 0))
 
     def _begin_anew(self, file: tuple[int, int]) -> None:
         self._file = file
         self._size = 0
-        self._steps: list[int] = []
+        self.steps: list[int] = []
         self._stretches: dict[int, list[tuple[int, int]]] = {}
         self._count = 0
         self._bad = self._no_step = 0
         self._passes: list[_Pass] = []
         self._done_too_long = 0
         self._error = ""
-
-    @property
-    def steps(self) -> Sequence[int]:
-        return self._steps
 
     @property
     def notes(self) -> Sequence[str]:
@@ -192,7 +183,7 @@ class LinesDump:
         if known is None:
             self._stretches[step] = [(start, stop)]
             self._count += 1
-            insort(self._steps, step)
+            insort(self.steps, step)
             return
         first, last = known[-1]
         is_near = 0 <= start - last <= _NEAR_BYTES
@@ -286,27 +277,17 @@ _NO_REWARDS = frozenset({"step", "advantage", "index", "__index_level_0__", "epo
 _SOME = 3
 
 
-class StepFiles:
-    """A folder in which every step has a file of its own.
-
-    Attributes:
-        stream: the stream of the run whose steps it counts; see `RolloutSource`.
-    """
+class StepFiles(RolloutSource):
+    """A folder in which every step has a file of its own."""
 
     def __init__(self, folder: str, kind: str, prefix: str) -> None:
         """The files `<prefix><step>.<kind>` of a folder; `kind` is jsonl or parquet."""
-        self.path = folder
-        self.stream = ""
+        super().__init__(folder)
         self._kind = kind
         self.prefix = prefix
         self._names: dict[int, str] = {}
-        self._steps: list[int] = []
         self._notes: dict[int, str] = {}
         self._error = ""
-
-    @property
-    def steps(self) -> Sequence[int]:
-        return self._steps
 
     @property
     def notes(self) -> Sequence[str]:
@@ -314,18 +295,13 @@ class StepFiles:
         found = [self._notes[step] for step in sorted(self._notes, reverse=True)]
         return [self._error, *found] if self._error else found
 
-    @property
-    def progress(self) -> float | None:
-        """The names of a folder are looked at all at once."""
-        return None
-
     def refresh(self) -> bool:
         try:
             self._names = numbered(self.path).get((self._kind, self.prefix), {})
             self._error = ""
         except OSError as error:
             self._error = f"{self.path}: {error.strerror or 'cannot be listed'}"
-        self._steps = sorted(self._names)
+        self.steps = sorted(self._names)
         return False
 
     def stamp(self, step: int) -> Hashable:
@@ -520,7 +496,7 @@ class EpisodeFiles(StepFiles):
             self._error = ""
         except OSError as error:
             self._error = f"{self.path}: {error.strerror or 'cannot be listed'}"
-        self._names, self._steps = names, sorted(names)
+        self._names, self.steps = names, sorted(names)
         return False
 
     def _rows_of(self, path: str) -> list[Completion]:

@@ -14,7 +14,16 @@ from itertools import islice
 
 from rltop.errors import DecodeError
 from rltop.formats.rollouts.rows import by_prompt, finite, text_of, whole_step
-from rltop.model.completions import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.model.completions import (
+    MAX_COMPLETIONS,
+    OPENING_CHARS,
+    Completion,
+    Passage,
+    RolloutSource,
+    RolloutText,
+    TextPlace,
+    gist,
+)
 from rltop.regex import regex
 from rltop.sqlite_file import DatabaseFile, DatabaseTable, Pages, TableRow, newest, rows, tables
 
@@ -36,16 +45,11 @@ _SCHEMA_COOKIE = slice(40, 44)
 """Of the header: changes when a table is created, changed or dropped."""
 
 
-class ExperienceBuffer:
-    """A table of experiences.
-
-    Attributes:
-        stream: the explorer: its batches are what experiences are counted in.
-    """
+class ExperienceBuffer(RolloutSource):
+    """A table of experiences, which are counted in the batches of the explorer."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.stream = "explorer"
+        super().__init__(path, "explorer")
         self._file = DatabaseFile(path)
         self._error = ""
         self._begin_anew(None)
@@ -53,17 +57,13 @@ class ExperienceBuffer:
     def _begin_anew(self, table: DatabaseTable | None) -> None:
         self._table = table
         self._schema = b""
-        self._steps: list[int] = []
+        self.steps: list[int] = []
         self._stretches: dict[int, list[tuple[int, int]]] = {}
         self._counts: dict[int, int] = {}
         self._stretch_count = 0
         self._last: tuple[int | None, int | None] = (None, None)
         self._newest: int | None = None
         self._failed: dict[int, tuple[int, str]] = {}
-
-    @property
-    def steps(self) -> Sequence[int]:
-        return self._steps
 
     @property
     def notes(self) -> Sequence[str]:
@@ -106,7 +106,7 @@ class ExperienceBuffer:
         if step is None or (step not in self._counts and len(self._counts) >= MAX_STEPS):
             return
         if step not in self._counts:
-            insort(self._steps, step)
+            insort(self.steps, step)
         self._counts[step] = self._counts.get(step, 0) + 1
         known = self._stretches.setdefault(step, [])
         if known and (before == step or self._stretch_count >= MAX_STRETCHES):
