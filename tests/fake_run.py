@@ -6,7 +6,8 @@ import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -261,11 +262,18 @@ def a_verdict(rule: str = "O12", level: Level = Level.WARN, **changes: Any) -> V
     return base._replace(**changes)
 
 
+@cache
+def _ill_run() -> FakeRun:
+    return run_of(verl_lines(verl_rows(is_ill=True)), total_steps=2000)
+
+
 def firing_run() -> FakeRun:
-    """The ill veRL run with verdicts set by hand, so that no change of a rule moves what is shown."""
-    run = run_of(verl_lines(verl_rows(is_ill=True)), total_steps=2000)
-    run.warm_up = None
-    run.group_size = 8
+    """The ill veRL run with verdicts set by hand, so that no change of a rule moves what is shown.
+
+    It is judged once, which takes as long as a hundred tests of what is shown: each gets a run of its own over the
+    same rows.
+    """
+    run = replace(_ill_run(), warm_up=None, group_size=8)
     run.verdicts = [
         a_verdict(
             "T2",
