@@ -275,7 +275,7 @@ class Probes:
         self._clock, self._notify = clock, notify
         self._news = threading.Event()
         self._told: tuple[int, float, Facts] | None = None
-        self._once: tuple[list[int], list[int]] = ([], [])
+        self._once: tuple[list[int | bool], list[int]] = ([], [])
 
     def turn(self) -> None:
         now, now_s = self._clock.monotonic(), self._clock.wall()
@@ -331,7 +331,7 @@ class Probes:
 
     def _distinct(self, processes: Sequence[Process]) -> Sequence[int]:
         """Where those stand that no other source tells of better; worked out when a source tells of others."""
-        changes = [each.changes for each in self._all if any(isinstance(fact, Process) for fact in each.facts)]
+        changes = [any(isinstance(fact, Process) for fact in each.facts) and each.changes for each in self._all]
         if self._once[0] != changes:
             at = {id(each): number for number, each in enumerate(processes)}
             self._once = changes, [at[id(each)] for each in once(processes)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rltop.clock import FakeClock, SystemClock
-from rltop.live.probe import Fact, Job, ProbeError, Probes
+from rltop.live.probe import Fact, Job, ProbeError, Probes, Process
 
 
 class Source:
@@ -95,6 +95,32 @@ def test_what_was_said_last_stays_where_a_source_fails(error: Exception, reason:
     until(lambda: source.asked == 3, probes)
     assert [each.since_s for each in probes.silences] == [first_s + 5.0]
     assert [fact.time_s for fact in probes.facts.all] == [first_s]
+
+
+def test_processes_that_another_source_tells_of_by_now_are_told_once() -> None:
+    """Which of them stand twice is kept while no source tells of others, whoever does."""
+    clock = FakeClock()
+
+    def of(source: str, *pids: int) -> Callable[[float], Sequence[Fact]]:
+        return lambda now_s: [Process(source, now_s, "Worker", "generate", pid=pid, host="node-1") for pid in pids]
+
+    def pids() -> list[int | None]:
+        return [each.pid for each in probes.facts.processes]
+
+    first, second = Source("a", of("a")), Source("b", of("b", 1, 2, 3))
+    probes = Probes([first, second], clock)
+    until(lambda: first.asked == second.asked == 1 and len(probes.facts.processes) == 3, probes)
+    assert pids() == [1, 2, 3]
+    for told, others, moves, expected in (
+        ((), (1, 2), 1, [1, 2]),
+        ((7,), (), 2, [7]),
+        ((7, 1), (1, 2), 2, [7, 1, 2]),
+    ):
+        first.answer, second.answer = of("a", *told), of("b", *others)
+        clock.advance(5.0)
+        moved = probes.version + moves
+        until(lambda moved=moved: probes.version >= moved, probes)
+        assert pids() == expected
 
 
 def test_whoever_waits_waits_no_longer_than_the_patience_of_the_sources() -> None:
