@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, Level, RunState
-from rltop.pages.signals import cadence_of
+from rltop.pages.signals import cadence_of, primary
 from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_timing
-from rltop.rows.cells import RowBuilder, clip, text_row, wrap
+from rltop.rows.cells import RowBuilder, clip, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width
@@ -234,7 +234,7 @@ def _logged_otherwise(snapshot: Snapshot, step_s: float | None) -> float | None:
 
 def _logged(snapshot: Snapshot) -> dict[int, float]:
     """Seconds of the newest steps whose duration is logged as one number."""
-    signal = None if snapshot.identity is None else snapshot.identity.primary("time_step")
+    signal = primary(snapshot, "time_step")
     if signal is None:
         return {}
     series = snapshot.stream.series(signal.key, PACE_STEPS)
@@ -462,7 +462,7 @@ def count_words(counts: Counts) -> list[str]:
         value = getattr(counts, name)
         if not value:
             continue
-        text = f"{units.count(value)} {one if value == 1 else many}"
+        text = units.counted(value, one, many)
         if name == "bad_lines" and counts.first_bad_line is not None:
             reason = f": {Label.of(counts.first_bad_reason)}" if counts.first_bad_reason else ""
             text += f" (first on line {units.step(counts.first_bad_line)}{reason})"
@@ -479,9 +479,9 @@ def lack_of(counts: Counts) -> str:
         first = (
             f" ({'' if number == 1 else 'first '}{Label.of(counts.first_stepless)})" if counts.first_stepless else ""
         )
-        return f"{units.count(number)} {'row has' if number == 1 else 'rows have'} no step{first}"
+        return f"{units.counted(number, 'row has', 'rows have')} no step{first}"
     if counts.unread_lines:
-        lines = f"{units.count(counts.unread_lines)} {'line' if counts.unread_lines == 1 else 'lines'}"
+        lines = units.counted(counts.unread_lines, "line")
         return f"{lines} with a step and numbers in no form that is read (first {Label.of(counts.first_unread)})"
     told = {"text": counts.text_values, "lists": counts.nested_values, "nulls": counts.null_values}
     what = " and ".join(word for word, count in told.items() if count) or ("a step" if counts.rows else "")
@@ -558,7 +558,7 @@ def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:
     if left:
         builder.add(f"  +{left}", "dim")
     if view.ranks:
-        words = f"{units.count(view.ranks)} {'rank' if view.ranks == 1 else 'ranks'}"
+        words = units.counted(view.ranks, "rank")
         if builder.room >= len(words) + 2:
             builder.add("  ").add(words, "text", Target(TargetKind.RANKS))
     return builder.row()
@@ -586,7 +586,6 @@ _WORKS = (
 def paint_layout(counts: Counts, title: str, width: int, glyphs: Glyphs) -> list[Row]:
     """How a file without a number was read, what its rows lack, and what would work."""
     what = lack_of(counts) or "no row of metrics in it"
-    lines = wrap(f"read as {title or 'text'}: {what}", width - 2, 3)
-    rows = [text_row(line, width, glyphs) for line in lines]
+    rows = text_rows(f"read as {title or 'text'}: {what}", width, glyphs)
     rows += [text_row("what works:", width, glyphs, "dim")]
-    return rows + [text_row(part, width, glyphs, "dim") for one in _WORKS for part in wrap(f"  {one}", width - 2, 2)]
+    return rows + [row for one in _WORKS for row in text_rows(f"  {one}", width, glyphs, "dim", lines=2)]

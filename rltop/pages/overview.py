@@ -31,6 +31,7 @@ from rltop.pages.bands import text_around
 from rltop.pages.events import as_known, paint_events
 from rltop.pages.header import (
     BROKEN_OFF,
+    OVER,
     HeaderView,
     StreamsView,
     build_header,
@@ -106,7 +107,7 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     counts = snapshot.source.counts
     if counts.lines or counts.bad_lines:
         noun = "record" if snapshot.part.kind_title in _OF_RECORDS else "line"
-        read = f"{units.count(counts.lines)} {noun}{'' if counts.lines == 1 else 's'} read"
+        read = f"{units.counted(counts.lines, noun)} read"
         if snapshot.part.kind_title in _OF_RECORDS and not counts.bad_lines:
             # Trackers write settings and the model first, as text.
             return Sentence(Label.of(f"waiting for the first number: {read}, settings and text so far"), Level.INFO)
@@ -421,8 +422,8 @@ def build_overview(
         is_empty=is_empty,
         layout=snapshot.part.kind_title,
         is_awaited=snapshot.part.is_awaited,
-        streams=_streams(snapshot),
-        ranks=_worst_rank(snapshot),
+        streams=build_streams(snapshot),
+        ranks=worst_stage(snapshot),
         outlier=outlier,
         muted=snapshot.source.muted,
         flow=_flow(snapshot),
@@ -446,20 +447,10 @@ def _flow(snapshot: Snapshot) -> Flow | None:
     return build_flow(snapshot, has_boxes=False, has_goodput=False)
 
 
-def _streams(snapshot: Snapshot) -> StreamsView | None:
-    return build_streams(snapshot)
-
-
-def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
-    if snapshot.source.ranks is None:
-        return None
-    return worst_stage(snapshot)
-
-
 def _end_word(snapshot: Snapshot) -> str:
     if snapshot.at_step is not None:
         return units.step(snapshot.at_step)
-    return "end" if snapshot.source.state in (RunState.ENDED, RunState.FINISHED, *BROKEN_OFF) else "now"
+    return "end" if snapshot.source.state in OVER else "now"
 
 
 def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:

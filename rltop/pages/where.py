@@ -16,7 +16,7 @@ from rltop.model import Label, Level, RunState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.pages.signals import cadence_of
-from rltop.rows.cells import RowBuilder, rule_row, text_row, wrap
+from rltop.rows.cells import RowBuilder, rule_row, signed_rows, text_row, text_rows
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Fit, Table, paint_table
@@ -194,7 +194,7 @@ def paint_where(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     """The judgement, who is waited for, then what each source tells, with its age."""
     rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
     if not (view.untold or view.groups or view.engines or view.devices or view.jobs or view.logs):
-        rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in wrap(_HINT, width - 2, 4))]
+        rows += [Row(()), *text_rows(_HINT, width, glyphs, "dim", lines=4)]
     if view.groups:
         rows += [rule_row(width, glyphs), *_paint_groups(view, width, glyphs)]
     if view.engines:
@@ -219,14 +219,11 @@ def paint_where(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
 def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     where = view.where
     if where.state == "unknown" and not view.groups and not view.engines:
-        return [text_row(part, width, glyphs, "dim") for part in wrap(view.untold or _UNTOLD, width - 2, 3)]
+        return text_rows(view.untold or _UNTOLD, width, glyphs, "dim")
     level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
     role = LEVEL_ROLES[level] if level > Level.OK else "strong"
-    sign = f"{glyphs.level(level)} " if level > Level.OK else ""
-    rows = [
-        RowBuilder(width, glyphs).add(f" {sign if number == 0 else ' ' * len(sign)}", role).add(line, role).row()
-        for number, line in enumerate(wrap(Label.of(sentence(where, view.now_s)).display, width - 4, 4))
-    ]
+    sign, words = glyphs.level(level) if level > Level.OK else "", Label.of(sentence(where, view.now_s)).display
+    rows = signed_rows(sign, words, role, width, glyphs, lines=4)
     source = where.source
     if source and where.moved_s is not None:
         source += f", last progress {_ago(where.moved_s, view.now_s)}"
@@ -242,14 +239,14 @@ def _ago(time_s: float | None, now_s: float) -> str:
 def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     count = sum(len(group.members) for group in view.groups)
     title = RowBuilder(width, glyphs).add(" PROCESSES", "title").add(f"  {units.count(count)}", "value")
-    title.add(f" in {len(view.groups)} {'group' if len(view.groups) == 1 else 'groups'}", "dim")
+    title.add(f" in {units.counted(len(view.groups), 'group')}", "dim")
     is_late = view.where.state == "stuck" or view.where.unusual
     waited = [group for group in view.groups if group.is_outside and is_late]
     rows = []
     if waited:
         said = "; ".join(group_in_words(group) for group in waited[:3])
         text = f"{glyphs.level(Level.WARN)} the others wait for {said}"
-        rows = [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(text).display, width - 2, 3)]
+        rows = text_rows(Label.of(text).display, width, glyphs, "warn")
 
     def sign(group: ProcessGroup) -> tuple[str, str]:
         level = Level.CRIT if group.state == "dead" else Level.WARN if group.is_outside and is_late else Level.OK
@@ -376,9 +373,9 @@ def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Ro
     rows = [head.add("  ").add(Label.of(", ".join(filter(None, parts))).display, "text").row()]
     if job.trouble:
         said = Label.of(job.trouble).display
-        rows += [text_row(line, width, glyphs, "warn") for line in wrap(said, width - 2, 3)]
+        rows += text_rows(said, width, glyphs, "warn")
     elif job.id == view.where.job and "stops near" in view.where.limit:
-        rows += [text_row(line, width, glyphs, "warn") for line in wrap(view.where.limit, width - 2, 3)]
+        rows += text_rows(view.where.limit, width, glyphs, "warn")
     told = f"told by {job.source}, {_ago(job.time_s, now_s)}"
     return [*rows, text_row(Label.of(told).display, width, glyphs, "dim")]
 
