@@ -59,11 +59,12 @@ def spellings(table: str) -> tuple[Alias, ...]:
         head, *patterns = line.strip().split(" | ")
         if patterns and not head.startswith("#"):
             metric, *options = head.split()
-            choice = _CHOICE.search(metric)
+            choice = _CHOICE.search(metric) if "{" in metric else None
             for name in choice[1].split(",") if choice is not None else ("",):
-                alias = _with_options(metric if choice is None else metric.replace(choice[0], name), options)
+                rest = _with_options(metric if choice is None else metric.replace(choice[0], name), options)[1:]
                 for pattern in patterns:
-                    found += [alias._replace(pattern=each) for each in _choices(pattern.replace("{}", name))]
+                    known = pattern.replace("{}", name)
+                    found += [Alias(each, *rest) for each in (_choices(known) if "{" in known else (known,))]
     return tuple(found)
 
 
@@ -83,7 +84,7 @@ def _with_options(metric: str, options: Iterable[str]) -> Alias:
 
 def _choices(pattern: str) -> list[str]:
     """Every pattern that one with `{a,b}` in it stands for; what the first braces choose changes last."""
-    found = _CHOICE.search(pattern) if "{" in pattern else None
+    found = _CHOICE.search(pattern)
     if found is None:
         return [pattern]
     before, behind = pattern[: found.start()], _choices(pattern[found.end() :])

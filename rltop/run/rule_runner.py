@@ -283,14 +283,27 @@ def _picker(columns: Sequence[int]) -> _Pick | None:
     return cast("_Pick", itemgetter(*columns, columns[0])) if columns else None
 
 
+class _Gaps(NamedTuple):
+    """Which of some columns a row has values in.
+
+    Attributes:
+        names: of those that it has.
+        present, absent: read those, and the others; None where there are none.
+    """
+
+    names: Sequence[str]
+    present: _Pick | None
+    absent: _Pick | None
+
+
 class _Columns:
     """Some columns of a row by name, in their metrics' units; gaps are left out.
 
-    Rows have their gaps in the same columns as the row before, mostly: those of the
-    last one are remembered, and a row like it costs no look at any single value.
+    Rows have their gaps in the same columns as the row before, mostly, or as the last that was not like it
+    (evaluations): those two are remembered, and a row like either costs no look at any single value.
     """
 
-    __slots__ = ("_absent", "_all", "_is_plain", "_present", "_present_names", "_scaled", "_sources", "_width")
+    __slots__ = ("_all", "_gaps", "_is_plain", "_other_gaps", "_scaled", "_sources", "_width")
 
     def __init__(self, sources: Sequence[_Source]) -> None:
         self._sources = sources
@@ -298,8 +311,7 @@ class _Columns:
         self._scaled = [(name, scale, shift) for name, _, scale, shift in sources if (scale, shift) != (1.0, 0.0)]
         self._all = _picker([column for _, column, _, _ in sources])
         self._is_plain = bool(sources) and not self._scaled and len({name for name, *_ in sources}) == len(sources)
-        self._present, self._present_names = self._all, [name for name, _, _, _ in sources]
-        self._absent: _Pick | None = None
+        self._gaps = self._other_gaps = _Gaps([name for name, _, _, _ in sources], self._all, None)
 
     def read(self, cells: array[float], only: frozenset[int] | None = None) -> dict[str, float]:
         """What the row holds of them; `only` are the columns that count, where not all do."""
@@ -312,7 +324,7 @@ class _Columns:
                 if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
             }
         logged = self._logged(cells)  # may find other names present
-        values = dict(zip(self._present_names, logged, strict=False))
+        values = dict(zip(self._gaps.names, logged, strict=False))
         for name, scale, shift in self._scaled:
             if name in values:
                 values[name] = scale * values[name] + shift
@@ -323,20 +335,20 @@ class _Columns:
         if not self._is_plain or len(cells) < self._width:
             return self.read(cells).values()
         logged = self._logged(cells)
-        return logged[: len(self._present_names)]
+        return logged[: len(self._gaps.names)]
 
     def _logged(self, cells: array[float]) -> tuple[float, ...]:
-        present = () if self._present is None else self._present(cells)
-        if isnan(sum(present)) or (self._absent is not None and not all(map(isnan, self._absent(cells)))):
-            self._look_for_gaps(cells)
-            present = () if self._present is None else self._present(cells)
-        return present
-
-    def _look_for_gaps(self, cells: array[float]) -> None:
+        for _ in range(2):
+            _, present, absent = self._gaps
+            logged = () if present is None else present(cells)
+            if not isnan(sum(logged)) and (absent is None or all(map(isnan, absent(cells)))):
+                return logged
+            self._gaps, self._other_gaps = self._other_gaps, self._gaps
         here = [(name, column) for name, column, _, _ in self._sources if cells[column] == cells[column]]
-        self._present_names = [name for name, _ in here]
-        self._present = _picker([column for _, column in here])
-        self._absent = _picker([column for _, column, _, _ in self._sources if cells[column] != cells[column]])
+        absent = _picker([column for _, column, _, _ in self._sources if cells[column] != cells[column]])
+        present = _picker([column for _, column in here])
+        self._other_gaps, self._gaps = self._gaps, _Gaps([name for name, _ in here], present, absent)
+        return () if present is None else present(cells)
 
 
 class _LazyRow(Mapping[str, float]):
