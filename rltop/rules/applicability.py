@@ -105,8 +105,3 @@ def has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
 def has_groups_or_critic(algorithm: Algorithm, traits: Traits) -> bool:
     """Advantages of language models; those of classic control grow with the returns."""
     return has_rollouts(algorithm, traits) and algorithm is not Algorithm.EMBODIED
-
-
-def reads_in_step(algorithm: Algorithm, traits: Traits) -> bool:
-    """The step reads its own batch: no part of the run may wait for another."""
-    return not is_disaggregated(algorithm, traits)

@@ -176,7 +176,6 @@ class FewSamples(Detector):
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
-_IN_A_ROW = 3
 
 
 def largest_advantage(group_size: int) -> float:

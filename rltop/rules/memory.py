@@ -16,7 +16,6 @@ from rltop.stats.persistence import BlockTrend
 from rltop.units import number, percent
 
 _RESERVED = ("mem_reserved_gb", "mem_peak_gb", "mem_alloc_gb")
-_LOADS = ("seqlen_balanced_max", "seqlen_max", "response_len_max")
 _PEAKS = 3
 _PEAK_RECORDS = 20
 

@@ -117,8 +117,3 @@ class Plateau(Detector):
                 f"(their newer half {sign}{number(rise)})"
             )
         return super().headline(finding)
-
-
-_METRICS = ("score_mean", "reward_mean")
-_COSTS = {"time_step": "step time", "total_tokens": "tokens"}
-"""What measures the compute of a step, best first; else every batch costs the same."""

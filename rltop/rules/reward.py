@@ -363,9 +363,6 @@ class NoAdvantage(ConstantReward):
         return None if high is None or low is None else high - low <= self.thresholds["spread"]
 
 
-_METRICS = ("score_mean", "reward_mean")
-
-
 class SuccessCrash(Detector):
     """B1: success drops out of the learned range: the last three against the best median of ten."""
 

@@ -155,8 +155,6 @@ class PartTraded(Detector):
         )
 
 
-_METRICS = ("score_mean", "reward_mean")
-
 _LONG = 50.0
 """Mean tokens from which completions that all have one length are no longer those of a simple task."""
 

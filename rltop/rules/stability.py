@@ -329,6 +329,3 @@ class LossDiverging(Detector):
         if not self.is_logistic:
             return f"loss {number(finding.baseline or 0)} in the first record → {number(finding.value)} (median of ten)"
         return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
-
-
-_LOSSES = ("value_loss", "loss")
