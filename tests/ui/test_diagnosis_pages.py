@@ -21,7 +21,7 @@ async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> N
         page = app.page
         assert isinstance(page, EventsPage)
         events = app.followed.events
-        assert f"{len(events)} events" in page_text(app)
+        assert f"EVENTS  {len(events)}" in page_text(app)
         await press(pilot, "end", "enter")
         assert app.page is page and app.moment.snapshot.at_step == events[0].step
         await press(pilot, "enter")

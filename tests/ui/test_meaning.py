@@ -32,7 +32,7 @@ async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
         app.carry_out(Push(MetricPage("my/rew")))
         await pilot.pause()
         await press(pilot, "M")
-        assert "WHAT IS my/rew ?" in page_text(app)
+        assert "WHAT IS my/rew?" in page_text(app)
         assert page_text(app).splitlines()[2].split() == ["reward", "reward_mean", "guessed"]
         await press(pilot, "enter")
         app.session.drain()
