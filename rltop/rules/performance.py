@@ -192,9 +192,12 @@ class StepSlower(Detector):
             start.push(seconds)
             for pace, usual in paces:
                 usual.push(pace)
-            if not is_longer or base is None or seconds <= self.warn * base or not paces[0][1].value:
+            if base is None or not paces or seconds <= max(warn, self.warn) * base:
                 return QUIET
-            factor = seconds / base * paces[0][1].value / paces[0][0]
+            now, known = paces[0][0], paces[0][1].value or 0.0
+            if now > self.thresholds["per_token"] * known:
+                return QUIET
+            factor = seconds / base * known / now
             return Finding(INFO, seconds, base, self.warn * base, (factor,), ("longer",))
         start.pass_over()
         self.slow = (tuple(kind.head), tuple(kind.recent))
