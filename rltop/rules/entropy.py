@@ -162,6 +162,7 @@ class EntropySurge(Detector):
         self.window = Window(50)
         self.lengths: deque[float] = deque(maxlen=50)
         self.truncated: deque[float] = deque(maxlen=50)
+        self.high: deque[bool] = deque(maxlen=_OF_HIGH)
         self.jump, self.floor = thresholds["jump"], thresholds["jump_floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -181,10 +182,11 @@ class EntropySurge(Detector):
         usual_cut = median_of(self.truncated) if is_jump and self.truncated else 0.0
         if cut is not None:
             self.truncated.append(cut)
+        base, held = context.baseline("entropy"), self.held_part(WARN)
+        is_high = base is not None and self.thresholds["high"] * held < value < _SEQUENCE_SUM
+        self.high.append(base is not None and is_high and value > self.thresholds["rise"] * held * base)
         if not is_jump:
-            base, held = context.baseline("entropy"), self.held_part(WARN)
-            is_high = base is not None and self.thresholds["high"] * held < value < _SEQUENCE_SUM
-            if base is None or not is_high or value <= self.thresholds["rise"] * held * base:
+            if base is None or not self.high[-1] or sum(self.high) < _HIGH:
                 return QUIET
             return Finding(WARN, value, base, self.thresholds["rise"] * base, words=("baseline",))
         is_longer = length is not None and usual_length > 0.0 and length > self.thresholds["longer"] * usual_length
@@ -197,6 +199,8 @@ class EntropySurge(Detector):
 
 
 _SEQUENCE_SUM = 15.0
+_HIGH, _OF_HIGH = 8, 13
+"""How many of how many records are high where it rose slowly; what must last longer still is the table's."""
 HARDLY_BETTER = 0.005
 
 

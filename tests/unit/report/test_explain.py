@@ -59,7 +59,7 @@ def test_thresholds_are_those_of_the_configuration() -> None:
 def test_a_profile_shows_in_the_thresholds() -> None:
     moe, gspo = EngineOptions(profiles=("moe",)), EngineOptions(profiles=("gspo",))
     assert f"warn = 0.02 (default {BY_ID['M1'].thresholds['warn']:g})" in explain_text(BY_ID["M1"], moe)
-    assert "disabled by profile gspo" in explain_text(BY_ID["O6"], gspo)
+    assert "warn = inf (default 0.05)" in explain_text(BY_ID["O6"], gspo)
 
 
 @pytest.mark.parametrize(("typed", "rule"), [("O1", "O1"), ("o1", "O1"), ("l1B", "L1b")])
