@@ -53,6 +53,10 @@ def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
     screen._bindings = BindingsMap.from_keys({**screen._bindings.key_to_bindings, **own})
 
 
+def _is_text(event: events.Key | events.Paste) -> bool:
+    return isinstance(event, events.Key) and event.is_printable
+
+
 class PatchedApp(App[int]):
     """Textual's application, patched where a monitor over a slow link needs other ways.
 
@@ -73,14 +77,15 @@ class PatchedApp(App[int]):
     text field takes the key, and the next key waits until what the last one caused has come as far as the application.
     Keys that are typed before there is a page are kept until `take_keys`: they would find nothing that they are for.
     Characters for a text field that have come meanwhile go there together: a paste into a terminal that does not
-    bracket it is 50,000 keys. Of as many that are for no field the last are taken, and those that came first. Leans on:
-    `App.on_event` gets every key first, `App._check_bindings` runs what one is bound to, what waits for the application
-    is in its `_message_queue`, and no widget here but `Input` takes keys in any other way, nor a paste.
+    bracket it is 50,000 keys; one that is bracketed waits its turn behind the keys before it. Of as many that are for
+    no field the last are taken, and those that came first. Leans on: `App.on_event` gets every key first,
+    `App._check_bindings` runs what one is bound to, what waits for the application is in its `_message_queue`, and no
+    widget here but `Input` takes keys in any other way, nor a paste.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._typed: deque[events.Key] = deque()
+        self._typed: deque[events.Key | events.Paste] = deque()
         self._kept_up_s = _CLOCK.monotonic()
         self._is_shown = asyncio.Event()
         self._is_shown.set()
@@ -149,12 +154,13 @@ class PatchedApp(App[int]):
         A key that is held down brings more of them than pages can be painted. Asked by what moves something that the
         next key moves on; what is true is then neither drawn nor waited for.
         """
-        self._leaves_rest = len(self._typed) > 1 and self._typed[0].key == self._typed[1].key
+        pressed = [event.key for event in islice(self._typed, 2) if isinstance(event, events.Key)]
+        self._leaves_rest = len(pressed) > 1 and pressed[0] == pressed[1]
         return self._leaves_rest
 
     async def on_event(self, event: events.Event) -> None:
-        """Take a key as described, everything else as Textual does."""
-        if not isinstance(event, events.Key) or event.is_forwarded:
+        """Take a key, and what is pasted behind one, as described; everything else as Textual does."""
+        if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             is_wheel = isinstance(event, (events.MouseScrollDown, events.MouseScrollUp))
             if not (is_wheel and self.focused is not None and self.focused.message_queue_size > _MOST_TURNS):
                 await super().on_event(event)
@@ -181,13 +187,15 @@ class PatchedApp(App[int]):
             self._kept_up_s = now
 
     async def _take_key(self) -> None:
-        if not (isinstance(self.focused, Input) and self._typed[0].is_printable):
+        if not (isinstance(self.focused, Input) and _is_text(self._typed[0])):
             self._leave_flood()
         self.app_focus = True
         focused, screen, event = self.focused, self.screen, self._typed[0]
         taken, self._leaves_rest = 1, False
         try:
-            if not await self._check_bindings(event.key, priority=True):
+            if isinstance(event, events.Paste):
+                await super().on_event(event)
+            elif not await self._check_bindings(event.key, priority=True):
                 if isinstance(focused, Input) and event.is_printable:
                     text = self._text_ahead()
                     taken = len(text)
@@ -211,8 +219,8 @@ class PatchedApp(App[int]):
             self.screen.call_after_refresh(self._is_shown.set)
 
     def _text_ahead(self) -> str:
-        ahead = takewhile(lambda event: event.is_printable, islice(self._typed, _MOST_AT_ONCE))
-        return "".join(event.character or "" for event in ahead)
+        ahead = takewhile(_is_text, islice(self._typed, _MOST_AT_ONCE))
+        return "".join(event.character or "" for event in ahead if isinstance(event, events.Key))
 
 
 async def _drained(pump: MessagePump) -> None:

@@ -174,13 +174,21 @@ async def test_of_a_long_paste_the_beginning_is_taken() -> None:
         type_ahead(app, "m", "slash")
         await until(pilot, lambda: isinstance(app.page, MetricsPage) and screen_of(app).filter.has_focus)
         field = screen_of(app).filter
-        await pilot.pause(0.1)
         app.post_message(events.Paste("loss " + "x" * 4_500 + "\nmore"))
         await until(pilot, lambda: len(field.value) == MAX_FILTER_CHARS)
         assert field.value.startswith("loss xxx")
         field.select_all()
         type_ahead(app, "k", "l")
         await until(pilot, lambda: field.value == "kl")
+
+
+async def test_a_paste_behind_the_key_that_opens_the_field_is_taken_by_it() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "m", "slash")
+        app.post_message(events.Paste("clip\nand more"))
+        type_ahead(app, "f")
+        await until(pilot, lambda: isinstance(app.page, MetricsPage) and screen_of(app).filter.value == "clipf")
 
 
 @pytest.mark.parametrize("keys", [("m", "j", "enter"), ("m", "c", "question_mark", "v"), ("m", "O")])
