@@ -183,7 +183,7 @@ def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
         found = where_of(read.log, read.told, read.path, now_s, asked)
     except OSError as error:
         raise cannot_read(read.log, error) from error
-    if read.run is None:
+    if read.run is None or read.log == read.path:
         return found
     from rltop.run.whereabouts import knowing
 

@@ -269,7 +269,11 @@ def sentence(where: Where, now_s: float) -> str:
     least = "≥ " if (where.accuracy_s or 0.0) >= 60.0 else ""
     usually = "" if where.usual_s is None else f" (usually {units.duration(where.usual_s)})"
     left = f", {where.outstanding} outstanding" if where.outstanding else ""
-    what = where.phase or "no step"
-    lasted = f"for {least}{units.duration(max(0.0, now_s - where.since))}"
+    what, since_s = where.phase or "no step", where.since
+    if where.accuracy_s == math.inf and where.phase and where.stepped_s is not None:
+        # It was seen just now, and began at any time since the step did.
+        what, since_s, least = f"{where.phase}, no step", where.stepped_s, ""
+        usually = "" if where.step_s is None else f" (usually {units.duration(where.step_s)})"
+    lasted = f"for {least}{units.duration(max(0.0, now_s - since_s))}"
     cause = f"; {where.cause}" if where.cause else ""
     return f"{where.state}: {what} {lasted}{usually}{left}{cause}"

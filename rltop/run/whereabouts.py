@@ -15,7 +15,7 @@ from rltop.live.probe import Facts, LogTold, Probe, Probes, Silence
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import own_logs, silent_run
+from rltop.run.console_end import Silent, own_logs, silent_run
 from rltop.run.places import checkpoint_steps
 from rltop.run.run import Run
 
@@ -27,20 +27,32 @@ _OFF_S = 60.0
 _TRACED = (".jsonl", ".ndjson")
 
 
-def log_of_run(run: Run) -> str:
-    """The console log of a run that was read to its end; empty where there is none."""
-    return next(iter(own_logs(silent_run(run))), "")
+def log_of_run(run: Run, sought: Silent | None = None) -> str:
+    """The console log of a run, which may be its own file; empty where there is none, as beside standard input.
+
+    Args:
+        sought: what was known of the run when it was looked at last; None where it has been read to its end.
+    """
+    if run.path.raw == "-":
+        return ""
+    if run.main.kind_title == CONSOLE.title:
+        return log_of(run.path.raw)[0]
+    return next(iter(own_logs(sought or silent_run(run))), "")
 
 
 def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
-    """What the traces beside a run tell, and the times of its rows."""
+    """What the traces beside a run tell, and the times of its rows, which its own log tells where it is one."""
     path = log_of(run.path.raw)[0]
+    told_rows: list[Sequence[PhaseEvent]]
+    told_rows = [] if run.main.kind_title == CONSOLE.title else [rows(_times(run), run.stream.total_steps)]
+    if path == "-":
+        return told_rows
     home = Path(path) if Path(path).is_dir() else Path(path).absolute().parent
     traces = Traces()
     told: list[Sequence[PhaseEvent]] = [*traces.beside(home)]
     if Path(path).suffix in _TRACED:
         told.append(traces.of(path))
-    return [*told, rows(_times(run), run.stream.total_steps)]
+    return [*told, *told_rows]
 
 
 def knowing(run: Run, found: Where) -> Where:
@@ -96,8 +108,7 @@ class Whereabouts:
     def _find(self) -> tuple[str, str]:
         """The console log of the run, and the file or folder with its traces; in a thread."""
         path = log_of(self._run.path.raw)[0]
-        is_console = self._run.main.kind_title == CONSOLE.title
-        log = self._log or (path if is_console else next(iter(own_logs(self._sought)), ""))
+        log = self._log or log_of_run(self._run, self._sought)
         is_traced = Path(path).is_dir() or Path(path).suffix in _TRACED
         return log, path if is_traced else str(Path(path).absolute().parent)
 

@@ -26,6 +26,7 @@ from rltop.live.judge import Where, sentence
 from rltop.live.metrics import BACK_S, PrometheusProbe
 from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, ProbeError, Process, Silence, once
 from rltop.live.sources import SourceOptions, probes_of
+from rltop.live.traces import rows
 
 SCHEMA = json.loads((Path(rltop.report.__file__).parent / "where_schema.json").read_text())
 EXPOSED = (Path(__file__).parent / "exposition" / "vllm_0.32.0.prom").read_bytes()
@@ -290,6 +291,15 @@ def test_processes_tell_the_phase_where_the_log_tells_nothing() -> None:
     update = Process("Ray h", NOW_S, "W", "update_actor", "train", NOW_S - 90, pid=1)
     found = where_of("", [], "", NOW_S, Asked(Facts([update, update._replace(pid=2, since_s=NOW_S - 80)])))
     assert (found.state, found.phase_key, found.since, found.source) == ("running", "train", NOW_S - 90, "Ray h")
+
+
+def test_a_phase_that_was_seen_just_now_hides_not_how_long_no_step_has_ended() -> None:
+    update = Process("node vm", NOW_S, "W", "update_actor", "train", NOW_S, pid=1, is_seen=True)
+    steps = rows([(step, NOW_S - 1_000.0 - 60.0 * (9 - step)) for step in range(10)], None)
+    found = where_of("", [steps], "", NOW_S, Asked(Facts([update])))
+    assert sentence(found, NOW_S) == "stuck: training, no step for 16 m 40 s (usually 60.0 s)"
+    first = where_of("", [], "", NOW_S + 7.0, Asked(Facts([update])))
+    assert sentence(first, NOW_S + 7.0) == "running: training for ≥ 7.00 s"
 
 
 # -- Prometheus --------------------------------------------------------------------------------------------------------

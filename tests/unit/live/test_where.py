@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobs_printed import CASES, write
@@ -33,6 +36,18 @@ def rows(path: Path, count: int, last_s: float = NOW_S - 1_000.0, step_s: float 
     os.utime(path, (last_s, last_s))
 
 
+@contextmanager
+def given(descriptor: int) -> Iterator[None]:
+    """With the file as standard input."""
+    before = os.dup(0)
+    os.dup2(descriptor, 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
 def test_rows_tell_a_step_that_does_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows(tmp_path / "metrics.jsonl", 9)
     code, found = where(capsys, str(tmp_path / "metrics.jsonl"), "--now", str(NOW_S))
@@ -47,6 +62,26 @@ def test_the_log_beside_the_metrics_tells_the_phase(tmp_path: Path, capsys: pyte
     code, found = where(capsys, str(tmp_path), "--now", str(now_s))
     assert isinstance(found, dict)
     assert (code, found["state"], found["phase_key"], found["source"]) == (1, "stuck", "generate", str(log))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['of']}: {case['name']}")
+def test_a_folder_that_holds_the_log_alone_tells_what_the_log_does(
+    case: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, now_s = write(case, tmp_path)
+    assert where(capsys, str(tmp_path), "--now", str(now_s)) == where(capsys, str(log), "--now", str(now_s))
+
+
+def test_nothing_lies_beside_standard_input(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, now_s = write(CASES[0], tmp_path)
+    rows(tmp_path / "metrics.jsonl", 6, now_s - 950, 90.0)
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "metrics.jsonl").open() as file, given(file.fileno()):
+        code, found = where(capfd, "-", "--now", str(now_s))
+    assert isinstance(found, dict)
+    assert (code, found["state"], found["phase"], found["source"]) == (1, "stuck", None, "-")
 
 
 @pytest.mark.parametrize(
