@@ -51,9 +51,11 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "authorizations",
         regex(
-            r"(?i)(?P<keep>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:(?:bearer|basic|token|digest)\s+)?[^\s\"',}]+"
+            r"(?i)(?P<keep>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?)(?:AWS4-[^\n\"']+|"
+            r"(?:(?:bearer|basic|token|digest)\s+)?[^\s\"',}]+)"
         ),
     ),
+    ("cookies", regex(r"(?i)(?P<keep>\b(?:set-)?cookie[\"']?\s*:\s*[\"']?)[^\n\"']+")),
     ("authorizations", regex(r"(?i)(?P<keep>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{8,}=*")),
     ("users in URLs", regex(r"(?P<keep>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://)[^\s/@\"'<>]+(?=@)")),
     (
@@ -114,8 +116,9 @@ class Redactor:
 
 
 _ASSIGNED = regex(
-    rf"(?P<keep>(?:(?<![\w.-]){_SECRET_NAME}[\"']?\s{{0,3}}(?:=>|[:=])\s{{0,3}}|--{_SECRET_NAME}\s+))"
-    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"',;}\])]+)",
+    rf"(?P<keep>(?:(?<![\w.-]){_SECRET_NAME}(?:\\{{0,3}}[\"'])?\s{{0,3}}(?:=>|[:=])\s{{0,3}}|"
+    rf"\([\"']{_SECRET_NAME}[\"'],\s{{0,3}}|--{_SECRET_NAME}\s+))"
+    r"(?P<value>\\{1,3}\"[^\"\n]*\"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s\"',;}\])]+)",
     re.IGNORECASE,
 )
 
@@ -129,8 +132,10 @@ MOST_SETTINGS = 2_000
 _LEVEL = regex(r"\W{0,3}(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b")
 _PAIR = regex(r"[A-Za-z]{2}[\w./-]*[/_][\w./@-]*['\"]?\s?[:=]\s?-?\d")
 _SAMPLE = regex(
-    r"(?i)(?:\[|\b)(?:prompts?|responses?|completions?|samples?|questions?|answers?|ground[_ ]truths?|solutions?)"
-    r"(?:\]|['\"]?\s?[:=]\s*['\"\[({]*\s*(?:[^\W\d]|<\|))|<\|\w{1,40}\|>|</?think>"
+    r"(?i)(?:\[|\b)(?:prompts?|responses?|completions?|samples?|questions?|answers?|ground[_ ]truths?|solutions?|"
+    r"rollouts?|generat(?:ions?|ed)|texts?|inputs?|outputs?|messages?|contents?|conversations?|quer(?:y|ies))"
+    r"(?:\]|(?: \([^()]{1,60}\))?['\"]?\s?[:=]\s*['\"\[({]*\s*(?:[^\W\d]|<))|"
+    r"<[|\uff5c]\w{1,40}[|\uff5c]>|</?think>|\[/?INST\]"
 )
 """What comes before the text of a sample, or stands in it, also in a line of a trainer."""
 _PROSE = regex(r"(?i)prompt|template|instruction|question|message")

@@ -77,6 +77,13 @@ def test_no_secret_and_no_text_of_a_sample_is_in_it(run: Path) -> None:
         "[2026-08-01 12:00:02] prompt: Who is Ada?",
         "(RewardManager pid=7) 2026-08-01 12:00:02 INFO {'response': 'Ada was', 'score': 1}",
         "INFO <think>Ada was",
+        "[2026-08-01 12:00:02] rollout.py:9 - Finish rollout: ['<\uff5cUser\uff5c>Who is Ada?'], label: 4, reward: 1",
+        "2026-08-01 12:00:02 INFO Generated text: Ada was",
+        "2026-08-01 12:00:02 INFO Output: Ada was",
+        "2026-08-01 12:00:02 INFO {'role': 'user', 'content': 'Who is Ada?'}",
+        "2026-08-01 12:00:02 INFO Input (Total Reward: 1.0): Who is Ada?",
+        "2026-08-01 12:00:02 INFO messages=[{'role': 'user', 'text': 'Who is Ada?'}]",
+        "2026-08-01 12:00:02 INFO [INST] Who is Ada? [/INST]",
     ],
 )
 def test_a_sample_is_left_out_whatever_words_stand_in_it(run: Path, line: str) -> None:
