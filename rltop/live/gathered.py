@@ -102,7 +102,9 @@ def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: in
     if where.step is None or not where.step_s:
         return limit
     saved = "" if checkpoint is None else f"; last checkpoint {units.step(checkpoint)}"
-    stops = f"stops near step {units.step(where.step + int(left_s / where.step_s))}{saved}"
+    # Of the step that is open a part has been done; one that is overdue ends now at best.
+    done_s = 0.0 if where.stepped_s is None else min(max(0.0, now_s - where.stepped_s), where.step_s)
+    stops = f"stops near step {units.step(where.step + int((left_s + done_s) / where.step_s))}{saved}"
     if where.total is None:
         return f"{limit}: {stops}"
     eta_s = where.step_s * max(0, where.total - where.step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -258,10 +258,14 @@ def engines_of(phases: Phases, source: str) -> list[InferenceEngine]:
     ]
 
 
-def sentence(where: Where, now_s: float) -> str:
-    """Where a job is, as one says it: `training for 14 min (usually 90 s), 8 of 512 outstanding`."""
+def sentence(where: Where, now_s: float, rounded: Callable[[float], float] = float) -> str:
+    """Where a job is, as one says it: `training for 14 min (usually 90 s), 8 of 512 outstanding`.
+
+    Args:
+        rounded: seconds as exactly as they are to be said.
+    """
     if where.state in ("dead", "interrupted"):
-        ago = "" if where.since is None else f", {units.duration(now_s - where.since)} ago"
+        ago = "" if where.since is None else f", {units.duration(rounded(now_s - where.since))} ago"
         during = f", while {where.phase}" if where.phase else ""
         return f"{where.state}{ago}{during}: {where.cause}"
     if where.state in ("finished", "unknown") or where.since is None:
@@ -274,6 +278,6 @@ def sentence(where: Where, now_s: float) -> str:
         # It was seen just now, and began at any time since the step did.
         what, since_s, least = f"{where.phase}, no step", where.stepped_s, ""
         usually = "" if where.step_s is None else f" (usually {units.duration(where.step_s)})"
-    lasted = f"for {least}{units.duration(max(0.0, now_s - since_s))}"
+    lasted = f"for {least}{units.duration(rounded(max(0.0, now_s - since_s)))}"
     cause = f"; {where.cause}" if where.cause else ""
     return f"{where.state}: {what} {lasted}{usually}{left}{cause}"

@@ -20,6 +20,8 @@ LONG_STEP = "step with a validation or a checkpoint"
 """So many of the last times of a phase tell what is usual."""
 _SURE_S, _SURE_SHARE = 3.0, 0.2
 """A time that may be further off tells nothing of what is usual."""
+ROWS = "rows"
+"""Who says what rows of metrics tell."""
 SURVIVED = 2
 """An error after which the job went on so often is one that it catches."""
 _FAR_BEYOND = 1.1
@@ -146,6 +148,8 @@ class Phases:
     """How often the job went on after a kind of error."""
     _told: set[str] = field(default_factory=set)
     _next_s: float | None = None
+    _summed_up: bool = False
+    """A step has ended since it said that it was done: one may be the last, or a summary; more are not."""
     _passed: set[int] = field(default_factory=set)
     """Totals that a step was beyond."""
 
@@ -191,6 +195,7 @@ class Phases:
     # -- what the acts do --------------------------------------------------------------------------------------------
 
     def _begin(self, event: PhaseEvent) -> None:
+        self._resume(event)
         self._open(event, is_entered=False)
         self._move(event)
 
@@ -206,6 +211,7 @@ class Phases:
         self._move(event)
 
     def _enter(self, event: PhaseEvent) -> None:
+        self._resume(event)
         known = self.open.get((event.process, event.name))
         if known is None or not known.is_entered:
             self._leave(event)
@@ -271,8 +277,11 @@ class Phases:
             self._move(event)
             return
         is_before = self.step is None or (event.step or 0) < self.step
-        if self.finished_s is not None and is_before and self._trained is None:
+        is_more = self._summed_up and event.process != ROWS
+        if self.finished_s is not None and (is_before or is_more) and self._trained is None:
             self.finished_s = None
+        # Rows may come late, as where a tracker writes them at the end.
+        self._summed_up = self.finished_s is not None and (self._summed_up or event.process != ROWS)
         if event.step is not None and self.total is not None and event.step > _FAR_BEYOND * self.total:
             # Steps go on far behind it: it is the number of something else.
             self._passed.add(self.total)
@@ -318,7 +327,7 @@ class Phases:
             self.periods.add(event.of)
 
     def _finish(self, event: PhaseEvent) -> None:
-        self.finished_s = event.time_s
+        self.finished_s, self._summed_up = event.time_s, False
         self.failure = None
 
     def _fail(self, event: PhaseEvent) -> None:
@@ -342,6 +351,11 @@ class Phases:
         if self.failure is not None and phase is None:
             phase = self.failure.phase
         self.failure = Failure(event.time_s, error, event.rank, phase)
+
+    def _resume(self, event: PhaseEvent) -> None:
+        """Whoever generates samples again was not done: what is done may still be validated or saved."""
+        if event.key == "generate":
+            self.finished_s = None
 
     # -- small things ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any
 from rltop.files import names_in, open_regular
 from rltop.formats.console.failures import ConsoleError
 from rltop.live.lines import Act, key_of
-from rltop.live.phases import PhaseEvent
+from rltop.live.phases import ROWS, PhaseEvent
 from rltop.model import Label
 from rltop.regex import regex
 from rltop.structs import NamedTuple
@@ -168,4 +168,4 @@ def _number(value: object) -> float:
 
 
 def rows(times: Iterable[tuple[int, float]], total: int | None) -> list[PhaseEvent]:
-    return [PhaseEvent(time_s, Act.STEP, process="rows", step=step, total=total) for step, time_s in times]
+    return [PhaseEvent(time_s, Act.STEP, process=ROWS, step=step, total=total) for step, time_s in times]

@@ -154,7 +154,8 @@ def _reached_by(snapshot: Snapshot, step_s: float | None, until_s: float | None)
     last, newest_s = snapshot.stream.last_step, snapshot.part.newest_s
     if not step_s or last is None or newest_s is None or until_s is None:
         return None
-    return last + max(0, int((until_s - newest_s) / step_s))
+    late_s = max(0.0, (snapshot.part.age_s or 0.0) - step_s)
+    return last + max(0, int((until_s - newest_s - late_s) / step_s))
 
 
 def clock_text(time_s: float, from_s: float) -> str:

@@ -222,7 +222,8 @@ def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
         return text_rows(view.untold or _UNTOLD, width, glyphs, "dim")
     level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
     role = LEVEL_ROLES[level] if level > Level.OK else "strong"
-    sign, words = glyphs.level(level) if level > Level.OK else "", Label.of(sentence(where, view.now_s)).display
+    sign = glyphs.level(level) if level > Level.OK else ""
+    words = Label.of(sentence(where, view.now_s, _coarse)).display
     rows = signed_rows(sign, words, role, width, glyphs, lines=4)
     source = where.source
     if source and where.moved_s is not None:

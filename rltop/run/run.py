@@ -17,7 +17,7 @@ from rltop.formats.decoder import BARE_FAILURES
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.goals import NO_GOAL, Goal
 from rltop.run.own_rules import NONE, OwnRules
-from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
+from rltop.run.past import LIVENESS_RULE, of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from rltop.run.whereabouts import Whereabouts
     from rltop.stats.ranks import RankHistory
 
+_SILENT = (RunState.STALLED, RunState.ENDED)
+"""Of a run that has been silent for so long the log may say that it was done."""
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
@@ -237,7 +239,12 @@ class Run:
         failure = self.failure
         if self._job_goes_on:
             return self.main.state_knowing(Label.of(""), is_dead=False)
-        return self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
+        state = self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
+        return RunState.FINISHED if state in _SILENT and self._is_job_done else state
+
+    @property
+    def _is_job_done(self) -> bool:
+        return self.whereabouts is not None and self.whereabouts.told().state == "finished"
 
     @property
     def failure(self) -> Label:
@@ -329,6 +336,8 @@ class Run:
 
     def _found(self) -> Sequence[Verdict]:
         own = self.main.judging.standing(is_loading=self.loading is not None)
+        if self.state is RunState.FINISHED:
+            own = [one for one in own if one.rule != LIVENESS_RULE]
         if not self.beside and not self._watches:
             return _advised(own, self.state)
         found = list(own)

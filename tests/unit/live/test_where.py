@@ -341,6 +341,26 @@ def test_what_logs_of_public_runs_have_shown(
     assert (found["state"], found["phase_key"]) == (state, phase)
 
 
+@pytest.mark.parametrize(
+    ("after", "state"),
+    [
+        ("step:4 - actor/pg_loss:0.1\n", "finished"),
+        ("step:4 - actor/pg_loss:0.1\nstep:5 - actor/pg_loss:0.1\n", "running"),
+        ("Timer rollout start\n", "running"),
+        ("Saving checkpoint to /x\n", "finished"),
+    ],
+)
+def test_a_stage_that_was_done_is_not_the_job(
+    after: str, state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"step:{n} - actor/pg_loss:0.1\n" for n in range(1, 4)) + f"Training completed\n{after}")
+    os.utime(log, (NOW_S, NOW_S))
+    _, found = where(capsys, str(log), "--now", str(NOW_S + 10.0))
+    assert isinstance(found, dict)
+    assert found["state"] == state
+
+
 def test_a_number_that_steps_go_beyond_is_no_total() -> None:
     phases = Phases()
     phases.take(PhaseEvent(NOW_S, Act.STEP, step=20, total=20))

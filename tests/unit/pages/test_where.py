@@ -19,7 +19,7 @@ from rltop.live.groups import grouped
 from rltop.live.judge import Where
 from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
-from rltop.pages.header import clock_text
+from rltop.pages.header import build_header, clock_text
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewPage, build_overview, paint_overview
 from rltop.pages.where import OpenStep, WherePage, WhereView, build_open, paint_open, paint_where
@@ -120,6 +120,17 @@ def test_the_header_tells_the_limit_of_the_job_beside_the_arrival_and_what_it_ha
     assert f"limit {clock_text(NOW_S + 3_600.0, NOW_S)}: stops near 60" in head(150)
 
 
+@pytest.mark.parametrize("quiet_s", [30.0, 85.0, 840.0])
+def test_header_and_page_name_the_same_step_at_which_the_limit_stops_it(quiet_s: float, tmp_path: Path) -> None:
+    ends_s = NOW_S + 3_670.0
+    run = job(tmp_path, HANGS, quiet_s, [Job("squeue", NOW_S, "123", "RUNNING", "node", NOW_S - 7_200.0, ends_s)])
+    stops = build_header(Snapshot(run), None).stops_at
+    assert stops is not None
+    assert f"stops near step {stops}" in text_of(
+        WherePage().rows(Moment(snapshot=Snapshot(run), glyphs=UNICODE), 120, 40)
+    )
+
+
 def test_what_sources_call_things_is_escaped_on_the_page(tmp_path: Path) -> None:
     evil = "a\x1b]0;x\x07\u202e"
     facts: list[Fact] = [
@@ -182,7 +193,7 @@ def test_the_page_names_the_one_that_the_others_wait_for(tmp_path: Path) -> None
         "2 %",
         "JOB  123",
         "limit in 1 h",
-        "stops near step 60",
+        "stops near step 61",
         "train.log",
         "504/512",
         "8265",

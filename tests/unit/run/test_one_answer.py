@@ -238,3 +238,34 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
     entry = entries.of(run)
     assert (entry.word, state_cell(entry, UNICODE)[0]) == ("stuck", "▲ stuck")
     assert "▲ stuck" in head
+
+
+@pytest.mark.parametrize(("last", "state"), [("Training done!\n", RunState.FINISHED), ("", RunState.STALLED)])
+def test_silence_after_the_log_has_said_that_it_is_done_is_no_alarm(last: str, state: RunState, tmp_path: Path) -> None:
+    clock = FakeClock(1_787_190_000.0)
+    metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
+    metrics.write_text("".join(f"{json.dumps({'step': n, 'loss': 0.5})}\n" for n in range(1, 41)))
+    log.write_text("Loading checkpoint shards\n")
+    for path in (metrics, log):
+        os.utime(path, (clock.wall(), clock.wall()))
+    session, run = opened(metrics, clock)
+    for step in range(41, 61):
+        clock.advance(20.0)
+        with metrics.open("a") as file:
+            file.write(f"{json.dumps({'step': step, 'loss': 0.5})}\n")
+        session.step(10.0)
+    assert run.whereabouts is not None
+    with log.open("a") as file:
+        file.write(f"Writing the summary\n{last}")
+    os.utime(log, (clock.wall(), clock.wall()))
+    clock.advance(30.0)
+    ends = time.monotonic() + 10.0
+    while run.whereabouts.told().last_line not in ("Writing the summary", last.strip()):
+        assert time.monotonic() < ends
+        session.step(10.0)
+        time.sleep(0.002)
+    assert run.state is RunState.LIVE
+    clock.advance(3_600.0)
+    session.step(10.0)
+    assert run.state is state
+    assert any(one.rule == "L4" for one in run.verdicts) == (state is RunState.STALLED)
