@@ -60,7 +60,7 @@ from rltop.errors import RltopError
 from rltop.model import EventState, Level
 from rltop.rules import engine
 from rltop.rules.levels import NOTES, is_of_text
-from rltop.rules.registry import NAMED
+from rltop.rules.registry import FORMER, NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
@@ -215,7 +215,7 @@ def judged(alarm: Alarm, label: Mapping[str, Any]) -> tuple[str, str]:
     named = [(entry, word) for word in WORDS for entry in label[word]]
     for name, value in (("rule", alarm.rule), ("family", alarm.family)):
         for entry, word in named:
-            if entry[name] == value and entry["family"] == alarm.family:
+            if (FORMER.get(entry[name]) or entry[name]) == value and entry["family"] == alarm.family:
                 return WORDS[word], entry["level"] if word == "useful" else "info"
     for entry in label["missed"]:
         if alarm.family in entry["families"]:
@@ -240,7 +240,7 @@ def by_rule(heard: Iterable[Heard]) -> list[dict[str, Any]]:
         raised = {alarm.family for alarm in one.own}
         for entry in label["useful"]:
             if entry["family"] not in raised:
-                found[entry["rule"], one.field]["lost"].add(repository)
+                found[FORMER.get(entry["rule"]) or entry["rule"], one.field]["lost"].add(repository)
     return [
         {"rule": rule, "family": NAMED[rule].family if rule in NAMED else "", "field": field}
         | {name: len(words[name]) for name in COUNTS}
