@@ -105,6 +105,7 @@ class LogReader:
         self._rows_ahead = 0
         self._frame_key = ""
         self._failed_at: int | None = None
+        self._failed: PhaseEvent | None = None
         self._caught: tuple[str, float] | None = None  # process and time of the last error, where it may be caught
         self._samples = Samples()
         self._trace_at = -TRACE_LINES
@@ -367,10 +368,10 @@ class LogReader:
             return []
         if line.is_open or not ("ray::" in line.text or any(word in line.text for word in MAY_FAIL)):
             return []
-        self._causes.take(f"{line.process} {line.text}", line.number)
+        self._causes.take(f"{line.process} {line.text}".strip(), line.number)
         error = error_of(line.text, line.number, line.offset, 0)
         if error is None:
-            return []
+            return self._more_of_failure()
         if not tells_alone(error.text.raw) and line.number - self._trace_at > TRACE_LINES:
             return []
         error = error._replace(detail=self._causes.detail(error.text.raw.strip()))
@@ -378,7 +379,19 @@ class LogReader:
         self._failed_at = line.number
         method = self._causes.method
         key = key_of(method) or (self._frame_key if error.is_exception else "")
-        return [PhaseEvent(self._time_s, Act.FAIL, name=method, key=key, error=error)]
+        self._failed = PhaseEvent(self._time_s, Act.FAIL, name=method, key=key, error=error)
+        return [self._failed]
+
+    def _more_of_failure(self) -> Iterable[PhaseEvent]:
+        """The last error again where a line behind it has told more of it, as Ray's table of processes does."""
+        if self._failed_at is None or self._failed is None or self._failed.error is None:
+            return []
+        error = self._failed.error
+        detail = self._causes.detail(error.text.raw.strip())
+        if detail == error.detail or not detail:
+            return []
+        self._failed = self._failed._replace(error=error._replace(detail=detail))
+        return [self._failed]
 
     def _advance(self, name: tuple[str, str], took_s: float | None, has_clock: bool) -> None:
         begun_s = self._begun_s.pop(name, None)

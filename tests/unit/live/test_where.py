@@ -15,7 +15,9 @@ from jobs_printed import CASES, write
 
 from rltop.cli import main
 from rltop.live import job
+from rltop.live.judge import judge
 from rltop.live.lines import Act
+from rltop.live.log import LogReader
 from rltop.live.phases import PhaseEvent, Phases
 
 NOW_S = 1_787_190_000.0
@@ -254,6 +256,31 @@ def test_of_an_error_in_ray_the_method_is_the_phase_and_the_process_is_named(
     assert isinstance(found, dict)
     assert (code, found["state"], found["phase_key"]) == (1, "dead", "logprob")
     assert found["cause"].endswith("(in WorkerDict.actor_rollout_compute_log_prob, pid 4711 on 10.128.0.9)")
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["recorded", "followed"])
+def test_the_table_behind_an_error_of_ray_names_the_largest_process(is_followed: bool, tmp_path: Path) -> None:
+    text = (
+        "step:1 - actor/pg_loss:0.1\n"
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+        "Memory on the node (IP: 10.0.0.7, ID: a) where the task (actor ID: b, name=WorkerDict.__init__, pid=812, "
+        "memory used=200.00GB) was running was 950.0GB / 1000.0GB (0.95), which exceeds the memory usage threshold "
+        "of 0.95. Top 10 memory users:\n"
+        "PID\tMEM(GB)\tCOMMAND\n812\t200.00\tray::WorkerDict.actor_rollout_generate_sequences\n"
+    )
+    if is_followed:
+        reader, phases = LogReader(), Phases()
+        for line in text.encode().splitlines(keepends=True):
+            for event in reader.feed(line, NOW_S, is_recorded=False):
+                phases.take(event)
+        found = judge(phases, NOW_S + 60.0)
+    else:
+        (tmp_path / "train.log").write_text(text)
+        os.utime(tmp_path / "train.log", (NOW_S, NOW_S))
+        found = job.where_of(str(tmp_path / "train.log"), [], "", NOW_S + 60.0)
+    assert found.state == "dead"
+    assert "node 10.0.0.7 at 950.0GB of 1000.0GB" in (found.cause or "")
+    assert "largest: WorkerDict.actor_rollout_generate_sequences, pid 812, 200.00 GB" in (found.cause or "")
 
 
 def test_an_error_in_the_line_of_a_bar_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
