@@ -25,6 +25,8 @@ FIRST_BYTES = 2 * 1024 * 1024
 """Likewise of one that is followed: somebody presses keys meanwhile."""
 EVERY_S, PATIENCE_S = 1.0, 10.0
 TRACES_EVERY_S = 5.0
+LINES_EVERY_S = 5.0
+"""How often a line is told that says nothing of phases: each is drawn."""
 SAVED_EVERY_S = 60.0
 FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
@@ -86,7 +88,8 @@ class JobProbe:
         self._traces = Traces()
         self._begin()
         self._told: Sequence[Fact] = ()
-        self._looked_s = self._grown_s = -math.inf
+        self._line = ""
+        self._looked_s = self._grown_s = self._told_s = -math.inf
 
     def _begin(self) -> None:
         self._phases, self._reader = Phases(), LogReader()
@@ -106,8 +109,9 @@ class JobProbe:
         sources.append(new if self._is_begun else [*self._fed, *new])
         self._fed.extend(new)
         has_saved = self._has_saved(now_s)
-        if any(sources) or not self._is_begun or has_saved:
-            self._is_begun = True
+        has_line = self._reader.last_line != self._line and now_s - self._told_s >= LINES_EVERY_S
+        if any(sources) or not self._is_begun or has_saved or has_line:
+            self._is_begun, self._line, self._told_s = True, self._reader.last_line, now_s
             for event in in_order(*sources):
                 self._phases.take(event)
             reader = self._reader

@@ -210,3 +210,11 @@ def test_hours_of_traces_that_are_past_are_let_go(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert held[-1] < 2 * held[7]
+
+
+def test_the_last_line_is_told_though_it_says_nothing_of_phases(tmp_path: Path) -> None:
+    log = Followed(tmp_path / "train.log")
+    log.write(b"Timer rollout start\n", 1_000.0)
+    assert log.told(1_001.0).last_line == "Timer rollout start"
+    log.write(b"a remark\n", 1_010.0)
+    assert log.told(1_011.0).last_line == "a remark"

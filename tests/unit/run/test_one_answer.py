@@ -244,7 +244,11 @@ def test_a_row_that_arrives_now_is_new_whatever_time_it_carries(off_s: float, tm
 def test_silence_after_the_log_has_said_that_it_is_done_is_no_alarm(last: str, state: RunState, tmp_path: Path) -> None:
     clock = FakeClock(1_787_190_000.0)
     metrics, log = tmp_path / "metrics.jsonl", tmp_path / "train.log"
-    metrics.write_text("".join(f"{json.dumps({'step': n, 'loss': 0.5})}\n" for n in range(1, 41)))
+
+    def line(step: int) -> str:
+        return f"{json.dumps({'step': step, 'loss': 0.5, 'time': 1_787_190_000.0 + 20.0 * (step - 40)})}\n"
+
+    metrics.write_text("".join(map(line, range(1, 41))))
     log.write_text("Loading checkpoint shards\n")
     for path in (metrics, log):
         os.utime(path, (clock.wall(), clock.wall()))
@@ -252,7 +256,8 @@ def test_silence_after_the_log_has_said_that_it_is_done_is_no_alarm(last: str, s
     for step in range(41, 61):
         clock.advance(20.0)
         with metrics.open("a") as file:
-            file.write(f"{json.dumps({'step': step, 'loss': 0.5})}\n")
+            file.write(line(step))
+        os.utime(metrics, (clock.wall(), clock.wall()))
         session.step(10.0)
     assert run.whereabouts is not None
     with log.open("a") as file:
