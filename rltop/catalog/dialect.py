@@ -10,8 +10,8 @@ apart by their beginning and end, without a regular expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from operator import methodcaller
 from types import MappingProxyType
 
@@ -44,9 +44,6 @@ class Alias(NamedTuple):
     is_borrowed: bool = False
 
 
-_CHOICE = regex(r"\{([^{}]*)\}")
-
-
 def spellings(table: str) -> tuple[Alias, ...]:
     """Aliases from lines of a metric and the keys that it goes by, preferred first: `mfu ×0.01 | perf/mfu | mfu`.
 
@@ -56,39 +53,53 @@ def spellings(table: str) -> tuple[Alias, ...]:
     """
     found: list[Alias] = []
     for line in table.splitlines():
-        head, *patterns = line.strip().split(" | ")
-        if patterns and not head.startswith("#"):
-            metric, *options = head.split()
-            choice = _CHOICE.search(metric) if "{" in metric else None
-            for name in choice[1].split(",") if choice is not None else ("",):
-                rest = _with_options(metric if choice is None else metric.replace(choice[0], name), options)[1:]
-                for pattern in patterns:
-                    known = pattern.replace("{}", name)
-                    found += [Alias(each, *rest) for each in (_choices(known) if "{" in known else (known,))]
+        metric, *patterns = line.strip().split(" | ")
+        if not patterns or metric[0] == "#":
+            continue
+        about = _PLAIN
+        if " " in metric:
+            metric, *options = metric.split()
+            about = _with_options(options)
+        if "{" not in line:
+            found += [_alias((pattern, metric, *about)) for pattern in patterns]
+            continue
+        before, brace, behind = metric.partition("{")
+        inside, _, after = behind.partition("}")
+        for name in inside.split(","):
+            known = f"{before}{name}{after}" if brace else metric
+            for pattern in patterns:
+                found += [_alias((each, known, *about)) for each in _choices(pattern.replace("{}", name))]
     return tuple(found)
 
 
-def _with_options(metric: str, options: Iterable[str]) -> Alias:
-    alias = Alias("", metric)
+_alias: Callable[[tuple[object, ...]], Alias] = partial(tuple.__new__, Alias)
+"""An alias of all its places, without a constructor: thousands are made at every start."""
+_PLAIN = (1.0, 0.0, frozenset[Algorithm](), False)
+"""Scale, shift, algorithms and whether it is borrowed, where a line says nothing of them."""
+
+
+def _with_options(options: Iterable[str]) -> tuple[float, float, frozenset[Algorithm], bool]:
+    scale, shift, algorithms, is_borrowed = _PLAIN
     for option in options:
         if option.startswith("×"):
-            alias = alias._replace(scale=float(option[1:]))
+            scale = float(option[1:])
         elif option[0] in "+-":
-            alias = alias._replace(shift=float(option))
+            shift = float(option)
         elif option == "borrowed":
-            alias = alias._replace(is_borrowed=True)
+            is_borrowed = True
         else:
-            alias = alias._replace(algorithms=alias.algorithms | {Algorithm[option]})
-    return alias
+            algorithms |= {Algorithm[option]}
+    return scale, shift, algorithms, is_borrowed
 
 
 def _choices(pattern: str) -> list[str]:
     """Every pattern that one with `{a,b}` in it stands for; what the first braces choose changes last."""
-    found = _CHOICE.search(pattern)
-    if found is None:
+    before, brace, behind = pattern.partition("{")
+    if not brace:
         return [pattern]
-    before, behind = pattern[: found.start()], _choices(pattern[found.end() :])
-    return [f"{before}{choice}{rest}" for choice in found[1].split(",") for rest in behind]
+    inside, _, after = behind.partition("}")
+    rests = _choices(after)
+    return [f"{before}{choice}{rest}" for choice in inside.split(",") for rest in rests]
 
 
 class Stage(NamedTuple):

@@ -2,12 +2,13 @@
 
 orjson is four times as fast as the standard library, but importing it, with the
 `inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
-rows of 300 keys: worth it for a history, not for the rows of a first frame.
+rows of 300 keys: worth it for a history, not for a short file or the rows of a first frame.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -106,6 +107,8 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
+_FEW_BYTES = 1 << 17
+"""So much, ten rows of 300 keys, is parsed by the standard library sooner than orjson is imported."""
 _STEP_KEY_SETTLED = 4
 """Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
 _IMPLICIT_AFTER = 3
@@ -125,7 +128,8 @@ class JsonlDecoder(Decoder):
         self.options = options or DecoderOptions()
         self.counts = Counts()
         self.envelope: Envelope = ""
-        self._loads = ready_loads() if self.options.is_hurried else fast_loads()
+        self._loads = ready_loads()
+        self._left = math.inf if self.options.is_hurried else _FEW_BYTES
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
         self._stepless: list[tuple[Row, FilePosition]] = []
@@ -136,6 +140,10 @@ class JsonlDecoder(Decoder):
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         self._generation = generation
+        if self._left > 0:
+            self._left -= len(data)
+            if self._left <= 0:
+                self._loads = fast_loads()
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
             # A file of line ends alone is not to cost an error each.
@@ -192,8 +200,8 @@ class JsonlDecoder(Decoder):
         counts = self.counts
         try:
             row = self._loads(line)
-        except ValueError as error:
-            row = self._loads_tolerant(line, error)
+        except ValueError:
+            row = self._loads_tolerant(line)
             if row is None:
                 return
         counts.lines += 1
@@ -277,16 +285,21 @@ class JsonlDecoder(Decoder):
 
     # -- lines that are not strict -----------------------------------------------------------------------------
 
-    def _loads_tolerant(self, line: bytes, error: ValueError) -> object | None:
+    def _loads_tolerant(self, line: bytes) -> object | None:
         """A line with a value in it that is no JSON, see `patient_loads`; None (and a count) if all of it is none."""
         if not line.strip():
             return None
         try:
             row, broken = patient_loads(line)
         except ValueError:
+            try:
+                # What is deeply nested it may read, and it says best what is wrong.
+                return fast_loads()(line)
+            except ValueError as error:
+                reason = str(error).split(":", maxsplit=1)[0]
             self.counts.lines += 1
             is_conflict = line.startswith(CONFLICT)
-            self._refuse("git conflict markers" if is_conflict else str(error).split(":", maxsplit=1)[0])
+            self._refuse("git conflict markers" if is_conflict else reason)
             return None
         self.counts.broken_texts += broken
         return row

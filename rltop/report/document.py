@@ -6,12 +6,11 @@ rounded. Values that are not finite or not known are null.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import orjson
 
 from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
 from rltop.regex import regex
@@ -168,23 +167,22 @@ def dumps(document: Document) -> bytes:
     beyond 64 bits become floats. Control characters and line separators are written as
     `\uXXXX`, which every parser reads as the same text.
     """
-    return _written(document, orjson.OPT_INDENT_2)
+    return _written(document, 2)
 
 
 def line(document: Document) -> bytes:
     """A document as JSON in one line, otherwise as `dumps`."""
-    return _written(document, 0)
+    return _written(document, None)
 
 
-def _written(document: Document, option: int) -> bytes:
-    try:
-        data = orjson.dumps(document, option=option)
-    except orjson.JSONEncodeError:
-        data = orjson.dumps(_encodable(document), option=option)
-    # Below U+0020 orjson escapes by itself, and outside of texts there is only ASCII.
-    if data.isascii() and b"\x7f" not in data:
-        return data
-    return _MAYBE_UNSAFE.sub(_escape, data.decode()).encode()
+def _written(document: Document, indent: int | None) -> bytes:
+    # The standard library's: orjson is imported for long histories only, see `formats.jsonl`.
+    separators = (",", ": " if indent else ":")
+    text = json.dumps(_encodable(document), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    # Below U+0020 it escapes by itself, and outside of texts there is only ASCII.
+    if text.isascii() and "\x7f" not in text:
+        return text.encode()
+    return _MAYBE_UNSAFE.sub(_escape, text).encode()
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -193,7 +191,9 @@ def _escape(found: re.Match[str]) -> str:
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {_encodable(key): _encodable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

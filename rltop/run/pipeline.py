@@ -50,6 +50,16 @@ class Budget(Protocol):
     def is_spent(self) -> bool: ...
 
 
+class _Endless:
+    @staticmethod
+    def is_spent() -> bool:
+        return False
+
+
+ENDLESS: Budget = _Endless()
+"""Nobody waits for a look at what has been read so far: slices are as large as they may be."""
+
+
 class Sink(Protocol):
     """Takes closed rows: the rules, or what compares the ranks."""
 
@@ -117,7 +127,7 @@ class Pipeline:
             if self.has_more:
                 self.go_on()
             elif self._waiting or self._wait_for(feed.take(TAKE_BYTES)):
-                self._take_slice(self._waiting[0], clock)
+                self._take_slice(self._waiting[0], None if budget is ENDLESS else clock)
             else:
                 return has_moved
             has_moved = True
@@ -128,7 +138,7 @@ class Pipeline:
         self._waiting.extend(events)
         return bool(self._waiting)
 
-    def _take_slice(self, event: Chunk | Reset, clock: Clock) -> None:
+    def _take_slice(self, event: Chunk | Reset, clock: Clock | None) -> None:
         if isinstance(event, Reset):
             self.take_reset(event)
             self._waiting.popleft()
@@ -137,10 +147,11 @@ class Pipeline:
             self.decoder.take_head(event.data)
             self._waiting.popleft()
             return
-        began_s = clock.monotonic()
-        stop = min(self._cursor + self._slice_bytes, len(event.data))
+        began_s = 0.0 if clock is None else clock.monotonic()
+        stop = min(self._cursor + (MOST_BYTES if clock is None else self._slice_bytes), len(event.data))
         self.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
-        self._fit_slice(stop - self._cursor, clock.monotonic() - began_s)
+        if clock is not None:
+            self._fit_slice(stop - self._cursor, clock.monotonic() - began_s)
         self._cursor = stop
         if stop == len(event.data):
             self._waiting.popleft()

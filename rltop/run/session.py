@@ -24,7 +24,7 @@ from rltop.model.table_rows import log_of
 from rltop.run import acknowledged, goals, meanings, own_rules
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
-from rltop.run.pipeline import Pipeline
+from rltop.run.pipeline import ENDLESS, Pipeline
 from rltop.run.recall import Recaller
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run, is_judged
@@ -264,14 +264,6 @@ class _SliceBudget:
         return self._clock.monotonic() >= self._end_s
 
 
-class _NoBudget:
-    """A slice without end."""
-
-    @staticmethod
-    def is_spent() -> bool:
-        return False
-
-
 class Session:
     """All runs of one invocation.
 
@@ -504,7 +496,7 @@ class Session:
     def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
         """Read everything there is now; runs whose feed is exhausted are finished."""
         for run in self.runs:
-            while run.advance(_NoBudget() if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
+            while run.advance(ENDLESS if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
                 if on_slice is not None:
                     on_slice(run)
             if run.is_exhausted:

@@ -137,7 +137,7 @@ def imports_of(path: Path) -> set[str]:
 HOMES: dict[str, tuple[str, ...]] = {
     "plotext": ("app/plot_pane.py",),
     "watchdog": ("sources/watch.py",),
-    "orjson": ("formats/", "report/"),
+    "orjson": ("formats/",),
     "textual": ("app/", "screen/"),
     "rich": ("app/", "screen/"),
     "numpy": (),

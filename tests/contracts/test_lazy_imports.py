@@ -86,7 +86,7 @@ def test_check_loads_nothing_heavy() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", "--json", str(RUN))
     assert code in (0, 1)
     assert not heavy(modules)
-    assert "rltop.pages.overview" not in modules
+    assert not modules & {"rltop.pages.overview", "orjson", "inspect"}, "see formats.jsonl"
 
 
 def test_check_in_words_needs_no_overview() -> None:

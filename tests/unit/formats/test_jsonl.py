@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rltop.formats import jsonl
 from rltop.formats.decoder import DecoderOptions
 from rltop.formats.json_document import DocumentDecoder
 from rltop.formats.jsonl import JsonlDecoder
@@ -42,10 +43,20 @@ LINES = [
 ]
 
 
+@pytest.fixture(params=["json", "orjson"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What reads the lines: that of a short file, or that of a long one."""
+    if request.param == "orjson":
+        monkeypatch.setattr(jsonl, "_FEW_BYTES", 1)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
-def test_a_parser_in_a_hurry_reads_the_same(line):
-    fast, fast_counts = decode(line, options=DecoderOptions())
-    soon, soon_counts = decode(line, options=DecoderOptions(is_hurried=True))
+def test_a_parser_in_a_hurry_reads_the_same(line, monkeypatch):
+    soon, soon_counts = decode(line)
+    monkeypatch.setattr(jsonl, "_FEW_BYTES", 1)
+    fast, fast_counts = decode(line)
+    assert fast_counts.first_bad_reason == soon_counts.first_bad_reason
     assert [row(record) for record in soon] == [row(record) for record in fast]
     assert [kinds(record) for record in soon] == [kinds(record) for record in fast]
     assert (soon_counts.lines, soon_counts.rows, soon_counts.bad_lines) == (
@@ -262,38 +273,38 @@ def test_deep_nesting_is_survived(deep):
     assert len(records) + counts.bad_lines == 2
 
 
-@pytest.mark.parametrize("is_hurried", [False, True])
+@pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: bool) -> None:
+def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes) -> None:
     lines = [
         {"step": 1, "loss": 0.5},
         b'{"step": 2, "loss": 0.25, "note": "caf\xe9", "k\xe9": 3, "k\xe8": 4, "data/\xff": {"x\xfe": 5}}',
         b'{"step": 3, "loss": NaN, "note": "\xff", "reward": 1}',
         b'{"step": 4, \xff "loss": 1}',
     ]
-    records, counts = decode(*lines, end=end, options=DecoderOptions(is_hurried=is_hurried))
+    records, counts = decode(*lines, end=end)
     assert [record.step for record in records] == [1, 2, 3]
     assert row(records[1]) == {"loss": 0.25, "k\\xe9": 3.0, "k\\xe8": 4.0, "data/\\xff/x\\xfe": 5.0}
     assert row(records[2]) == {"reward": 1.0}
     assert (counts.broken_texts, counts.text_values, counts.bad_lines) == (6, 2, 1)
 
 
-@pytest.mark.parametrize("is_hurried", [False, True])
-def test_control_characters_in_a_text_cost_nothing_else(*, is_hurried: bool) -> None:
+@pytest.mark.usefixtures("parser")
+def test_control_characters_in_a_text_cost_nothing_else() -> None:
     line = b'{"step": 1, "loss": 0.5, "said": "a\tb\x01\x1b[2J"}'
-    (record,), counts = decode(line, options=DecoderOptions(is_hurried=is_hurried))
+    (record,), counts = decode(line)
     assert row(record) == {"loss": 0.5}
     assert (counts.text_values, counts.bad_lines) == (1, 0)
 
 
-@pytest.mark.parametrize("is_hurried", [False, True])
-def test_a_number_of_ten_thousand_digits_costs_its_value_only(*, is_hurried: bool) -> None:
+@pytest.mark.usefixtures("parser")
+def test_a_number_of_ten_thousand_digits_costs_its_value_only() -> None:
     digits = b"9" * 10_000
     lines = [
         b'{"step": 1, "a": %s, "b": -%s, "c": 0.%s, "d": "%s", "e": NaN, "f": 2}' % (digits, digits, digits, digits),
         b'{"step": %s, "a": 1}' % digits,
     ]
-    (record,), counts = decode(*lines, options=DecoderOptions(is_hurried=is_hurried))
+    (record,), counts = decode(*lines)
     assert row(record) == {"c": 1.0, "f": 2.0}
     assert kinds(record) == {
         "a": NonFinite.POS_INF,
