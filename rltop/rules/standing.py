@@ -47,6 +47,7 @@ _CREEP = 0.025
 """A trend clearer than the noise carries what is flat no farther than this part of the way."""
 SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
+_NOISY = 1.0001 * SPREADS * MAD_TO_SIGMA
 _FAR = math.log(16.0)
 _FARTHER = 0.1
 """Part of the way gone by which a settled metric must go farther to be a new alarm."""
@@ -176,13 +177,17 @@ class Departure(Cloned):
 
     def _is_noise(self, level: float) -> bool:
         """The newest value is within the scatter around a settled level: by its distance, or by its ratio."""
-        held = list(self._values)
-        if abs(self.value - level) <= SPREADS * MAD_TO_SIGMA * mad_of(held):
-            return True
-        if not self.before.is_positive or min(held) <= 0.0 or level <= 0.0:
+        held = sorted(self._values)
+        distance, is_ratio = abs(self.value - level), self.before.is_positive and held[0] > 0.0 < level
+        # More than half of the values lie within the middle half, so that no deviation is above its width.
+        low, high = held[len(held) // 4], held[len(held) // 4 + len(held) // 2]
+        if distance > _NOISY * (high - low) and not (
+            is_ratio and abs(math.log(self.value / level)) <= _NOISY * math.log(high / low)
+        ):
             return False
-        noise = MAD_TO_SIGMA * mad_of(self._logs)
-        return abs(math.log(self.value / level)) <= SPREADS * noise
+        if distance <= SPREADS * MAD_TO_SIGMA * mad_of(held):
+            return True
+        return is_ratio and abs(math.log(self.value / level)) <= SPREADS * MAD_TO_SIGMA * mad_of(self._logs)
 
 
 _NEWEST, _NEW = 10, 5
