@@ -276,16 +276,15 @@ class PenalisedDown(Detector):
 
     def _compare(self) -> Finding:
         sigmas = self.thresholds["sigmas"] * (0.5 if self.is_firing else 1.0)
-        if sum(self.final) >= sum(self.first_final):
-            return QUIET
-        if sum(self.score) <= sum(self.first_score):
+        (final, final_error), (score, score_error) = self.at_start
+        # By the means alone first: mostly they have not parted, and no error is asked for.
+        gained, lost = sum(self.score) / _SIDE - score, final - sum(self.final) / _SIDE
+        if gained <= 0.0 or lost <= 0.0 or lost <= self.thresholds["share"] * gained:
             return QUIET
         final_now, final_now_error = mean_and_error(self.final)
         score_now, score_now_error = mean_and_error(self.score)
-        (final, final_error), (score, score_error) = self.at_start
-        gained, lost = score_now - score, final - final_now
         is_gain = gained > sigmas * math.hypot(score_error, score_now_error)
         is_loss = lost > sigmas * math.hypot(final_error, final_now_error)
-        if not (is_gain and is_loss) or lost <= self.thresholds["share"] * gained:
+        if not (is_gain and is_loss):
             return QUIET
         return Finding(WARN, final_now, final, None, (score, score_now))
