@@ -120,8 +120,12 @@ class HeldOutFlat(Detector):
         if onset is not None and onset.rule != "R14":
             self.flat.clear()
             return QUIET
+        share, reach = self.thresholds["share"], min(reward.top - reward.bottom, 1.0)
+        lines = share * reach, self.thresholds["later_share"] * reach
+        # Where both are shares, `_level` asks for a part of the whole.
+        line = share if reward.bottom >= 0.0 and reward.top <= 1.0 else lines[0]
         for name in found:
-            self._judge(name, at, context)
+            self._judge(name, at, (line if self.sources[name].are_shares else lines[0], lines[1]), context)
         if not self.flat:
             return QUIET
         is_other = any(self._rises(source) for name, source in self.sources.items() if name not in self.flat)
@@ -133,16 +137,16 @@ class HeldOutFlat(Detector):
         held = source.held
         return len(held) >= self.thresholds["info_evaluations"] and _fit(held).least > 0.0
 
-    def _judge(self, name: str, now: tuple[float, float], context: RuleContext) -> None:
-        """Note or forget that a source is flat: since the first evaluation that is held, or since it has stopped."""
-        source = self.sources[name]
-        rewards, thresholds, reward = source.rewards, self.thresholds, context.reward
-        reach = min(reward.top - reward.bottom, 1.0)
+    def _judge(self, name: str, now: tuple[float, float], lines: tuple[float, float], context: RuleContext) -> None:
+        """Note or forget that a source is flat: since the first evaluation that is held, or since it has stopped.
+
+        Args:
+            lines: what the reward must have risen by since the first that is held, and at least since later ones.
+        """
+        source, thresholds = self.sources[name], self.thresholds
+        rewards, line = source.rewards, lines[0]
+        later = lines[1] if source.line is None and lines[1] > line else line
         whole, least = len(rewards), thresholds["info_evaluations"]
-        # Where both are shares, `_level` asks for a part of the whole.
-        are_shares = source.are_shares and reward.bottom >= 0.0 and reward.top <= 1.0
-        line = thresholds["share"] if are_shares else thresholds["share"] * reach
-        later = line if source.line is not None else max(line, thresholds["later_share"] * reach)
         for count in (whole, *_SHORTER):
             if count > whole or count < least:
                 continue
