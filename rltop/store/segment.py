@@ -426,12 +426,17 @@ class Segment:
         """What the raw rows take; blocks but the last are as large as when the next one was begun."""
         return self._settled_bytes + (self.blocks[-1].size_bytes if self.blocks else 0)
 
+    @property
+    def has_room(self) -> bool:
+        """Does the newest block take another row as wide as itself?"""
+        last = self.blocks[-1] if self.blocks else None
+        return last is not None and len(last) < (self._head_rows if last is self.head else _row_limit(last.width))
+
     def block_for_append(self, width: int) -> Block:
         """The block that takes the next row of at least `width` columns."""
-        last = self.blocks[-1] if self.blocks else None
-        if last is not None:
-            limit = self._head_rows if last is self.head else _row_limit(last.width)
-            if len(last) < limit:
+        if self.blocks:
+            last = self.blocks[-1]
+            if self.has_room:
                 if last.width >= width:
                     return last
                 if len(last) < WIDEN_ROWS or last is self.head:
