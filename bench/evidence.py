@@ -32,8 +32,8 @@ Language models are `llm`, classic RL `classic`; a hand-written loop is the form
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
 Written to `rltop/rules/evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
-is left out. The totals of `new_logs.csv`, `found_logs.csv` and `unseen_logs.csv`, logs that were judged
-before the program read them, go to `new_score.csv` and so on once, where that is the
+is left out. The totals of `new_logs.csv`, `found_logs.csv`, `unseen_logs.csv` and
+`later_logs.csv`, logs that were judged before the program read them, go to `new_score.csv` and so on once, where that is the
 table and no FOLDER is given: later programs may have been changed with these logs in
 sight. `unread` files gave no record, of `deaf` ones no key is known to a rule.
 """
@@ -64,7 +64,7 @@ from rltop.rules.registry import FORMER, NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
-SCORES = {HERE / f"{name}_logs.csv": HERE / f"{name}_score.csv" for name in ("new", "found", "unseen")}
+SCORES = {HERE / f"{name}_logs.csv": HERE / f"{name}_score.csv" for name in ("new", "found", "unseen", "later")}
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")
 FIELDS = {"llm": "language models", "classic": "classic RL"}

@@ -27,7 +27,8 @@ RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
 """Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
 PEERS = RATES.with_name("peers.csv")
 UNSEEN = [
-    (RATES.with_name(f"{name}_logs.csv"), RATES.with_name(f"{name}_score.csv")) for name in ("new", "found", "unseen")
+    (RATES.with_name(f"{name}_logs.csv"), RATES.with_name(f"{name}_score.csv"))
+    for name in ("new", "found", "unseen", "later")
 ]
 REQUIREMENTS = RATES.with_name("peer-requirements.txt")
 PACKAGES = {"rlwatch": "rlwatch", "rl-doctor": "rldoctor"}
@@ -321,8 +322,10 @@ should raise, and that it should be silent else. Then each family of alarms on a
 noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
 read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
 what was said of each: [bench/new_logs.csv](../bench/new_logs.csv), those that were found in the history of \
-repositories: [bench/found_logs.csv](../bench/found_logs.csv), and those where faults were looked for and the last \
-ones, of program `542e1e92`: [bench/unseen_logs.csv](../bench/unseen_logs.csv).
+repositories: [bench/found_logs.csv](../bench/found_logs.csv), those where faults were looked for: \
+[bench/unseen_logs.csv](../bench/unseen_logs.csv), and the last ones, of program `2272e9d4`: \
+[bench/later_logs.csv](../bench/later_logs.csv) \
+(`python bench/evidence.py --mirror MIRROR --table bench/later_logs.csv`).
 """
 
 
