@@ -76,7 +76,7 @@ def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
     cells = min(cells, MOST_CELLS)
     if first is None or last is None or cells < LEAST_CELLS:
         return None
-    cadence = cadence_of(snapshot.stream)
+    cadence = cadence_of(snapshot)
     before = min(LOOKBACK_RECORDS * cadence, max(step - first, _LEAST_RECORDS * cadence))
     after = min(max(last - step + 1, _LEAST_RECORDS * cadence), round(_AFTER_TIMES * before))
     stride = max(1, -(-(before + after) // (2 * (cells - 1))))

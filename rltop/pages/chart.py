@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from rltop import units
-from rltop.model import Level, Signal, Unit, Verdict, VerdictState
+from rltop.model import Level, Signal, Unit, VerdictState
 from rltop.pages.page import Effect, Moment, Page, Redraw, Say, ShowStep
 from rltop.pages.signals import Band, SignalReading, edge_points, history_of, primary, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -247,7 +247,6 @@ def _range(curves: Sequence[Curve], ends: Sequence[float], is_log: bool) -> tupl
 def build_plot(
     snapshot: Snapshot,
     reading: SignalReading,
-    verdicts: Sequence[Verdict],
     *,
     columns: int = 160,
     zoom: Zoom | None = None,
@@ -284,7 +283,7 @@ def build_plot(
         raw=raw,
         smooth=smoothed([*before, *buckets], signal, shown, smoothing),
         levels=tuple(levels),
-        marks=tuple(_marks(snapshot, reading, verdicts, shown)),
+        marks=tuple(_marks(snapshot, reading, shown)),
         zoom=shown,
         whole=whole,
         is_log=is_log and can_log,
@@ -384,9 +383,9 @@ def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: f
     return Curve.of(points)
 
 
-def _marks(snapshot: Snapshot, reading: SignalReading, verdicts: Sequence[Verdict], zoom: Zoom) -> list[PlotMark]:
+def _marks(snapshot: Snapshot, reading: SignalReading, zoom: Zoom) -> list[PlotMark]:
     marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in snapshot.stream.seen_restarts]
-    for verdict in verdicts:
+    for verdict in snapshot.standing:
         if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
             continue
         if verdict.level >= Level.INFO and (verdict.metric or verdict.key):

@@ -71,7 +71,7 @@ def spent_on(snapshot: Snapshot, found: Goodput) -> Spent | None:
     step_s = pace_of(snapshot)
     if gpus is None or step_s is None:
         return None
-    return Spent(gpus, gpus * step_s * found.records * cadence_of(snapshot.stream) / 3600.0)
+    return Spent(gpus, gpus * step_s * found.records * cadence_of(snapshot) / 3600.0)
 
 
 def paint_goodput(found: Goodput, spent: Spent | None, width: int, glyphs: Glyphs) -> list[Row]:
@@ -219,7 +219,7 @@ def _waits(snapshot: Snapshot) -> Waits:
     newest = (snapshot.stream.latest(key, snapshot.at_step) for key in known)
     steps = [point.step for point in newest if point is not None]
     now = snapshot.step
-    if now is None or not steps or now - max(steps) <= WAITS_RECORDS * cadence_of(snapshot.stream):
+    if now is None or not steps or now - max(steps) <= WAITS_RECORDS * cadence_of(snapshot):
         return waits
     return waits._replace(as_of=max(steps))
 
@@ -233,8 +233,7 @@ def _box(snapshot: Snapshot, part: str, idle: float | None) -> Box:
 def _fact(snapshot: Snapshot, name: str) -> BoxValue | None:
     identity = snapshot.identity
     signals = () if identity is None else identity.signals.get(name, ())
-    verdicts, cadence = snapshot.standing, cadence_of(snapshot.stream)
-    readings = [read_signal(snapshot, one, 0, verdicts=verdicts, cadence=cadence) for one in signals]
+    readings = [read_signal(snapshot, one, 0) for one in signals]
     known = [reading for reading in readings if reading.point is not None]
     if not known:
         return None

@@ -206,7 +206,7 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
     if snapshot.at_step is not None:
         snapshot, timing = snapshot.at(None), None
     logged = _logged(snapshot)
-    steps, cadence = list(logged), cadence_of(snapshot.stream)
+    steps, cadence = list(logged), cadence_of(snapshot)
     apart = median(b - a for a, b in pairwise(steps)) if len(steps) > 1 else 1
     wall_s = wall_pace(snapshot, () if apart <= cadence else frozenset(steps))
     is_async = snapshot.identity is not None and snapshot.identity.traits.is_async
@@ -228,7 +228,7 @@ _ALIKE = 0.1
 
 def _logged_otherwise(snapshot: Snapshot, step_s: float | None) -> float | None:
     """What is logged of a step where that is not what it takes, and the two are about the same steps."""
-    logged_s = None if cadence_of(snapshot.stream) > 1 else _logged_pace(_logged(snapshot.at(None)))
+    logged_s = None if cadence_of(snapshot) > 1 else _logged_pace(_logged(snapshot.at(None)))
     return None if step_s is None or logged_s is None or abs(step_s - logged_s) <= _ALIKE * step_s else logged_s
 
 

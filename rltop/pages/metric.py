@@ -35,7 +35,6 @@ from rltop.pages.run_entry import REWARDS, VALIDATIONS
 from rltop.pages.signals import (
     SignalReading,
     band_around,
-    cadence_of,
     extreme,
     formula,
     guess_of,
@@ -94,16 +93,11 @@ def build_metric(
 ) -> MetricView:
     signal = signal_of(snapshot, key)
     metric = signal.metric
-    verdicts = snapshot.standing
-    cadence = cadence_of(snapshot.stream)
-    reading = read_signal(snapshot, signal, columns, verdicts=verdicts, cadence=cadence)
+    reading = read_signal(snapshot, signal, columns)
     family = snapshot.part.memo.families().get(key)
     members = () if family is None else tuple(member for member in family.members if member.key != key)
     siblings = tuple(
-        (
-            member.word or member.statistic.value,
-            read_signal(snapshot, signal_of(snapshot, member.key), 64, verdicts=verdicts, cadence=cadence),
-        )
+        (member.word or member.statistic.value, read_signal(snapshot, signal_of(snapshot, member.key), 64))
         for member in members
     )
     shown = {key, *(member.key for member in members)}
@@ -112,7 +106,7 @@ def build_metric(
     for name in text.related:
         other = None if snapshot.identity is None else snapshot.identity.primary(name)
         if other is not None and other.key not in shown:
-            related.append(read_signal(snapshot, other, 64, verdicts=verdicts, cadence=cadence))
+            related.append(read_signal(snapshot, other, 64))
     return MetricView(
         reading=reading,
         statistics=tuple(read_statistics(snapshot, reading, zoom)),
@@ -123,7 +117,6 @@ def build_metric(
         plot=build_plot(
             snapshot,
             reading,
-            verdicts,
             columns=columns,
             zoom=zoom,
             is_log=is_log,

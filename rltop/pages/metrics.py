@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -24,7 +24,6 @@ from rltop.pages.numbered import numbered_row, numbered_view, shown_member
 from rltop.pages.page import Effect, ListPage, Moment, Open, Push, Redraw, Say
 from rltop.pages.signals import (
     braces,
-    cadence_of,
     generic_signal,
     known_signals,
     read_signal,
@@ -101,23 +100,23 @@ def layout_tree(
 def read_lines(snapshot: Snapshot, index: TreeIndex, lines: Sequence[TreeLine | TreeKey], width: int) -> list[TreeLine]:
     columns = max(8, spark_cells(width) * 2)
     levels: dict[str, Level] = {}
-    parts: dict[str, _Stream] = {}
+    parts = {part.role: part for part in snapshot.streams}
     for one in index.keys if snapshot.standing else ():
-        verdict = _worst(_part(snapshot, one.stream, parts).verdicts, one)
+        verdict = _worst(parts[one.stream], one)
         if verdict is not None:
             levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
     shown = []
     for line in lines:
         if isinstance(line, TreeKey):
-            part = _part(snapshot, line.stream, parts)
-            numbered = numbered_view(part.snapshot, line.key) if line.members else None
-            signal = line.signal if numbered is None else signal_of(part.snapshot, shown_member(numbered).key)
-            reading = read_signal(part.snapshot, signal, columns, verdicts=part.verdicts, cadence=part.cadence)
-            worst = _worst(part.verdicts, line) if line.others or line.members else None
+            part = parts[line.stream]
+            numbered = numbered_view(part, line.key) if line.members else None
+            signal = line.signal if numbered is None else signal_of(part, shown_member(numbered).key)
+            reading = read_signal(part, signal, columns)
+            worst = _worst(part, line) if line.others or line.members else None
             if worst is not None and worst.level > reading.level:
                 reading = reading._replace(level=worst.level, verdict=worst)
             title = reading.own_name or (line.signal.metric.title if line.signal.metric.name else "")
-            band = text_around(part.snapshot, line.signal) if line.others else ""
+            band = text_around(part, line.signal) if line.others else ""
             row = MetricRow(title, reading, "hidden" if line.key in snapshot.run.arrangement.hidden else "", band)
             if numbered is not None:
                 row = numbered_row(numbered, reading, "")
@@ -127,43 +126,24 @@ def read_lines(snapshot: Snapshot, index: TreeIndex, lines: Sequence[TreeLine | 
             shown.append(TreeLine("metric", name, line.section, row=row, key=line.key, depth=depth, short=short))
         elif line.kind == "section":
             level = levels.get(line.section, Level.OK)
-            odd = _odd_one([one for one in index.keys if one.section == line.section], snapshot, parts)
+            odd = _odd_one([one for one in index.keys if one.section == line.section], parts)
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level, odd))
         else:
             shown.append(line)
     return shown
 
 
-def _odd_one(keys: Sequence[TreeKey], snapshot: Snapshot, parts: dict[str, _Stream]) -> str:
+def _odd_one(keys: Sequence[TreeKey], parts: Mapping[str, Snapshot]) -> str:
     """The metric that is far from the others now, among those that differ by a number alone, such as a rank's."""
-    views = [
-        view
-        for one in keys
-        if one.members and (view := numbered_view(_part(snapshot, one.stream, parts).snapshot, one.key))
-    ]
+    views = [view for one in keys if one.members and (view := numbered_view(parts[one.stream], one.key))]
     odd = [view for view in views if view.odd is not None]
     return max(odd, key=lambda view: abs(view.farthest.sigmas)).odd_text if odd else ""
 
 
-def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
+def _worst(snapshot: Snapshot, line: TreeKey) -> Verdict | None:
     own = [signal for one in (line, *line.members) for signal in (one.signal, *one.others)]
-    found = (worst_verdict(verdicts, one.metric.name, one.key) for one in own)
+    found = (worst_verdict(snapshot, one.metric.name, one.key) for one in own)
     return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
-
-
-class _Stream(NamedTuple):
-    """One stream as the tree reads it: its own step at the cursor, its own verdicts."""
-
-    snapshot: Snapshot
-    verdicts: Sequence[Verdict]
-    cadence: int
-
-
-def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Stream]) -> _Stream:
-    if stream not in parts:
-        part = snapshot.within(stream)
-        parts[stream] = _Stream(part, part.standing, cadence_of(part.stream))
-    return parts[stream]
 
 
 def spark_cells(width: int) -> int:

@@ -43,7 +43,7 @@ from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
 from rltop.pages.metric import StatisticRow, in_window, read_statistics
 from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.page import Effect, Moment, Redraw, Say
-from rltop.pages.signals import SignalReading, cadence_of, read_signal, signal_of
+from rltop.pages.signals import SignalReading, read_signal, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, fill, side_by_side, text_row, without_shared
@@ -247,8 +247,7 @@ class OverlayPage(ChartPage):
                 continue
             sign, role = sign_of(number)
             signal = signal_of(part, target.name)
-            reading = read_signal(part, signal, 0, verdicts=part.standing, cadence=cadence_of(part.stream))
-            reading = in_window(part, reading, self.shown(moment))
+            reading = in_window(part, read_signal(part, signal, 0), self.shown(moment))
             _, place = self.axis_in(part)
             value, unit = value_text(reading)
             name = f"{names[number]} {value}{f' {unit}' if unit else ''}"
@@ -507,14 +506,11 @@ class GridPage(RunsChartPage):
 
     def _chart(self, one: Charted, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
         part, width = moment.snapshot.within(one.stream), size[0]
-        verdicts = part.standing
-        reading = read_signal(part, one.signal, 0, verdicts=verdicts, cadence=cadence_of(part.stream))
+        reading = read_signal(part, one.signal, 0)
         columns = max(8, width - LABEL_CELLS)
         # A window is of the main stream's steps: another one is shown whole.
         zoom = None if one.stream else self.shown(moment)
-        plot = build_plot(
-            part, reading, verdicts, columns=columns, zoom=zoom, is_log=self.is_log, smoothing=self.smoothing
-        )
+        plot = build_plot(part, reading, columns=columns, zoom=zoom, is_log=self.is_log, smoothing=self.smoothing)
         plot = replace(plot, marks=tuple(mark for mark in plot.marks if mark.role in ("cursor", "restart")))
         # The legend would be the same for all of them: its row is the title's.
         chart = self.draw(plot, part, moment, *size, at=at, unit=reading.signal.metric.unit)[1:]

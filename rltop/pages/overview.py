@@ -51,7 +51,6 @@ from rltop.pages.numbered import NumberedView, numbered_row, numbered_view, outl
 from rltop.pages.page import Moment, Open, Page, Push, baseline_of
 from rltop.pages.signals import (
     SignalReading,
-    cadence_of,
     line_of,
     primary,
     read_signal,
@@ -418,7 +417,7 @@ def build_overview(
         rows=rows,
         more=more,
         timing=timing,
-        stragglers=build_stragglers(snapshot, verdicts),
+        stragglers=build_stragglers(snapshot),
         events=_newest_events(snapshot),
         counts=snapshot.source.counts,
         freshness=freshness(snapshot),
@@ -464,36 +463,24 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     chosen = [*key_metrics, *islice(choose_others(snapshot, key_metrics), room)]
     longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
     columns = max(20, metric_layout(width, longest)["line"] * 2)
-    own = _part(snapshot)
-    parts = {choice.stream: own if not choice.stream else _part(snapshot.within(choice.stream)) for choice in chosen}
+    parts = {choice.stream: snapshot.within(choice.stream) for choice in chosen}
     rows = []
     is_known = any(choice.signal.key not in snapshot.run.arrangement.pinned for choice in key_metrics)
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
     for number, choice in enumerate(chosen):
-        part, cadence = parts[choice.stream]
+        part = parts[choice.stream]
         numbered = numbered_view(part, choice.numbered) if choice.numbered else None
         if numbered is not None:
             choice = choice._replace(signal=signal_of(part, shown_member(numbered).key))  # noqa: PLW2901
         # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
         is_late = number >= count
-        reading = read_signal(
-            part,
-            choice.signal,
-            0 if is_late else columns,
-            verdicts=part.standing,
-            others=choice.others,
-            cadence=cadence,
-        )
-        line = partial(line_of, part, reading, columns, cadence=cadence) if is_late else None
+        reading = read_signal(part, choice.signal, 0 if is_late else columns, choice.others)
+        line = partial(line_of, part, reading, columns) if is_late else None
         if numbered is not None:
             rows.append(numbered_row(numbered, reading, choice.title)._replace(line=line))
             continue
         rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal), line))
     return tuple(rows[:count]), tuple(rows[count:])
-
-
-def _part(snapshot: Snapshot) -> tuple[Snapshot, int]:
-    return snapshot, cadence_of(snapshot.stream)
 
 
 def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:

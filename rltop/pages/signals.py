@@ -28,6 +28,7 @@ _CADENCE_ROWS = 64
 _MOST_PARTS = 6
 _SPARSE = 0.5
 _SKIPPED, _BASE_VALUES, _LEAST_VALUES = 3, 30, 10
+_NO_LINE = SparkData((), (), anchored_window(0, 0, 1, 2))
 
 
 class SignalReading(NamedTuple):
@@ -119,8 +120,12 @@ def row_name(signal: Signal) -> str:
     return formula(signal, name) if is_turned(signal) else name
 
 
-def cadence_of(stream: Stream) -> int:
+def cadence_of(snapshot: Snapshot) -> int:
     """Steps between two records: the median of the newest gaps; at least 1."""
+    return snapshot.part.memo.of_rows("cadence", lambda: _cadence(snapshot.stream))
+
+
+def _cadence(stream: Stream) -> int:
     steps = stream.steps(last=_CADENCE_ROWS)
     gaps = sorted(b - a for a, b in pairwise(steps) if b > a)
     return max(1, gaps[len(gaps) // 2]) if gaps else 1
@@ -219,14 +224,12 @@ def _raw_beginning(stream: Stream, key: str, at: int | None = None) -> Beginning
     return Beginning(first, median([value for _, value in start]), (start[0][0], start[-1][0]))
 
 
-def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str = "") -> Verdict | None:
+def worst_verdict(snapshot: Snapshot, metric: str, key: str = "") -> Verdict | None:
     """The worst active alert of this stream on a metric or its key."""
     firing = [
         verdict
-        for verdict in verdicts
-        if verdict.is_active
-        and not verdict.stream
-        and ((metric and verdict.metric == metric) or (key and verdict.key == key))
+        for verdict in snapshot.firing
+        if not verdict.stream and ((metric and verdict.metric == metric) or (key and verdict.key == key))
     ]
     return max(firing, key=lambda verdict: verdict.level, default=None)
 
@@ -242,33 +245,25 @@ def whole_of(signal: Signal) -> float:
             return 0.0
 
 
-def read_signal(
-    snapshot: Snapshot,
-    signal: Signal,
-    columns: int,
-    *,
-    verdicts: Sequence[Verdict] = (),
-    others: int = 0,
-    cadence: int | None = None,
-) -> SignalReading:
+def read_signal(snapshot: Snapshot, signal: Signal, columns: int, others: int = 0) -> SignalReading:
     """Read one signal at a step.
 
     Args:
         columns: columns of the line, two to a cell; 0 leaves the line out.
-        cadence: `cadence_of(snapshot.stream)`, if the caller has it already.
     """
     stream, at = snapshot.stream, snapshot.at_step
     raw = stream.latest(signal.key, at)
     point = None if raw is None else Point(raw.step, signal.read(raw.value))
     marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
-    verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
+    verdict = worst_verdict(snapshot, signal.metric.name, signal.key)
     own = verdict is not None and (verdict.key in ("", signal.key))
     beginning = beginning_of(snapshot, signal)
-    baseline = beginning.baseline if point is None or _is_after_start(snapshot, signal, point) else None
+    is_after_start = point is None or (beginning.first is not None and point.step > beginning.first.step)
+    baseline = beginning.baseline if is_after_start else None
     threshold = verdict.threshold if verdict is not None and own else None
     judged = None if verdict is None or not own else _judged(snapshot, signal, verdict, point)
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
-    return SignalReading(
+    reading = SignalReading(
         signal=signal,
         key=key_label(signal.key),
         step=snapshot.step or 0,
@@ -281,16 +276,7 @@ def read_signal(
         mark_count=stream.mark_count(signal.key) if at is None else len(marks),
         nonfinite_since=next((m.step for m in marks if raw is None or m.step > raw.step), None),
         others=others,
-        spark=read_spark(
-            snapshot,
-            signal,
-            columns,
-            reference=threshold if threshold is not None else baseline,
-            is_threshold=threshold is not None,
-            is_floor=_is_floor(threshold, judged or point),
-            since=None if verdict is None else verdict.since_step,
-            cadence=cadence,
-        ),
+        spark=_NO_LINE,
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
         judged=judged,
@@ -298,10 +284,7 @@ def read_signal(
         first=None if snapshot.part.is_preview else beginning.first,
         baseline_steps=beginning.steps,
     )
-
-
-def _is_floor(threshold: float | None, judged: Point | None) -> bool:
-    return threshold is not None and judged is not None and judged.value < threshold
+    return reading._replace(spark=line_of(snapshot, reading, columns)) if columns else reading
 
 
 def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point | None) -> Point | None:
@@ -331,24 +314,16 @@ def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None
     return None
 
 
-def _first_logged(stream: Stream, key: str, at: int | None = None) -> int | None:
-    """The step of the first value of the segment of a step; None is the newest."""
-    head = stream.head(key, at)
-    return next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
-
-
-def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence: int) -> SparkData:
-    is_threshold = reading.threshold is not None
-    reference = reading.threshold if is_threshold else reading.baseline
+def line_of(snapshot: Snapshot, reading: SignalReading, columns: int) -> SparkData:
+    threshold, judged = reading.threshold, reading.judged or reading.point
     return read_spark(
         snapshot,
         reading.signal,
         columns,
-        reference=reference,
-        is_threshold=is_threshold,
-        is_floor=_is_floor(reading.threshold, reading.judged or reading.point),
+        reference=reading.baseline if threshold is None else threshold,
+        is_threshold=threshold is not None,
+        is_floor=threshold is not None and judged is not None and judged.value < threshold,
         since=None if reading.verdict is None else reading.verdict.since_step,
-        cadence=cadence,
     )
 
 
@@ -373,15 +348,6 @@ def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
     return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))
 
 
-def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
-    at = _head_step(snapshot)
-    if at is None:
-        first = snapshot.part.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
-    else:
-        first = _first_logged(snapshot.stream, signal.key, at)
-    return first is not None and point.step > first
-
-
 def read_spark(
     snapshot: Snapshot,
     signal: Signal,
@@ -391,14 +357,13 @@ def read_spark(
     is_threshold: bool = False,
     is_floor: bool = False,
     since: int | None = None,
-    cadence: int | None = None,
 ) -> SparkData:
     """The line of a signal over the whole run, up to the cursor if there is one."""
     stream, at = snapshot.stream, snapshot.at_step
     first, last = stream.first_step, snapshot.step
-    if not columns or first is None or last is None or last < first:
-        return SparkData((), (), anchored_window(0, 0, 1, 2))
-    window = anchored_window(first, last, cadence or cadence_of(stream), columns)
+    if first is None or last is None or last < first:
+        return _NO_LINE
+    window = anchored_window(first, last, cadence_of(snapshot), columns)
     stop = min(window.stop, last + 1)
     return spark_data(
         snapshot.part.memo.buckets(signal.key, window.stride, window.start, stop),

@@ -74,17 +74,17 @@ class StragglerView(NamedTuple):
     has_rollouts: bool = False
 
 
-def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
+def build_stragglers(snapshot: Snapshot) -> StragglerView | None:
     """Read the best measure of stragglers at a step; None where the run logs nothing that tells.
 
     Where the trainer logs no more than the longest completion of the whole batch, and no
     rule is raised for that, the completions themselves say more, if there are any.
     """
-    logged = _logged(snapshot, verdicts)
+    logged = _logged(snapshot)
     shelf = snapshot.rollouts
     has_rollouts = shelf is not None and bool(shelf.state.steps)
     if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
-        return _from_rollouts(snapshot, logged, verdicts) or logged
+        return _from_rollouts(snapshot, logged) or logged
     if has_rollouts and logged is not None and logged.reading.kind is StragglerKind.GROUP and logged.group_size is None:
         logged = _of_known_size(snapshot, logged)
     return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
@@ -102,9 +102,7 @@ def _of_known_size(snapshot: Snapshot, logged: StragglerView) -> StragglerView:
     )
 
 
-def _from_rollouts(
-    snapshot: Snapshot, logged: StragglerView | None, verdicts: Sequence[Verdict]
-) -> StragglerView | None:
+def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> StragglerView | None:
     """The ratio of the groups of the step; None until they are read."""
     from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only where there are any
 
@@ -114,7 +112,7 @@ def _from_rollouts(
     if summary is None or summary.ratio_mean is None or is_late:
         return logged._replace(has_rollouts=True) if logged is not None else None
     details = logged.reading if logged is not None else None
-    worst = worst_verdict(verdicts, "group_len_ratio")
+    worst = worst_verdict(snapshot, "group_len_ratio")
     reading = StragglerReading(
         kind=StragglerKind.GROUP,
         metric="group_len_ratio",
@@ -141,7 +139,7 @@ def _from_rollouts(
     )
 
 
-def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
+def _logged(snapshot: Snapshot) -> StragglerView | None:
     identity = snapshot.identity
     if identity is None:
         return None
@@ -157,7 +155,7 @@ def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | 
             values.setdefault(anchor, signals[anchor].read(raw.value))
         reading = straggler_reading(values, snapshot.part.group_size)
         if reading is not None:
-            return _view(snapshot, reading, signals, raw.step, values, verdicts)
+            return _view(snapshot, reading, signals, raw.step, values.get("truncated_frac"))
     return None
 
 
@@ -171,10 +169,9 @@ def _view(
     reading: StragglerReading,
     signals: dict[str, Signal],
     step: int,
-    values: dict[str, float],
-    verdicts: Sequence[Verdict],
+    truncated: float | None,
 ) -> StragglerView:
-    worst = worst_verdict(verdicts, reading.metric)
+    worst = worst_verdict(snapshot, reading.metric)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP
     start = _start(snapshot, reading.kind, signals)
@@ -186,7 +183,7 @@ def _view(
         group_size=snapshot.part.group_size,
         level=worst.level if worst is not None else Level.OK,
         since_step=worst.since_step if worst is not None else None,
-        truncated=values.get("truncated_frac"),
+        truncated=truncated,
         key=signal.key,
         spark=read_spark(snapshot, signal, _COLUMNS, reference=start) if is_group else None,
     )

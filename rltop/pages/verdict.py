@@ -18,7 +18,7 @@ from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.metric import read_statistics
 from rltop.pages.page import Acknowledge, Ask, Effect, Moment, Open, Page, Push, Redraw, Say, SetRule
-from rltop.pages.signals import cadence_of, catalogue_title, read_signal, signal_of
+from rltop.pages.signals import catalogue_title, read_signal, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import (
@@ -510,13 +510,12 @@ def paint_symptom(snapshot: Snapshot, chain: str, width: int, glyphs: Glyphs) ->
         rows += signed_rows(
             glyphs.level(one.level), words, LEVEL_ROLES[one.level], width, glyphs, lines=2, target=target
         )
-    cadence = cadence_of(snapshot.stream)
-    verdicts, found, missing = snapshot.standing, [], []
+    found, missing = [], []
     for link, signal in _readings(snapshot, chain):
         if signal is None:
             missing.append(catalogue_title(link.metrics[0]))
             continue
-        reading = read_signal(snapshot, signal, 2 * _CURVE_CELLS, verdicts=verdicts, cadence=cadence)
+        reading = read_signal(snapshot, signal, 2 * _CURVE_CELLS)
         found.append((MetricRow(signal.metric.title, reading), link.question))
     if not alerts:
         text, role = f"{glyphs.level(Level.OK)} no alert of this symptom stands at this step", "ok"

@@ -87,7 +87,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
     elapsed_s = max(0.0, now_s - since_s)
     usual_s = where.step_s
     return OpenStep(
-        step=None if last is None else last + max(1, cadence_of(snapshot.stream)),
+        step=None if last is None else last + max(1, cadence_of(snapshot)),
         elapsed_s=_coarse(elapsed_s),
         usual_s=usual_s,
         phase=where.phase or "",

@@ -82,7 +82,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "other_keys": [_other(snapshot, key) for key in stream.keys if key not in known],
         "timing": _timing(snapshot),
         "pipeline": pipeline_document(snapshot),
-        "stragglers": _stragglers(build_stragglers(snapshot, snapshot.standing)),
+        "stragglers": _stragglers(build_stragglers(snapshot)),
         "verdicts": [verdict_document(verdict) for verdict in snapshot.standing],
         "events": [event_document(event) for event in snapshot.source.events],
         "counts": _counts(snapshot),

@@ -127,7 +127,7 @@ def test_a_zoomed_chart_shows_every_record_of_its_stretch(run: FakeRun) -> None:
 def test_smoothing_is_a_mean_over_records(run: FakeRun) -> None:
     signal = signal_of(Snapshot(run), "actor/grad_norm")
     reading = read_signal(Snapshot(run), signal, 2)
-    smooth = build_plot(Snapshot(run), reading, (), columns=2000, smoothing=0.5).smooth.values
+    smooth = build_plot(Snapshot(run), reading, columns=2000, smoothing=0.5).smooth.values
     values = [data["actor/grad_norm"] for _, data in verl_rows(is_ill=True)]
     assert smooth[0] == pytest.approx(values[0])
     assert smooth[1] == pytest.approx((0.5 * values[0] + values[1]) / 1.5)
@@ -136,7 +136,7 @@ def test_smoothing_is_a_mean_over_records(run: FakeRun) -> None:
 def test_a_window_shows_the_average_that_the_whole_run_has_there(run: FakeRun) -> None:
     reading = read_signal(Snapshot(run), signal_of(Snapshot(run), "actor/grad_norm"), 2)
     whole, part = (
-        build_plot(Snapshot(run), reading, (), columns=2000, zoom=zoom).smooth for zoom in (None, Zoom(101, 150))
+        build_plot(Snapshot(run), reading, columns=2000, zoom=zoom).smooth for zoom in (None, Zoom(101, 150))
     )
     values = dict(zip(whole.steps, whole.values, strict=True))
     assert part.steps == tuple(range(101, 151))
@@ -450,7 +450,7 @@ def test_the_value_that_was_judged_stands_in_its_row() -> None:
     run.events = [Event(100, 100, "O6", "clip", Level.WARN, EventState.FIRING, message, since_step=100,
                         metric="clip_frac", key="actor/pg_clipfrac")]  # fmt: skip
     past = Snapshot(run, 105)
-    reading = read_signal(past, signal_of(past, "actor/pg_clipfrac"), 0, verdicts=past.standing)
+    reading = read_signal(past, signal_of(past, "actor/pg_clipfrac"), 0)
     assert reading.point is not None and reading.point.value == 0.0
     assert reading.judged is not None and (reading.judged.step, reading.judged.value) == (100, pytest.approx(0.31))
     text = text_of(paint_overview(build_overview(past), 160, 50, UNICODE))

@@ -223,7 +223,7 @@ def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_o
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([30])))
     run = run_with(path)
-    found = build_stragglers(Snapshot(run), ())
+    found = build_stragglers(Snapshot(run))
     assert found is not None and found.is_from_rollouts and found.group_size == 4
     assert found.reading.ratio == pytest.approx((30 + 1 + 1) / 3)
     rows = paint_stragglers(found, 80, 2, UNICODE)
@@ -236,7 +236,7 @@ def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_o
 
 def test_what_the_trainer_logs_goes_before_the_completions() -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", (FIXTURE / "metrics.jsonl").read_bytes(), 125)
-    found = build_stragglers(Snapshot(run, 125), ())
+    found = build_stragglers(Snapshot(run, 125))
     assert found is not None and not found.is_from_rollouts and found.has_rollouts and found.key
     view = build_rollouts(Snapshot(run, 125))
     assert view.shelved is not None
@@ -250,7 +250,7 @@ def test_what_the_trainer_logs_is_held_against_what_is_usual_for_the_groups_of_t
         b'{"step": %d, "loss": 1.0, "reward": 0.5, "group_length_max_median_ratio_mean": 2.0}\n' % step
         for step in range(1, 31)
     )
-    found = build_stragglers(Snapshot(run_with(path, lines)), ())
+    found = build_stragglers(Snapshot(run_with(path, lines)))
     assert found is not None and not found.is_from_rollouts and found.group_size == 8
     text = text_of(paint_stragglers(found, 120, 2, UNICODE))
     assert "typical for group size 8" in text and "set group_size" not in text
@@ -262,7 +262,7 @@ def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -
     keys = '"completions/mean_length": 10, "completions/max_length": 40, "completions/clipped_ratio": 0.0, "reward": 1'
     for last, is_from_rollouts in ((45, True), (90, False)):
         rows = "".join(f'{{"step": {step}, "epoch": 0.1, {keys}}}\n' for step in range(1, last + 1))
-        found = build_stragglers(Snapshot(run_with(path, rows.encode())), ())
+        found = build_stragglers(Snapshot(run_with(path, rows.encode())))
         assert found is not None and found.has_rollouts and found.is_from_rollouts is is_from_rollouts
 
 
