@@ -348,20 +348,25 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
     return builder.row(Target(TargetKind.VERDICT, banner.rule))
 
 
-def _spec_of(rule: str) -> RuleSpec | None:
+def spec_of(rule: str) -> RuleSpec | None:
     from rltop.rules import registry  # noqa: PLC0415 - whoever has an alert has the rules; the first frame has neither
 
     return registry.NAMED.get(rule)
 
 
+def rule_name(rule: str) -> str:
+    spec = spec_of(rule)
+    return rule if spec is None else spec.title
+
+
 def rule_title(rule: str) -> str:
     """A rule as a person reads it: `KL to reference (O11)`."""
-    spec = _spec_of(rule)
+    spec = spec_of(rule)
     return rule if spec is None else f"{spec.title} ({rule})"
 
 
 def alert_group(alert: Alert) -> str:
-    spec = _spec_of(alert.rule)
+    spec = spec_of(alert.rule)
     return "learning" if spec is None else spec.group.value
 
 
@@ -435,8 +440,7 @@ def origin(verdict: Verdict) -> Origin | None:
     incident = verdict.incident
     if incident is None or incident.rule == verdict.rule:
         return None
-    spec = _spec_of(incident.rule)
-    return Origin(incident.rule, incident.rule if spec is None else spec.title, incident.step)
+    return Origin(incident.rule, rule_name(incident.rule), incident.step)
 
 
 def incident_count(verdicts: Sequence[Verdict]) -> int:

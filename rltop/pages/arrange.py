@@ -214,7 +214,6 @@ class MeaningPage(ListPage[tuple[str, str, str]]):
         return Target(TargetKind.MEANING, line[0])
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        del moment
         if target.kind is not TargetKind.MEANING:
             return None
         return Mean(self.key, None if target.name == FORGET else target.name)

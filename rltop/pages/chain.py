@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from rltop import structs, units
 from rltop.model import Label, Signal, Verdict
@@ -271,16 +272,15 @@ class _ValueReader:
                 return None
             moved = Movement(near[-1], is_known=True)
             return ChainLink(link.fact.value, link.question, None, moved, self.records_to(near[-1]))
-        first: tuple[int, str] | None = None
-        for key in self.snapshot.stream.keys:
-            step = next((mark.step for mark in self.snapshot.stream.marks(key) if self._is_near(mark.step)), None)
-            if step is not None and (first is None or step < first[0]):
-                first = (step, key)
-        if first is None:
+        stream = self.snapshot.stream
+        bad = [(mark.step, key) for key in stream.keys for mark in stream.marks(key) if self._is_near(mark.step)]
+        if not bad:
             return None
-        moved = Movement(first[0], score=math.inf)
-        shown = ChainLink(link.fact.value, link.question, generic_signal(first[1]), moved, self.records_to(first[0]))
-        return self._with_line(shown)
+        step, key = min(bad, key=itemgetter(0))
+        moved = Movement(step, score=math.inf)
+        return self._with_line(
+            ChainLink(link.fact.value, link.question, generic_signal(key), moved, self.records_to(step))
+        )
 
     def _is_near(self, step: int) -> bool:
         steps = self._around.steps
@@ -576,25 +576,17 @@ def _key(row: _Link) -> tuple[str, str]:
 
 def _levels(rows: Sequence[_Link], glyphs: Glyphs) -> Callable[[_Link], Line]:
     """What each row moved from and to, arrows aligned; its usual level where it did not move."""
-    known: dict[int, Line] = {}
-
-    def read() -> None:
-        told = [(row, _level(row.link.moved.before, row), _after(row)) for row in rows]
-        left = max(_LEVEL, *(len(before) for _, before, _ in told))
-        right = max(_LEVEL, *(len(after) for _, _, after in told))
-        for row, before, after in told:
-            role = "crit" if math.isinf(row.link.moved.score) else "value"
-            known[id(row)] = (
-                Piece(f"{before:>{left}}", "value" if row.has_moved else "dim"),
-                Piece(f" {glyphs.arrow} " if after else "   ", "dim"),
-                Piece(f"{after:>{right}}", role if after else "text"),
-            )
+    left = max((len(_level(row.link.moved.before, row)) for row in rows), default=0)
+    right = max((len(_after(row)) for row in rows), default=0)
 
     def cell(row: _Link) -> Line:
-        if not known:
-            # Only a wide screen has room for them.
-            read()
-        return known[id(row)]
+        before, after = _level(row.link.moved.before, row), _after(row)
+        role = "crit" if math.isinf(row.link.moved.score) else "value"
+        return (
+            Piece(f"{before:>{max(_LEVEL, left)}}", "value" if row.has_moved else "dim"),
+            Piece(f" {glyphs.arrow} " if after else "   ", "dim"),
+            Piece(f"{after:>{max(_LEVEL, right)}}", role if after else "text"),
+        )
 
     return cell
 

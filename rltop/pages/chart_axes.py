@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from rltop import units
 from rltop.model import EventState, Level, Unit
+from rltop.pages.alerts import rule_name
 from rltop.pages.chart import NO_CURVE, SMOOTHING, Axis, Curve, PlotData, PlotLevel, PlotMark, PlottedSeries
 from rltop.pages.signals import primary
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
@@ -408,13 +409,6 @@ def _rules_about(snapshot: Snapshot, metric: str) -> frozenset[str]:
     return frozenset(rules | {spec.id for spec in registry.ALL_SPECS if spec.metrics and spec.metrics[0] == metric})
 
 
-def _title(rule: str) -> str:
-    # Whoever has events has been judged: the rules are imported already.
-    from rltop.rules import registry  # noqa: PLC0415
-
-    return registry.NAMED[rule].title if rule in registry.NAMED else rule
-
-
 def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, kind: MarkerKind) -> list[Marker]:
     """The steps on which one of the metrics was logged, the first of them that the run knows."""
     signal = primary(snapshot, *names)
@@ -481,7 +475,7 @@ def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyp
     ruled = [marker for marker in markers if marker.rule]
     # The newest are the ones that are asked for.
     ruled.sort(key=lambda marker: (not marker.is_own, -marker.step))
-    entries = [(*sign_of(one, glyphs), f"{_title(one.rule)} {units.step(one.step)}") for one in ruled]
+    entries = [(*sign_of(one, glyphs), f"{rule_name(one.rule)} {units.step(one.step)}") for one in ruled]
     rest = [
         _summary(kind, word, markers, glyphs)
         for kind, word in (

@@ -46,6 +46,7 @@ from rltop.pages.run_entry import (
     speed_text,
     state_cell,
     value_cell,
+    value_of,
 )
 from rltop.pages.run_settings import Difference, Differences, differences, paint_differences
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
@@ -214,11 +215,6 @@ def whole_of(runs: Sequence[ComparedRun], axis: Axis) -> Zoom | None:
     return Zoom(math.floor(min(ends)), math.ceil(max(ends))) if ends else None
 
 
-def axes_of_runs(runs: Sequence[ComparedRun]) -> Sequence[Axis]:
-    """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
-    return [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
-
-
 def steps_of_window(runs: Sequence[ComparedRun], axis: Axis) -> Places:
     """Where the steps of the first run are that logs what the axis counts: those in which a window is counted."""
     found = (places(run.snapshot, axis) for run in runs)
@@ -357,25 +353,23 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
         _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
         amount("s/step", lambda one: one.entry.pace_s, duration_text, priority=3),
-        Column("speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5, sort=_speed),
+        Column(
+            "speed", lambda one: (speed_text(one.entry.speed), "value"), priority=5,
+            sort=lambda one: value_of(one.entry.speed),
+        ),
         Column("algorithm", lambda one: (one.entry.algorithm, "note"), Fit.TEXT, least=9, priority=6),
         amount("ETA", lambda one: one.entry.eta_s, duration_text, priority=8),
         Column("age", lambda one: age_cell(one.entry), priority=7, sort=lambda one: one.entry.age_s),
     )  # fmt: skip
 
 
-def _speed(one: ComparedRun) -> float | None:
-    return None if one.entry.speed is None else one.entry.speed.value
-
-
 def _number(
     head: str, read: Callable[[ComparedRun], Value | None], priority: int, *, has_step: bool = False
 ) -> Column[ComparedRun]:
-    def key(one: ComparedRun) -> float | None:
-        found = read(one)
-        return None if found is None else found.value
-
-    return Column(head, lambda one: value_cell(read(one), has_step=has_step), priority=priority, sort=key)
+    return Column(
+        head, lambda one: value_cell(read(one), has_step=has_step), priority=priority,
+        sort=lambda one: value_of(read(one)),
+    )  # fmt: skip
 
 
 def _paint_settings(
@@ -445,11 +439,6 @@ def metric_title(metric: tuple[str, str]) -> str:
     return CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
 
 
-def _has(metric: tuple[str, str], words: Sequence[str]) -> bool:
-    text = " ".join((metric_title(metric), *metric)).casefold()
-    return all(word in text for word in words)
-
-
 class RunsChartPage(ChartPage):
     @abstractmethod
     def runs(self, moment: Moment) -> list[ComparedRun]:
@@ -459,8 +448,10 @@ class RunsChartPage(ChartPage):
         return whole_of(self.runs(moment), self.axis) or super().whole(moment)
 
     def axes(self, moment: Moment) -> Sequence[Axis]:
+        """Only by what some run logs: by epochs that nobody counts nothing would be drawn."""
         runs = self.runs(moment)
-        return axes_of_runs(runs) if runs else super().axes(moment)
+        logged = [one for one in Axis if any(places(run.snapshot, one) is not None for run in runs)]
+        return logged if runs else super().axes(moment)
 
     def overlay(
         self, runs: Sequence[ComparedRun], metric: tuple[str, str], moment: Moment, columns: int, zoom: Zoom | None
@@ -596,12 +587,11 @@ class ComparePage(RunsChartPage):
         metrics, words = compared_metrics(shown_runs(moment)), text.casefold().split()
         at = metrics.index(self._metric) if self._metric in metrics else 0
         around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
-        places = ((at + step) % len(metrics) for step in around)
-        found = next((metrics[place] for place in places if _has(metrics[place], words)), None)
-        if found is None:
-            return Say("no common metric has this name")
-        self._metric = found
-        return Redraw()
+        for metric in (metrics[(at + step) % len(metrics)] for step in around):
+            if all(word in " ".join((metric_title(metric), *metric)).casefold() for word in words):
+                self._metric = metric
+                return Redraw()
+        return Say("no common metric has this name")
 
     def idle(self, moment: Moment) -> Set[str]:
         return super().idle(moment) | {"band"}

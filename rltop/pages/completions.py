@@ -351,7 +351,6 @@ class CompletionsPage(RolloutPage):
         return super().open(target, moment) if target.kind is not TargetKind.COMPLETION else self._text(target, moment)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        del height
         return (self._text(target, moment),)
 
     def _text(self, target: Target, moment: Moment) -> Push:

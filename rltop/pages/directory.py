@@ -57,7 +57,6 @@ def _verdict_of_event(target: Target, moment: Moment) -> Page:
 
 
 def _rollouts(target: Target, moment: Moment) -> Page:
-    del target, moment
     from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - few runs have any
     from rltop.pages.rollouts import RolloutsPage  # noqa: PLC0415
 
@@ -65,21 +64,18 @@ def _rollouts(target: Target, moment: Moment) -> Page:
 
 
 def _comparison(target: Target, moment: Moment) -> Page:
-    del target, moment
     from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions compare anything
 
     return ComparePage()
 
 
 def _log(target: Target, moment: Moment) -> Page:
-    del target, moment
     from rltop.pages.log import LogPage  # noqa: PLC0415 - few sessions look at one
 
     return LogPage()
 
 
 def _grid(target: Target, moment: Moment) -> Page:
-    del moment
     from rltop.pages.overlay import GridPage  # noqa: PLC0415 - loads what compares runs
 
     return GridPage(of_runs=bool(target.name))

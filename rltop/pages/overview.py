@@ -203,7 +203,7 @@ def build_sentence(
             "" if worst.advice is None or worst.advice.action is Action.REVIEW else worst.advice.words,
         ]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
-        is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)
+        is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing.largest)
         if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
         parts.append(worst_words(snapshot.history, worst.level))
@@ -250,10 +250,8 @@ def _value_then(snapshot: Snapshot, verdict: Verdict) -> str:
     return f"{signal.metric.title} {units.measure(signal.read(raw), signal.metric.unit)} at {units.step(at)}"
 
 
-def _mentions(headline: str, timing: TimingView | None) -> bool:
-    if timing is None or timing.largest is None:
-        return False
-    return any(f"{timing.largest.name.raw}{end}" in headline for end in (" ", ":"))
+def _mentions(headline: str, stage: StageReading | None) -> bool:
+    return stage is not None and any(f"{stage.name.raw}{end}" in headline for end in (" ", ":"))
 
 
 def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:

@@ -222,26 +222,21 @@ class Page(ABC):
         )
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        del key, moment
         return None
 
     def idle(self, moment: Moment) -> Set[str]:
         """Ids of keys that lead to nothing on what was painted last; they answer all the same."""
-        del moment
         return frozenset()
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
-        del moment
         return Open(target)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
         """The pages that are shown beside this one while one of its details is selected, one below the other."""
-        del moment, height
         return (Open(target),)
 
     def found_by(self, target: Target, moment: Moment) -> str:
         """What a search finds a row by that leads to a target, beside what is painted of it."""
-        del moment
         return target.name
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
@@ -250,7 +245,6 @@ class Page(ABC):
         Args:
             by: 1 for the next, -1 for the one before, 0 for the first.
         """
-        del text, by, moment
         return None
 
     def sort_by(self, sorting: Sorting | None) -> Effect | None:
@@ -264,7 +258,6 @@ class Page(ABC):
             y: row from the first one of the page.
             turn: 0 for a click, 1 for the wheel turned up, -1 for down.
         """
-        del x, y, turn, moment
         return None
 
     @property
@@ -278,7 +271,6 @@ class Page(ABC):
         Args:
             y: row from the first one of the page where it did.
         """
-        del x, y, to, is_done, moment
         return None
 
     def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
@@ -287,21 +279,17 @@ class Page(ABC):
         Args:
             first: of the stream of the page.
         """
-        del first, last, moment
         return None
 
     def answer(self, text: str, moment: Moment) -> Effect | None:
-        del text, moment
         return None
 
     def text_to_copy(self, moment: Moment) -> str:
         """The page as text, where it is worth more than one of its rows; else empty."""
-        del moment
         return ""
 
     def since_step(self, moment: Moment) -> int | None:
         """Where that which the page is about began, in the main stream; None where that is no step."""
-        del moment
         return None
 
     @property

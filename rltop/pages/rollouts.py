@@ -432,7 +432,6 @@ class RolloutsPage(RolloutPage):
         return "\n".join(text for one in completions for text in (one.prompt, one.opening))
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        del moment, height
         return (Push(self._page_of(target.name, self.sorting)),)
 
     def open(self, target: Target, moment: Moment) -> Effect | None:

@@ -174,6 +174,10 @@ def duration_text(seconds: float | None) -> str:
     return "" if seconds is None else units.duration(seconds)
 
 
+def value_of(found: Value | None) -> float | None:
+    return None if found is None else found.value
+
+
 def value_cell(found: Value | None, *, has_step: bool = False) -> Cell:
     if found is None:
         return "", "value"

@@ -26,7 +26,6 @@ from rltop.pages.run_entry import (
     VALIDATIONS,
     Entries,
     RunEntry,
-    Value,
     age_cell,
     best,
     duration_text,
@@ -35,6 +34,7 @@ from rltop.pages.run_entry import (
     speed_text,
     state_cell,
     value_cell,
+    value_of,
 )
 from rltop.pages.run_settings import Difference, Differences, setting_columns
 from rltop.pages.signals import generic_signal, primary, read_spark
@@ -163,9 +163,12 @@ def run_columns(
             "state", lambda one: state_cell(one, glyphs), least=_LEAST_STATE, is_right=False,
             sort=lambda one: -_STATES.index(one.state),
         ),
-        Column("reward", lambda one: value_cell(one.reward), priority=3, sort=lambda one: _key(one.reward)),
+        Column("reward", lambda one: value_cell(one.reward), priority=3, sort=lambda one: value_of(one.reward)),
         *_curve_column(context.curve),
-        Column("best val", _best, priority=6, sort=lambda one: _key(one.best)),
+        Column(
+            "best val", lambda one: value_cell(one.best, has_step=True), priority=6,
+            sort=lambda one: value_of(one.best),
+        ),
         Column("age", age_cell, least=_LEAST_AGE, priority=4, sort=lambda one: one.age_s),
         Column(
             "alerts", _paint_verdict, Fit.DRAWN, least=_LEAST_VERDICT, priority=1, likes=_LIKED_VERDICT,
@@ -177,7 +180,9 @@ def run_columns(
             "algorithm", lambda one: (one.algorithm, "note"), Fit.TEXT, least=9, priority=9,
             sort=lambda one: one.algorithm.casefold(),
         ),
-        Column("speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: _key(one.speed)),
+        Column(
+            "speed", lambda one: (speed_text(one.speed), "value"), priority=10, sort=lambda one: value_of(one.speed),
+        ),
         Column(
             "trainer", lambda one: (one.dialect, "note"), Fit.NAME, 8, _MOST_TRAINER, priority=11,
             sort=lambda one: one.dialect.casefold(),
@@ -212,14 +217,6 @@ def _name(entry: RunEntry, role: str) -> Cell:
     if entry.streams == 1:
         return entry.name.display, role
     return Piece(entry.name.display, role), Piece(f" ({entry.streams} streams)", role)
-
-
-def _key(found: Value | None) -> float | None:
-    return None if found is None else found.value
-
-
-def _best(entry: RunEntry) -> Cell:
-    return value_cell(entry.best, has_step=True)
 
 
 def _verdict(entry: RunEntry) -> str:
@@ -470,8 +467,7 @@ class AskedRun(NamedTuple):
         if lowered.startswith(SETTINGS_PREFIX):
             return self._set_number(name)
         if lowered in _COLUMNS:
-            value = _COLUMNS[lowered](run)
-            return value.value if isinstance(value, Value) else value
+            return _COLUMNS[lowered](run)
         signal = None if run.identity is None else run.identity.primary(lowered)
         if signal is None:
             key = name if run.stream.has(name) else _key_ending_in(run, lowered)
@@ -498,15 +494,15 @@ def _key_ending_in(run: Snapshot, name: str) -> str:
     return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
 
 
-_COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
+_COLUMNS: Mapping[str, Callable[[Snapshot], float | None]] = {
     "step": lambda run: run.stream.last_step,
     "records": lambda run: float(run.stream.rows),
     "age": lambda run: run.part.age_s,
-    "reward": lambda run: newest(run, REWARDS),
-    "val": lambda run: newest(run, VALIDATIONS),
-    "best": lambda run: best(run, VALIDATIONS),
+    "reward": lambda run: value_of(newest(run, REWARDS)),
+    "val": lambda run: value_of(newest(run, VALIDATIONS)),
+    "best": lambda run: value_of(best(run, VALIDATIONS)),
     "s/step": pace_of,
-    "speed": lambda run: newest(run, SPEEDS),
+    "speed": lambda run: value_of(newest(run, SPEEDS)),
 }
 """Columns that a query can ask for; ages and paces in seconds."""
 

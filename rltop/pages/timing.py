@@ -200,7 +200,7 @@ def paint_timing(
         rows = [text_row("STEP TIMING", width, glyphs, "title"), Row(()), *note]
         return fill([*rows, *_paint_beside(view, width, glyphs)], height)
     text = text_rows(view.explanation.display, width, glyphs, "strong")
-    table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs, sorting)]
+    table = [rule_row(width, glyphs), *_paint_table(view, timing, width, glyphs, sorting)]
     room = 60 if height is None else height
     least = min(4, len(table))
     strip_rows = 1 if room < 24 else 3 if room < 40 else 5
@@ -249,16 +249,15 @@ def _ran_on(one: StageStatistic, view: TimingPageView) -> str:
     return f"on {units.counted(one.runs, 'step')}" if one.runs < view.steps else ""
 
 
-def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
-    timing = view.timing
-    step = timing.step if timing is not None else None
+def _paint_table(
+    view: TimingPageView, timing: TimingView, width: int, glyphs: Glyphs, sorting: Sorting | None
+) -> list[Row]:
+    keys = {stage.name.raw: stage.key for stage in reversed(timing.top) if stage.name.raw != _STEP}
 
     def target(one: StageStatistic) -> Target:
-        key = "" if one.name.raw == _STEP else _key_of(timing, one.name.raw)
-        return Target(TargetKind.TIMING, key, step, "" if timing is None else timing.stream.raw)
+        return Target(TargetKind.TIMING, keys.get(one.name.raw, ""), timing.step, timing.stream.raw)
 
-    columns = stage_columns(view, width, glyphs)
-    fills = {} if timing is None else stage_fills(timing, glyphs)
+    columns, fills = stage_columns(view, width, glyphs), stage_fills(timing, glyphs)
     table = Table(
         columns,
         # The step itself stands above its stages in any order.
@@ -286,11 +285,6 @@ def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> tuple[str, str]:
         part = [seconds for seconds in history[start : start + per] if not math.isnan(seconds)]
         merged.append(max(part) if part else math.nan)
     return block_bars(merged, glyphs), one.role
-
-
-def _key_of(timing: TimingView | None, name: str) -> str:
-    stages = () if timing is None else timing.top
-    return next((stage.key for stage in stages if stage.name.raw == name), "")
 
 
 _BESIDES = 9

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Event, Label, Level, Signal, Verdict, VerdictState
-from rltop.pages.alerts import as_known, origin, paint_events, standing_verdict
+from rltop.pages.alerts import as_known, origin, paint_events, rule_name, standing_verdict
 from rltop.pages.chain import ChainView, build_chain, line_cells, paint_chain
 from rltop.pages.key_metrics import MetricRow, change_cell, row_sign, value_cell
 from rltop.pages.metric import read_statistics
@@ -86,7 +86,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     empty = VerdictView(
         verdict=verdict,
         rule=rule,
-        title=registry.NAMED[rule].title if rule in registry.NAMED else rule,
+        title=rule_name(rule),
         records=None,
         chain=None,
         events=as_known(snapshot, events[::-1]),
@@ -244,7 +244,6 @@ class VerdictPage(Page):
         return paint_verdict(view, width, moment.glyphs, moment.keys)
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
-        del height
         if target.kind is not TargetKind.RULE:
             return (Open(target),)
         found = standing_verdict(self._snapshot(moment), self.rule)
@@ -278,14 +277,10 @@ class Threshold(NamedTuple):
     scope: RuleScope | None
 
 
-def options_of(snapshot: Snapshot) -> EngineOptions:
-    rules = snapshot.part.judging.rules
-    return EngineOptions() if rules is None else rules.options
-
-
 def thresholds_of(snapshot: Snapshot, spec: RuleSpec) -> list[Threshold]:
     """Every threshold of a rule as it holds in a run, those of its levels first."""
-    options, profiles = options_of(snapshot), snapshot.part.judging.now.profiles
+    rules, profiles = snapshot.part.judging.rules, snapshot.part.judging.now.profiles
+    options = EngineOptions() if rules is None else rules.options
     now, usual = options.thresholds(spec.id, profiles), replace(options, own={}).thresholds(spec.id, profiles)
     own = own_of(snapshot, spec.id)
     names = sorted(now, key=lambda name: _LEVELS.index(name) if name in _LEVELS else len(_LEVELS))
@@ -333,7 +328,6 @@ class RuleMenuPage(Page):
         self._asked = ""
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        del height
         snapshot, glyphs = moment.snapshot, moment.glyphs
         verdict = standing_verdict(snapshot, self.rule)
         rows = [text_row(f"RULE {self._spec.id}  {self._spec.title}", width, glyphs, "title")]
@@ -563,5 +557,4 @@ class SymptomPage(Page):
         self._chain = chain
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        del height
         return paint_symptom(moment.snapshot, self._chain, width, moment.glyphs)
