@@ -616,13 +616,18 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(MeaningPage(target.name, target.stream))
 
     def _mean(self, key: str, metric: str | None) -> None:
+        if self.keeps(lambda: self.session.mean(self.followed, key, metric)):
+            self.pop_screen()
+            self.draw()
+
+    def keeps(self, keep: Callable[[], object]) -> bool:
+        """Keep something for the next time, or say why that cannot be."""
         try:
-            self.session.mean(self.followed, key, metric)
+            keep()
         except OSError as error:
             self.tell(f"cannot be kept: {error.strerror or error}")
-            return
-        self.pop_screen()
-        self.draw()
+            return False
+        return True
 
     def action_pin(self) -> None:
         target, before = self._metric_at_hand, self.followed.arrangement
@@ -644,13 +649,10 @@ class RltopApp(PatchedApp, inherit_bindings=False):
             self.push(ArrangePage())
 
     def _arrange(self, wanted: Arrange) -> bool:
-        try:
-            self.session.arrange(self.followed, wanted.arrangement)
-        except OSError as error:
-            self.tell(f"cannot be kept: {error.strerror or error}")
-            return False
-        self.draw()
-        return True
+        is_kept = self.keeps(lambda: self.session.arrange(self.followed, wanted.arrangement))
+        if is_kept:
+            self.draw()
+        return is_kept
 
     # -- taking something along ----------------------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from textual.fuzzy import Matcher
 from rltop import units
 from rltop.model import Label, VerdictState
 from rltop.pages.page import Moment, Open
+from rltop.pages.signals import narrowest_signals
 from rltop.pages.verdict import DOORS, rule_titles
 from rltop.regex import regex
 from rltop.rows.keys import KEYS, Scope
 from rltop.rows.rows import Target, TargetKind
+from rltop.run.snapshot import Snapshot
 from rltop.screen.bindings import action_of
 from rltop.settings import SETTINGS
 from rltop.structs import NamedTuple
@@ -165,11 +167,9 @@ def _metrics_elsewhere(moment: Moment) -> Iterator[PaletteEntry]:
 
 def place_typed(query: str) -> PaletteEntry | None:
     match = _PLACE.fullmatch(query)
-    return (
-        None
-        if match is None
-        else PaletteEntry(f"Go to {match[1]}", "a step, or a window of a chart", KeyAction(f"go_to({match[1]!r})"))
-    )
+    if match is None:
+        return None
+    return PaletteEntry(f"Go to {match[1]}", "a step, or a window of a chart", KeyAction(f"go_to({match[1]!r})"))
 
 
 def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
@@ -187,11 +187,8 @@ def _verdicts(moment: Moment) -> Iterator[PaletteEntry]:
 
 def _metrics(moment: Moment) -> Iterator[PaletteEntry]:
     number = count()
-    for part in moment.snapshot.run.streams:
-        titles = {}
-        if part.identity is not None:
-            found = part.identity.signals.values()
-            titles = {signal.key: signal.metric.title for signals in found for signal in signals}
+    for part in Snapshot(moment.snapshot.run).streams:
+        titles = {key: signal.metric.title for key, signal in narrowest_signals(part).items()}
         whose = f"{part.role} " if part.role else ""
         for key in sorted(part.stream.keys, key=lambda key: key not in titles):
             target = Target(TargetKind.METRIC, key, stream=part.role)

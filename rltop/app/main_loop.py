@@ -239,15 +239,12 @@ class Bell:
         """What has become CRIT since the last look; what was there when the run was opened is not new."""
         if run.loading is not None or not run.has_caught_up:
             return []
-        found = {(one.rule, one.stream, one.since_step): one for one in run.verdicts if is_crit(one)}
+        active = [one for one in run.verdicts if one.is_active and one.level is Level.CRIT]
+        found = {(one.rule, one.stream, one.since_step): one for one in active}
         known = self._known.setdefault(run.path.raw, set(found))
         new = [one for key, one in found.items() if key not in known]
         known.update(found)
         return new
-
-
-def is_crit(verdict: Verdict) -> bool:
-    return verdict.is_active and verdict.level is Level.CRIT
 
 
 def title_of(run: Run) -> str:

@@ -75,9 +75,8 @@ class RuleKeys:
             return
         if is_quiet is None:
             app.tell(f"no alert of {rule} stands now")
-            return
-        app.draw()
-        app.tell(f"{rule} is acknowledged: quiet until it gets worse" if is_quiet else f"{rule} is no longer quiet")
+        else:
+            self._said(f"{rule} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}")
 
     def mute(self, rule: str) -> None:
         """Leave the alerts of a rule out for this run, or take them in again."""
@@ -117,13 +116,8 @@ class RuleKeys:
             self._said(f"{rule} {name} is {value:g} for {scope.words}; kept in rules.toml")
 
     def _keep(self, effect: SetRule) -> bool:
-        app = self._app
-        try:
-            app.session.set_rule(app.followed, effect.scope, effect.rule, effect.name, effect.value)
-        except OSError as error:
-            app.tell(f"cannot be kept: {error.strerror or error}")
-            return False
-        return True
+        app, (rule, scope, name, value) = self._app, effect
+        return app.keeps(lambda: app.session.set_rule(app.followed, scope, rule, name, value))
 
     def _said(self, text: str) -> None:
         self._app.draw()

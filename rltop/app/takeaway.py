@@ -58,10 +58,9 @@ class Takeaway:
         if shown is None:
             return
         page, board = shown.page.text_to_copy(shown.moment), shown.board
-        row = next(
-            (one for one in board.rows if any(link.target == board.selection.target for link in one.links)), None
-        )
-        text = page or ("" if row is None else row_text(row))
+        chosen = (one for one in board.rows if any(link.target == board.selection.target for link in one.links))
+        row = "".join(piece.text for piece in next(chosen, Row(())).line)
+        text = page or _BLANKS.sub("  ", row.strip())
         if text:
             self.copy(text, "the page" if page else "the row")
         else:
@@ -162,10 +161,6 @@ async def _give_to_tmux(text: str) -> None:
 
 
 _BLANKS = regex(r" {3,}")
-
-
-def row_text(row: Row) -> str:
-    return _BLANKS.sub("  ", "".join(piece.text for piece in row.line).strip())
 
 
 def value_to_copy(target: Target | None, page: Page, moment: Moment) -> tuple[str, str]:

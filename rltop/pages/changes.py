@@ -102,9 +102,11 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
     newest = snapshot.at(None)
     frame = frame_around(newest, step, line_cells(width))
     shown = found[: min(_SHOWN, max(moved, _ALWAYS_SHOWN))]
+    if frame is not None:
+        shown = [replace(one, line=read_aligned(newest, one.signal, frame)) for one in shown]
     return ChangeView(
         step=step,
-        rows=tuple(_with_line(newest, one, frame) for one in shown),
+        rows=tuple(shown),
         moved=moved,
         judged=len(found),
         unknown=unknown,
@@ -168,12 +170,6 @@ def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
     return [row[column] for row in rows if column < len(row) and math.isfinite(row[column])]
 
 
-def _with_line(snapshot: Snapshot, one: Changed, frame: Frame | None) -> Changed:
-    if frame is None:
-        return one
-    return replace(one, line=read_aligned(snapshot, one.signal, frame))
-
-
 def change_columns(
     width: int, glyphs: Glyphs, frame: Frame | None = None, window: tuple[int, int] | None = None, *,
     is_estimate: bool = False,
@@ -201,7 +197,9 @@ def change_columns(
         ),
         Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
         Column(
-            "after" if window is None else "median", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after
+            "after" if window is None else "median",
+            lambda one: ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value"),
+            least=_NUMBER, gap=1, sort=lambda one: one.shift.after,
         ),
         *((here,) if window is not None or is_estimate else ()),
         Column(
@@ -275,10 +273,6 @@ def _name(one: Changed, width: int) -> tuple[str, str]:
         return Label.of(one.signal.key).display, "key"
     instance = one.signal.instance if one.is_one_of_several else ""
     return Label.of(instance or one.signal.metric.title).display, "text"
-
-
-def _then(one: Changed) -> tuple[str, str]:
-    return ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value")
 
 
 def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:

@@ -204,7 +204,9 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
         kind = LineKind.DASHED if level.role == DASHED_ROLE else LineKind.ACROSS
         entries.append(LegendEntry(kind, level.role, level.label))
     entries += [LegendEntry(LineKind.DOWN, mark.role, mark.label) for mark in axes.marks if mark.role != "cursor"]
-    entries += [LegendEntry(none, "dim", _far(level, axes)) for level in axes.far]
+    for level in axes.far:
+        side = "above" if level.value > axes.high else "below"
+        entries.append(LegendEntry(none, "dim", f"{level.label} {side} the chart"))
     if axes.is_log:
         hidden = f", {axes.hidden} values ≤ 0 not shown" if axes.hidden else ""
         entries.append(LegendEntry(none, "dim", f"log scale{hidden}"))
@@ -213,10 +215,6 @@ def legend_of(plot: PlotData, axes: Axes) -> list[LegendEntry]:
     if plot.is_approximate:
         entries.append(LegendEntry(none, "dim", "older steps downsampled"))
     return entries
-
-
-def _far(level: PlotLevel, axes: Axes) -> str:
-    return f"{level.label} {'above' if level.value > axes.high else 'below'} the chart"
 
 
 def _limits(

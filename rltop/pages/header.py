@@ -58,7 +58,7 @@ class HeaderView(NamedTuple):
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
-        downsampled: first and last step of the bucket that stands for it, where memory has downsampled it, else None.
+        downsampled: first and last step of those whose mean stands for it in memory; None where it stands alone.
         step_s: what a step of `step` takes now, wherever the cursor is; see `pace_of`.
         logged_s: what the run logs of a step, where that is another time: the clock counts what is between steps too.
         eta_s: time from now to the last step at that pace.
@@ -104,6 +104,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
     elapsed_s = _elapsed_s(snapshot, step_s)
     job = None if snapshot.run.whereabouts is None else snapshot.run.whereabouts.where()
     gpus = identity.gpus if identity is not None and identity.gpus else None if job is None else job.gpus
+    bucket = None if snapshot.at_step is None else stream.downsampled_range(snapshot.at_step)
     until_s = snapshot.run.goal.until_s or (None if job is None else job.ends_s)
     if newest_s is None or snapshot.source.state not in UNDER_WAY:
         until_s = None
@@ -120,7 +121,7 @@ def build_header(snapshot: Snapshot, timing: TimingView | None, opened: OpenStep
         state=snapshot.source.state,
         age_s=snapshot.part.age_s,
         loading=snapshot.source.loading,
-        downsampled=stream.downsampled_range(snapshot.at_step) if snapshot.at_step is not None else None,
+        downsampled=None if bucket is None or bucket[0] == bucket[1] else bucket,
         behind_bytes=snapshot.source.behind_bytes,
         generation=generation_text(snapshot),
         open=opened if opened is not None and opened.level > Level.OK else None,
@@ -313,7 +314,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         pieces.append(Piece(_cursor_text(view, view.cursor), "cursor"))
         if level < 5:
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
-        if _is_mean(view):
+        if view.downsampled is not None:
             pieces.append(Piece(" (mean)", "cursor"))
         pieces.append(Piece(gap))
     elif view.open is not None:
@@ -420,13 +421,9 @@ def header_clock(snapshot: Snapshot) -> Hashable:
 
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
-    if view.downsampled is None or not _is_mean(view):
+    if view.downsampled is None:
         return f"at step {units.step(cursor)}"
     return f"at steps {units.step(view.downsampled[0])}–{units.step(view.downsampled[1])}"
-
-
-def _is_mean(view: HeaderView) -> bool:
-    return view.downsampled is not None and view.downsampled[0] != view.downsampled[1]
 
 
 _WORDS = (

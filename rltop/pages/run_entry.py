@@ -93,7 +93,7 @@ class RunEntry:
 
 
 def read_entry(snapshot: Snapshot) -> RunEntry:
-    firing = [verdict for verdict in snapshot.standing if verdict.is_active]
+    firing = snapshot.firing
     worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
     level = max((verdict.level for verdict in firing), default=Level.OK)
     what = "" if worst is None else _what(worst)

@@ -65,10 +65,6 @@ class Difference(NamedTuple):
     def known(self) -> int:
         return sum(value not in (None, NOT_SET) for value in self.values)
 
-    @property
-    def is_shared(self) -> bool:
-        return NOT_SET not in self.values
-
 
 def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
     """The settings in which runs differ: what is changed most often first, what only names a run last.
@@ -91,7 +87,7 @@ def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
         )
         for name in differing
     ]
-    return sorted(found, key=lambda one: (one.is_name, not one.is_shared, _rank(one.name)))
+    return sorted(found, key=lambda one: (one.is_name, NOT_SET in one.values, _rank(one.name)))
 
 
 class Differences:

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
 from operator import itemgetter
 from types import MappingProxyType
 
@@ -384,7 +383,6 @@ def outlier_of(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
     return worst, grown[0]
 
 
-_MOST_COLUMNS = 512
 _TOP_LABEL = 11
 """Cells of what stands behind the upper edge of the strip: `╌ 1 h 20 m`."""
 _HIGHEST = 3.0
@@ -461,35 +459,14 @@ def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: 
         return [_heights(steps, glyphs)]
     fills = stage_fills(view, glyphs)
     grid: list[list[Piece]] = [[] for _ in range(height)]
-    known = _columns_known(height, top, tuple(view.colors.items()), tuple(fills.items()), glyphs.name)
     for step in steps:
-        column = known.get(step)
-        if column is None:
-            column = known[step] = _bar_column(step, view, height, top, fills, glyphs)
-        for y, piece in enumerate(column):
+        for y, piece in enumerate(_bar_column(step, view, height, top, fills, glyphs)):
             row = grid[height - 1 - y]
             if row and row[-1].role == piece.role:
                 row[-1] = Piece(row[-1].text + piece.text, piece.role)
             else:
                 row.append(piece)
     return grid
-
-
-@lru_cache(maxsize=8)
-def _columns_known(
-    height: int, top: float, colors: tuple[tuple[str, int], ...], fills: tuple[tuple[str, str], ...], signs: str
-) -> dict[StripStep, list[Piece]]:
-    """The columns of steps drawn so far on this scale and in these colours: a record brings one more."""
-    return _ColumnCache()
-
-
-class _ColumnCache(dict[StripStep, list[Piece]]):
-    """So many, and not more."""
-
-    def __setitem__(self, step: StripStep, column: list[Piece]) -> None:
-        if len(self) >= _MOST_COLUMNS:
-            self.clear()
-        super().__setitem__(step, column)
 
 
 def _bar_column(

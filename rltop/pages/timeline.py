@@ -135,7 +135,8 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
         passes = wanted.passes(event)
         if passes:
             numbers.append(number)
-        if not passes and not _ends_what_is_shown(event, standing):
+        ends_what_is_shown = event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
+        if not passes and not ends_what_is_shown:
             continue
         lane = lanes.setdefault(event.family, Lane(event.family))
         lane.count += passes
@@ -145,7 +146,8 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
         if step is not None:
             _place(lane, event, step, standing, is_old=number in old)
     for (rule, _), firing in standing.items():
-        lanes[_family_of(events, rule)].firings.append(firing)
+        family = next(event.family for event in reversed(events) if event.rule == rule)
+        lanes[family].firings.append(firing)
     begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
     # Before a restart the run may have come farther.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
@@ -155,14 +157,6 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter, sorting: Sorting | N
         tuple(one.number for one in sort_items(listed, event_columns(has_family=True), sorting)),
         tuple(lanes.values()), families, begin, max(end, reach), end, old, steps, snapshot.stream,
     )  # fmt: skip
-
-
-def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:
-    return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
-
-
-def _family_of(events: Sequence[Event], rule: str) -> str:
-    return next(event.family for event in reversed(events) if event.rule == rule)
 
 
 def _place(

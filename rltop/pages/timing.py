@@ -224,7 +224,10 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
     name = 18 if width >= 70 else 13 if width >= 44 else 10
     steps = f"{view.steps} steps"
     return (
-        Column("stage", _stage_name, Fit.NAME, least=name, most=name, sort=lambda one: one.name.raw),
+        Column(
+            "stage", lambda one: (one.name.display, "strong" if one.name.raw == _STEP else "text"), Fit.NAME,
+            least=name, most=name, sort=lambda one: one.name.raw,
+        ),
         amount("last", lambda one: one.last_s, units.duration, least=8),
         amount("median", lambda one: one.median_s, units.duration, least=8),
         amount("p95", lambda one: one.p95_s, units.duration, "note", least=8, priority=2),
@@ -239,10 +242,6 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
         ),
         Column("", lambda one: (_ran_on(one, view), "dim"), Fit.TEXT, least=10, priority=3),
     )  # fmt: skip
-
-
-def _stage_name(one: StageStatistic) -> tuple[str, str]:
-    return one.name.display, "strong" if one.name.raw == _STEP else "text"
 
 
 def _ran_on(one: StageStatistic, view: TimingPageView) -> str:

@@ -40,11 +40,6 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     `ranks` the slowest ranks.
     """
     identity = snapshot.identity
-    transitions = [
-        event
-        for event in snapshot.source.events
-        if event.state is not EventState.FACT and (since is None or event.step >= since)
-    ]
     return {
         "schema": SCHEMA,
         "run": snapshot.name.raw,
@@ -58,10 +53,16 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         **worst_of(snapshot),
         "incidents": incidents(snapshot.standing),
         "pipeline": pipeline_document(snapshot),
-        "verdicts": [verdict_document(verdict) for verdict in snapshot.standing if verdict.is_active],
-        "events": [event_document(event) for event in transitions],
+        "verdicts": [verdict_document(verdict) for verdict in snapshot.firing],
+        "events": [event_document(event) for event in events_since(snapshot, since)],
         **beside(snapshot, stream_head),
     }
+
+
+def events_since(snapshot: Snapshot, since: int | None) -> list[Event]:
+    """Every transition of an alert, or those from a step on."""
+    told = [event for event in snapshot.source.events if event.state is not EventState.FACT]
+    return told if since is None else [event for event in told if event.step >= since]
 
 
 def pipeline_document(snapshot: Snapshot) -> Document | None:
@@ -207,7 +208,7 @@ def level_of(snapshot: Snapshot) -> Level:
     """The worst active level; NO_DATA while there is no row."""
     if not snapshot.stream.has_values:
         return Level.NO_DATA
-    return max((v.level for v in snapshot.standing if v.is_active), default=Level.OK)
+    return max((verdict.level for verdict in snapshot.firing), default=Level.OK)
 
 
 def incidents(verdicts: Sequence[Verdict]) -> list[Document]:

@@ -27,15 +27,20 @@ from rltop.run.snapshot import Snapshot
 
 
 def _stream(snapshot: Snapshot) -> Document:
-    identity = snapshot.identity
-    signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
-    known = {signal.key for signal in signals}
     return {
         **stream_head(snapshot),
         "first_step": snapshot.stream.first_step,
         "state": snapshot.source.state.value,
         "age_s": snapshot.part.age_s,
         "behind_bytes": snapshot.source.behind_bytes,
+        **_values(snapshot),
+    }
+
+
+def _values(snapshot: Snapshot) -> Document:
+    signals = [] if snapshot.identity is None else [s for found in snapshot.identity.signals.values() for s in found]
+    known = {signal.key for signal in signals}
+    return {
         "signals": [_signal(snapshot, signal) for signal in signals],
         "other_keys": [_other(snapshot, key) for key in snapshot.stream.keys if key not in known],
     }
@@ -49,8 +54,6 @@ def once_document(snapshot: Snapshot) -> Document:
     """
     identity, stream = snapshot.identity, snapshot.stream
     view = build_overview(snapshot, width=40, height=1)
-    signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
-    known = {signal.key for signal in signals}
     return {
         "schema": SCHEMA,
         "run": snapshot.name.raw,
@@ -78,8 +81,7 @@ def once_document(snapshot: Snapshot) -> Document:
         "incidents": incidents(snapshot.standing),
         "warm_up": None if snapshot.part.judging.now.warm_up is None else list(snapshot.part.judging.now.warm_up),
         "sentence": view.sentence.text.raw,
-        "signals": [_signal(snapshot, signal) for signal in signals],
-        "other_keys": [_other(snapshot, key) for key in stream.keys if key not in known],
+        **_values(snapshot),
         "timing": _timing(snapshot),
         "pipeline": pipeline_document(snapshot),
         "stragglers": _stragglers(build_stragglers(snapshot)),

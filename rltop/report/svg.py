@@ -360,7 +360,7 @@ def style_sheet(*, has_page: bool) -> str:
     bars = [
         f"rect.{name} {{ fill: var(--{name}); }}\n.{name} {{ color: var(--{name}); }}"
         for name in LIGHT
-        if _is_bar(name)
+        if name.startswith("stage-") or name == "other"
     ]
     series = [_series(number) for number in range(SERIES)]
     return "\n".join(
@@ -385,10 +385,6 @@ def _series(number: int) -> str:
     dashes = "none" if number < SERIES // 2 else "6 3"
     line = f"polyline.run-{number} {{ stroke: var(--stage-{number}); stroke-dasharray: {dashes}; }}"
     return f"{line}\n.run-{number} {{ color: var(--stage-{number}); }}"
-
-
-def _is_bar(name: str) -> bool:
-    return name.startswith("stage-") or name == "other"
 
 
 def _variables(colours: Mapping[str, str]) -> str:

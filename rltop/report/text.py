@@ -23,6 +23,7 @@ from rltop.pages.header import (
     paint_streams,
 )
 from rltop.pages.signals import primary
+from rltop.report.document import events_since
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row, RowBuilder, text_row, text_rows, wrap
 from rltop.rows.table import Column, Fit, Table, TablePainter
@@ -106,7 +107,7 @@ def check_text(
     streams = build_streams(snapshot)
     if streams is not None:
         rows.append(paint_streams(streams, width, glyphs))
-    firing = [verdict for verdict in snapshot.standing if verdict.is_active]
+    firing = snapshot.firing
     if not any(each.stream.has_values for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
         if snapshot.source.counts.lines and snapshot.source.state not in BROKEN_OFF:
@@ -115,7 +116,7 @@ def check_text(
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
     rows += _worst(snapshot, firing, width, glyphs)
-    events = events_since(snapshot.source.events, since)
+    events = events_since(snapshot, since)
     if events or since is not None:
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
@@ -151,10 +152,6 @@ def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Gl
     if found is None:
         return []
     return text_rows(worst_words(history, level), width, glyphs, alert_role(found), lines=2)
-
-
-def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
-    return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
 def explains(event: Event, since: int | None) -> bool:

@@ -66,22 +66,19 @@ class Selection:
             )
 
     def select(self, target: Target) -> bool:
-        for i, spot in enumerate(self._spots):
-            if spot.link.target == target:
-                self._at, self._aim = i, None
-                return True
-        return False
+        return self._go(lambda spot: spot.link.target == target)
 
     def at(self, x: int, y: int) -> bool:
-        for i, spot in enumerate(self._spots):
-            if spot.y == y and spot.link.start <= x < spot.link.stop:
-                self._at, self._aim = i, None
-                return True
-        return False
+        return self._go(lambda spot: spot.y == y and spot.link.start <= x < spot.link.stop)
 
     def in_row(self, y: int) -> bool:
-        spot = next((spot for spot in self._spots if spot.y == y), None)
-        return spot is not None and self.at(spot.link.start, y)
+        return self._go(lambda spot: spot.y == y)
+
+    def _go(self, is_wanted: Callable[[Spot], bool]) -> bool:
+        at = next((number for number, spot in enumerate(self._spots) if is_wanted(spot)), None)
+        if at is not None:
+            self._at, self._aim = at, None
+        return at is not None
 
     def next_row(self, by: int) -> int | None:
         here = self.spot

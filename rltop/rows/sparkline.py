@@ -236,8 +236,9 @@ def _stretched(data: SparkData) -> SparkData:
         return data
     up, down = found
     lows, highs = [math.nan] * room, [math.nan] * room
-    for to, low, high in zip(_apart(used, up, down), data.lows, data.highs, strict=False):
-        lows[to], highs[to] = low, high
+    for at in range(used):
+        to = at * up // down
+        lows[to], highs[to] = data.lows[at], data.highs[at]
     return data._replace(
         lows=lows,
         highs=highs,
@@ -247,11 +248,6 @@ def _stretched(data: SparkData) -> SparkData:
         newest=data.newest * up // down,
         onset=data.onset * up // down,
     )
-
-
-@lru_cache(maxsize=64)
-def _apart(count: int, up: int, down: int) -> Sequence[int]:
-    return [i * up // down for i in range(count)]
 
 
 def _last_if_gap(value: float) -> float:

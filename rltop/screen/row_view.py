@@ -6,10 +6,8 @@ Owns nothing but what is on the screen, and which of its cells changed; what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress, count
-from operator import ne
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -36,9 +34,6 @@ GAP_CELLS = 8
 """Spans closer than this are one: moving the cursor costs about as many bytes."""
 
 Cell = tuple[str, str]
-
-_ROLE_SIGNS: dict[str, str] = {}
-"""A character for each role; there are a few dozen of them."""
 
 _NO_CELL: Cell = (" ", "text")
 
@@ -78,8 +73,6 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     """
     if old == new:
         return []
-    if _has_single_cells(old) and _has_single_cells(new):
-        return _joined_spans(_differing_cells(old, new, width))
     if not (has_certain_cells(old) and has_certain_cells(new)):
         return [(0, width)]
     same = _same_pieces(old, new)
@@ -90,42 +83,6 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     before += [_NO_CELL] * (length - len(before))
     after += [_NO_CELL] * (length - len(after))
     return [(x + start, x + stop) for start, stop in _differing(before, after)]
-
-
-def _has_single_cells(line: Line) -> bool:
-    return is_single("".join([text for text, _ in line]))
-
-
-def _differing_cells(old: Line, new: Line, width: int) -> Iterator[int]:
-    (before, its_roles), (after, roles) = _as_text(old, width), _as_text(new, width)
-    if its_roles == roles:
-        return compress(count(), map(ne, before, after))
-    return compress(count(), map(ne, zip(before, its_roles, strict=True), zip(after, roles, strict=True)))
-
-
-def _as_text(line: Line, width: int) -> tuple[str, str]:
-    """The characters of `width` cells, and a sign for the role of each."""
-    text = "".join([text for text, _ in line])
-    roles = "".join([_role_sign(role) * len(text) for text, role in line])
-    missing = width - len(text)
-    return text[:width] + " " * missing, roles[:width] + _role_sign("text") * missing
-
-
-def _role_sign(role: str) -> str:
-    sign = _ROLE_SIGNS.get(role)
-    if sign is None:
-        sign = _ROLE_SIGNS[role] = chr(len(_ROLE_SIGNS))
-    return sign
-
-
-def _joined_spans(cells: Iterable[int]) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    for x in cells:
-        if spans and x - spans[-1][1] < GAP_CELLS:
-            spans[-1] = (spans[-1][0], x + 1)
-        else:
-            spans.append((x, x + 1))
-    return spans
 
 
 def _same_pieces(old: Line, new: Line) -> int:
@@ -407,7 +364,7 @@ class RowView(Widget, can_focus=True):
     def _hidden_by(self) -> int:
         """-1 or 1 where the selection is above or below what can be seen, else 0."""
         spot = self.selection.spot
-        if spot is None or self._top <= spot.y < self._top + self.size.height:
+        if spot is None or self.sees(spot.y):
             return 0
         return -1 if spot.y < self._top else 1
 
@@ -451,14 +408,18 @@ class RowView(Widget, can_focus=True):
             self.action_open()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        if not self._mouse.point(event.x, self._top + event.y, -1):
-            self._scroll(self._top + WHEEL_ROWS)
+        self._turned(event, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turned(event, -1)
+
+    def _turned(self, event: events.MouseEvent, by: int) -> None:
         event.stop()
-        if not self._mouse.point(event.x, self._top + event.y, 1):
-            self._scroll(self._top - WHEEL_ROWS)
+        if not self._mouse.point(event.x, self._top + event.y, -by):
+            self._roll(by * WHEEL_ROWS)
+
+    def _roll(self, rows: int) -> None:
+        self._scroll(self._top + rows)
 
     def on_focus(self) -> None:
         self._repaint(self._moved(None, self.selection.spot))
@@ -525,13 +486,8 @@ class LongRowView(RowView):
     def action_last(self) -> None:
         self._ask(_ALL)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._ask(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._ask(-WHEEL_ROWS)
+    def _roll(self, rows: int) -> None:
+        self._ask(rows)
 
 
 class RoleStyles:
