@@ -33,9 +33,9 @@ where its keys are of text (completions, tokens, a reference policy, groups, pai
 the judgement names it after a method of language models.
 Written to `rltop/rules/evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
 is left out. The totals of `new_logs.csv`, `found_logs.csv`, `unseen_logs.csv` and
-`later_logs.csv`, logs that were judged before the program read them, go to `new_score.csv` and so on once, where that is the
-table and no FOLDER is given: later programs may have been changed with these logs in
-sight. `unread` files gave no record, of `deaf` ones no key is known to a rule.
+`later_logs.csv`, logs that were judged before the program read them, go to `new_score.csv`
+and so on once, where that is the table and no FOLDER is given: later programs may have been
+changed with these logs in sight. `unread` files gave no record, of `deaf` ones no key is known to a rule.
 """
 
 from __future__ import annotations
