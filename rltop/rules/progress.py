@@ -185,6 +185,8 @@ _MIN_RECORDS = 10
 _FIRST_BLOCK, _BLOCKS = 50, 20
 _BY_CHANCE, _WANDERS = 2.0, 0.1
 """A rise in standard errors that is none, and the part of the range of single records that blocks of them differ by."""
+_AT_ONCE = 0.5
+"""The part of the range of single records that the usual reward has risen by where it has moved."""
 _NEW_BEST = 0.01
 _STILL = 0.1
 _STRIDE = 5
@@ -267,6 +269,9 @@ class Plateau(Detector):
             return False
         rise, error = self.blocks.rise()
         if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
+            return False
+        # It rose at once, within the first of the blocks.
+        if reward.best - reward.start > _AT_ONCE * (reward.top - reward.bottom):
             return False
         return not any(one.level > one.first + one.noise for one in context.histories.values())
 

@@ -293,6 +293,12 @@ def test_r3_a_reward_that_has_not_moved_in_a_thousand_records_is_an_alarm() -> N
     assert "not moved in 1,000 records" in first(engine, "R3").message
 
 
+def test_r3_a_reward_that_rose_at_once_has_moved() -> None:
+    source = random.Random(5)
+    curve = [max(-500.0, -80.0 - 420.0 * 0.9**record + source.gauss(0.0, 12.0)) for record in range(4000)]
+    assert alarms(play(4000, reward_mean=curve, lr=1e-6), "R3") == []
+
+
 def test_r3_a_slow_rise_or_one_in_the_evaluations_is_progress() -> None:
     assert not alarms(play(1500, reward_mean=flat(1500, 0.02), lr=1e-6), "R3")
     held_out = every(50, [0.3 + 0.01 * one for one in range(30)])
