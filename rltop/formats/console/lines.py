@@ -504,6 +504,8 @@ _EPOCH_LINE = regex(
     re.DOTALL,
 )
 _OF_EVALUATION = regex(r"(?:\A|[\s\[|])(?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?=\]|:?\s)")
+_OF_THAT_EVALUATION = regex(r"\s?[\[(](?i:eval(?:uation)?|val(?:id(?:ation)?)?|test)[\])]")
+"""What may say so behind the step."""
 _REMARK = regex(r"\s*(?:[|(\[*#]|<-|\s[\w./]{1,64}\.py:\d{1,6}\s*$)")
 """How something begins that is said behind the pairs of a row, and is no sentence that they are a part of."""
 _LOG_FRONT = regex(rf"\s*(?:{_TIME}|{_GLOG}|{_LOGGED}\s*[-|:]?\s*|\[[^\[\]]{{1,64}}\]:?\s*(?:-\s+)?){{0,6}}")
@@ -594,6 +596,8 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
     total = line["total"] or line["goal"] or line["of"] or line["episodes"]
     found.total = int(total) if total else None
     rest = line["rest"].rstrip()
+    if mark := _OF_THAT_EVALUATION.match(rest):
+        rest = rest[mark.end() :]
     is_sentence = rest.startswith(":")
     pairs = _Pairs(found.row, is_sentence=is_sentence, is_table=rest.lstrip().startswith("|"))
     rest = rest[is_sentence:]
@@ -608,8 +612,9 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[LineMetrics]:
         length = int(line["length"])
         found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
         found.total = int(line["epochs"]) * length
-    if _OF_EVALUATION.search(line["front"]):
-        found.row, found.is_over = {f"eval/{key}": value for key, value in found.row.items()}, True
+    if mark or _OF_EVALUATION.search(line["front"]):
+        found.row = {key if is_evaluation_key(key) else f"eval/{key}": value for key, value in found.row.items()}
+        found.is_over = True
     is_all = _WORD.search(rest, end) is None or (len(found.row) > 1 and _REMARK.match(rest, end) is not None)
     is_row = is_all and not (found.is_of_engine and not found.step)
     return [found] if is_row and (not found.is_head or end == len(rest)) else []

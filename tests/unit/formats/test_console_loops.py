@@ -102,6 +102,13 @@ def test_what_a_line_of_an_evaluation_says_is_not_of_training(front):
     assert rows(text) == {5: {"loss": 0.5, "reward": 0.25, "eval/loss": 2.0, "eval/reward": 1.0}}
 
 
+@each_row("mark", ["[EVAL]", "(eval)", "[val]", "[validation]"])
+def test_an_evaluation_may_be_named_behind_the_step(mark):
+    text = f"Step 5: loss=0.5, reward=0.25\nStep 5 {mark}: reward=2, val_reward=1.5\nStep 6: loss=0.25\n"
+    evaluated = {"eval/reward": 2.0, "val_reward": 1.5}
+    assert rows(text) == {5: {"loss": 0.5, "reward": 0.25, **evaluated}, 6: {"loss": 0.25}}
+
+
 @pytest.mark.parametrize(
     "line", ["step 5: loss 0.5 and a reward of 0.25 were seen", "step 5 | the loss: 0.5 (so it was said)"]
 )
