@@ -42,6 +42,7 @@ _LOOPS = spellings("""
     reward_mean | rewards | avg_reward | average_reward | reward/mean | rewards/mean | rollout/reward_mean
     reward_mean | rollout/ep_rew_mean | episode_reward_mean | episodic_return | eprewmean | eprew
     reward_mean | environment/mean_episode_return | rollout/return | Reward | reward_ema | ema_reward | smoothed_reward
+    reward_mean | outcome_reward | outcome_reward_mean | rollout/outcome_reward_mean
     reward_mean | episode_reward | episode_return | total_reward | return | average_return | mean_return
     episode_len | episode_length | episode_len | ep_len | mean_episode_length | ep_len_mean | episodic_length | eplen
     episode_len | environment/mean_episode_length | rollout/episode_length

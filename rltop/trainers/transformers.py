@@ -11,8 +11,10 @@ from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers import trl
 
+_SAMPLES = ("*reward*", "*advantage*", "rollout/*", "policy_loss", "loss/policy*")
+"""Keys of somebody's own trainer of a policy on top of it."""
 FINGERPRINTS = (
-    Fingerprint(Algorithm.SFT, all_of=("loss", "learning_rate", "epoch"), weight=6),
+    Fingerprint(Algorithm.SFT, all_of=("loss", "learning_rate", "epoch"), none_of=_SAMPLES, weight=6),
     Fingerprint(Algorithm.UNKNOWN, all_of=("epoch",), any_of=("eval_loss", "eval_runtime", "train_runtime"), weight=3),
 )
 

@@ -84,6 +84,9 @@ _REWARDS = spellings("""
     reward_component GRPO RLOO | rewards/*/mean | rewards/%
     reward_component_std GRPO RLOO | rewards/*/std
     zero_std_frac | frac_reward_zero_std
+    # R1-V and what grew out of it.
+    all_good_frac | all_correct
+    all_bad_frac | all_wrong
     # Telescope's names: TRL logs no group lengths itself.
     group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
     group_len_gini borrowed | group_length_gini_mean | group_length_gini

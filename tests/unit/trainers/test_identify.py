@@ -168,6 +168,12 @@ def test_reward_functions_are_instances_and_old_spellings_work() -> None:
     assert [signal.instance for signal in old.signals["reward_component"]] == ["f"]
 
 
+def test_groups_that_are_all_right_or_all_wrong() -> None:
+    keys = ["loss", "reward", "reward_std", "completion_length", "all_correct", "all_wrong"]
+    for written in (keys, [f"train/{key}" for key in keys]):
+        assert {"all_good_frac", "all_bad_frac"} <= identify(written, {}).signals.keys()
+
+
 def test_both_spellings_of_the_group_ratio_are_one_metric() -> None:
     for key in ("group_length_max_median_ratio", "group_length_max_median_ratio_mean"):
         for keys in (TRL_GRPO, VERL_GRPO, ["loss"]):
@@ -225,6 +231,14 @@ def test_a_reward_beside_few_keys_is_not_supervised_training() -> None:
     found = plain([*few, "reward", "kl"])
     assert (found.dialect.name, found.algorithm) == ("TRL", Algorithm.GRPO)
     assert found.primary("kl_ref") is not None
+
+
+@pytest.mark.parametrize("extra", ["rollout/outcome_reward_mean", "advantage_mean", "loss/policy_loss", "rewards/x"])
+def test_a_trainer_of_ones_own_that_samples_is_no_supervised_training(extra: str) -> None:
+    keys = ["loss", "grad_norm", "learning_rate", "epoch"]
+    assert identify(keys, {}).algorithm is Algorithm.SFT
+    own = identify([f"train/{key}" for key in (*keys, extra)], {})
+    assert own.algorithm is not Algorithm.SFT and {"loss", "grad_norm", "lr"} <= own.signals.keys()
 
 
 def test_units_of_the_kl() -> None:
