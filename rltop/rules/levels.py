@@ -23,9 +23,14 @@ _TEXT_METRICS = frozenset({
 })  # fmt: skip
 
 
+_TEXT_WORDS = ("response_len", "completion")
+
+
 def is_of_text(identity: Identity) -> bool:
     """Is a language model trained, by the algorithm or by metrics (guesses too) of completions, references, groups?"""
-    return identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses])
+    if identity.algorithm in _OF_TEXT or not _TEXT_METRICS.isdisjoint([*identity.signals, *identity.guesses]):
+        return True
+    return any(word in key for key in identity.keys for word in _TEXT_WORDS)
 
 
 def field_of(identity: Identity, profiles: Collection[str]) -> str:

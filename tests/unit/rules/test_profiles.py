@@ -14,6 +14,7 @@ from rltop.errors import ConfigError
 from rltop.model import Algorithm, EventState
 from rltop.rules import registry
 from rltop.rules.engine import Engine
+from rltop.rules.levels import is_of_text
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import PROFILES, infer
 from rltop.trainers.identify import identify, with_keys
@@ -52,6 +53,14 @@ def test_a_router_of_requests_is_none_of_experts() -> None:
     keys = ("train/loss", "train/gen_kl_error", "timing/train/total_step_time")
     assert infer(identified(*keys, "router/requests_total", "router/serving_backends")) == ()
     assert [one.name for one in infer(identified(*keys, "router/entropy"))] == ["moe"]
+
+
+def test_a_clip_fraction_alone_is_not_classic() -> None:
+    text = ["train/reward_mean", "train/clip_fraction", "train/entropy", "eval/avg_response_length"]
+    assert infer(identify(text, {})) == ()
+    assert is_of_text(identify(text, {}))
+    control = ["train/clip_fraction", "train/clip_range", "train/approx_kl", "train/policy_gradient_loss"]
+    assert [one.name for one in infer(identify(control, {}))] == ["classic"]
 
 
 def test_a_word_that_only_begins_alike_gives_nothing_away() -> None:
