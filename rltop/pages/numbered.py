@@ -12,6 +12,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.families import Numbered
 from rltop.model import Label, Signal
+from rltop.pages.header import OVER
 from rltop.pages.key_metrics import MetricRow
 from rltop.pages.page import Moment, Page
 from rltop.pages.signals import SignalReading, signal_of
@@ -175,8 +176,15 @@ def outlier_of(snapshot: Snapshot) -> NumberedView | None:
     """The metrics of ranks, devices and the like with the farthest outlier; None where none is far."""
     known = {one.name: one for one in snapshot.part.memo.numbered().values()}
     views = [numbered_view(snapshot, name) for name, one in known.items() if one.is_of_machines]
-    far = [one for one in views if one is not None and one.odd is not None]
+    far = [one for one in views if one is not None and one.odd is not None and not _is_of_unused_cards(one, snapshot)]
     return max(far, key=lambda one: abs(one.farthest.sigmas), default=None)
+
+
+def _is_of_unused_cards(view: NumberedView, snapshot: Snapshot) -> bool:
+    """Samples of all cards of a machine, where others rest or the run is over, or of what each sets as it likes."""
+    if not view.name.startswith(("system/", "system.")):
+        return False
+    return not view.signal.metric.name or view.middle <= 0.0 or snapshot.source.state in OVER
 
 
 def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:

@@ -49,6 +49,21 @@ def test_none_is_an_outlier_before_it_is_slow_nor_where_it_is_slow_by_little() -
     assert read_numbered(Snapshot(ranks(6.0, "layer_{}/norm")))["layer_{0…63}/norm"].odd is not None
 
 
+def test_a_card_that_nobody_uses_is_no_outlier() -> None:
+    """W&B samples every card of a machine, of which a run may use one, and some go on as they like."""
+    for key, usual, other in (
+        ("system/gpu.{}.smClock", 1980.0, 345.0),
+        ("system/gpu.{}.fanSpeed", 30.0, 48.0),
+        ("system/gpu.{}.gpu", 0.0, 97.0),
+    ):
+        cards = {key.format(n): other if n == 5 else usual for n in range(8)}
+        run = run_of(verl_lines((step, {"critic/rewards/mean": 0.5, **cards}) for step in range(1, 61)))
+        assert outlier_of(Snapshot(run)) is None, key
+    idle = {f"system/gpu.{n}.gpu": 2.0 if n == 5 else 97.0 for n in range(8)}
+    run = run_of(verl_lines((step, {"critic/rewards/mean": 0.5, **idle}) for step in range(1, 61)))
+    assert outlier_of(Snapshot(run)) is not None
+
+
 def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
     run = ranks(6.0)
     for glyphs, minus in ((UNICODE, "−"), (ASCII, "-")):
