@@ -317,6 +317,24 @@ _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
 """A loss within this multiple of its first value has come back to it; the steps of a climb against its first one."""
 
 
+class StillEvaluation(Detector):
+    """O19: every evaluation since the first gave the same loss to the last digit."""
+
+    text = "evaluation loss {value} in each of {extra[0]:.0f} evaluations, to the last digit: weights do not change"
+    first: float | None = None
+    count = 0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        if (value := context.values.get("val_loss")) is None:
+            return None
+        self.first = value if self.first is None else self.first
+        self.since = self.since or context.place
+        self.count = self.count + 1 if value == self.first and value and self.count >= 0 else -1
+        if self.count < self.thresholds["evaluations"]:
+            return QUIET
+        return Finding(WARN, value, None, None, (float(self.count),))
+
+
 class LossDiverging(Detector):
     """O5: a loss that starts at ln 2, the loss of chance, and is above it; any other at a multiple of its first.
 

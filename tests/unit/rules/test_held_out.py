@@ -9,7 +9,7 @@ import pytest
 from observations import alarms, every, first, judged, noisy, observation, play, series
 from tables import each_row
 
-from rltop.model import Level
+from rltop.model import Algorithm, Level
 from rltop.rules.evaluations import representatives
 
 
@@ -166,3 +166,23 @@ def test_a_copy_that_looks_ahead_leaves_the_sources_as_they_were() -> None:
 @each_row("reward", [5.0, -1.0, 0.0])
 def test_r14_under_a_reward_that_never_moves_there_is_nothing_to_follow(reward: float) -> None:
     assert alarms(play(150, reward_mean=reward, val_score=every(10, wobble(0.31, 0.02, 1))), "R14") == []
+
+
+# -- O19: the same each time -------------------------------------------------------------------------------------------
+
+
+def test_o19_an_evaluation_loss_that_never_changes_says_that_the_weights_do_not() -> None:
+    training = noisy(7.98, 0.001)
+    engine = play(60, Algorithm.SFT, loss=training, lr=1e-5, val_loss=every(3, [8.2421875] * 20))
+    found = first(engine, "O19")
+    assert (found.level, found.record) == (Level.WARN, 18)
+    assert "8.24 in each of 6 evaluations" in found.message
+    (standing,) = [one for one in engine.verdicts if one.rule == "O19"]
+    assert "in each of 20 evaluations" in standing.headline
+
+
+def test_o19_trap_an_evaluation_loss_that_has_come_to_rest_is_none() -> None:
+    learnt = [2.5, 1.9, *[1.265] * 18]
+    falling = lambda r: max(1.2, 2.5 - r / 10)  # noqa: E731
+    assert alarms(play(60, Algorithm.SFT, loss=falling, val_loss=every(3, learnt)), "O19") == []
+    assert alarms(play(60, Algorithm.SFT, loss=falling, val_loss=every(3, [1.3] * 4)), "O19") == []
