@@ -106,6 +106,9 @@ TIMING = TimingPlan(
         _stage("compute_post_kl", _METRICS),
         _stage(_SAVE, _METRICS),
         _stage("save_checkpoint", _SAVE),
+        # Of pairs and of examples, which are submitted ahead.
+        *map(_stage, ("get_ref_logprobs", "submit_batch", "finish_batch")),
+        _stage("step", "finish_batch"),
         # Usually awaited before the step ends, but not while an evaluation runs.
         Stage("time/save_checkpoint_async", name="save_checkpoint_async", fits_inside=True),
     ),

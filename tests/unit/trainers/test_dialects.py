@@ -310,6 +310,17 @@ def test_the_stages_of_easyr1_fill_its_step() -> None:
     assert (spans, is_overlapping) == ({**parts, "other": 1.0}, False)
 
 
+def test_the_supervised_loops_of_tinker_fill_their_step() -> None:
+    pairs = {"get_batch": 0.125, "get_ref_logprobs": 1.125, "step": 5.25}
+    row = {f"time/{name}": seconds for name, seconds in pairs.items()}
+    spans, is_overlapping = timing_of(["dpo_loss", "num_pairs"], {**row, "time/total": 6.5})
+    assert (spans, is_overlapping) == ({**pairs, "other": 0.0}, False)
+    queued = {"get_batch": 0.125, "submit_batch": 0.125, "finish_batch": 0.75}
+    row = {f"time/{name}": seconds for name, seconds in queued.items()}
+    spans, is_overlapping = timing_of(["train_mean_nll"], {**row, "time/step": 0.5, "time/total": 1.0})
+    assert (spans, is_overlapping) == ({**queued, "other": 0.0}, False)
+
+
 def test_trinitys_trainer_step_holds_the_update_and_not_the_waiting() -> None:
     row = {
         "time/train_step": 50.0, "time/step": 45.0, "time/update_actor": 30.0, "time/old_log_prob": 10.0,
