@@ -27,19 +27,13 @@ MOST_VISITS = 100
 """Pages that are remembered; the oldest are forgotten."""
 
 
-class Visit(NamedTuple):
-    """A page that was shown, and the mode that it lay in."""
-
-    mode: str
-    page: Page
-
-
 class Navigation:
     """Which pages of the run on the screen were shown, oldest first, and where among them one is."""
 
     def __init__(self, app: RltopApp) -> None:
         self._app = app
-        self._visits: tuple[Visit, ...] = ()
+        # Each with the mode that it lay in.
+        self._visits: tuple[tuple[str, Page], ...] = ()
         self._at = -1
         self._run = ""
 
@@ -84,8 +78,8 @@ class Navigation:
         if self._run != run:
             # Pages of another run would speak of keys that this one has not.
             self._visits, self._at, self._run = (), -1, run
-        if self._at < 0 or self._visits[self._at].page is not page:
-            self._visits = (*self._visits[: self._at + 1], Visit(self._app.current_mode, page))[-MOST_VISITS:]
+        if self._at < 0 or self._visits[self._at][1] is not page:
+            self._visits = (*self._visits[: self._at + 1], (self._app.current_mode, page))[-MOST_VISITS:]
             self._at = len(self._visits) - 1
 
     async def visit(self, by: int) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Label, Metric, Signal, Unit
-from rltop.pages.key_metrics import VALUE_CELLS, VALUE_HEAD, choose_key_metrics, choose_others, reading_cell
+from rltop.pages.key_metrics import VALUE_CELLS, VALUE_HEAD, called, choose_key_metrics, choose_others, reading_cell
 from rltop.pages.page import Arrange, Ask, Effect, ListPage, Mean, Moment, Say
 from rltop.pages.signals import generic_signal, key_label, read_signal, signal_of
 from rltop.regex import regex
@@ -47,16 +47,14 @@ def _arranged_rows(snapshot: Snapshot) -> Iterator[ArrangedRow]:
             yield ArrangedRow(PINNED, one.title, one.signal, one.stream)
         else:
             signal = generic_signal(key)
-            title = Label.of(arrangement.name_of(key) or signal.metric.title).display
-            yield ArrangedRow(PINNED, title, signal, is_logged=False)
+            yield ArrangedRow(PINNED, called(snapshot, signal), signal, is_logged=False)
     for one in chosen:
         if one.signal.key not in arrangement.pinned:
             yield ArrangedRow(SHOWN, one.title, one.signal, one.stream)
     for key in arrangement.hidden:
         part = next((each for each in snapshot.streams if key in each.stream.keys), None)
         signal = generic_signal(key) if part is None else signal_of(part, key)
-        title = Label.of(arrangement.name_of(key) or signal.metric.title).display
-        yield ArrangedRow(HIDDEN, title, signal, "" if part is None else part.role, part is not None)
+        yield ArrangedRow(HIDDEN, called(snapshot, signal), signal, "" if part is None else part.role, part is not None)
     for one in choose_others(snapshot, chosen):
         yield ArrangedRow(OTHER, one.title, one.signal, one.stream)
 

@@ -265,11 +265,7 @@ def build_plot(
     first, last = stream.first_step or 0, stream.last_step or 0
     whole = Zoom(first, max(first, last))
     shown = whole if zoom is None else zoom.within(whole)
-    stride = max(1, -(-shown.length // max(2, columns)))
-    start = shown.first - shown.first % stride
-    read = snapshot.part.memo if shown.first == whole.first else stream
-    buckets = read.buckets(signal.key, stride, start, shown.last + 1)
-    before = _before(snapshot, signal, stride, start, smoothing)
+    where, buckets = _reduced(snapshot, signal, shown, columns)
     raw = _extremes(buckets, signal, shown)
     levels = [
         PlotLevel(value, what, f"{what} {units.measure(value, reading.signal.metric.unit)}")
@@ -281,7 +277,7 @@ def build_plot(
         title=signal.metric.title,
         unit=units.unit_suffix(reading.signal.metric.unit),
         raw=raw,
-        smooth=smoothed([*before, *buckets], signal, shown, smoothing),
+        smooth=smoothed([*_before(snapshot, signal, where, smoothing), *buckets], signal, shown, smoothing),
         levels=tuple(levels),
         marks=tuple(_marks(snapshot, reading, shown)),
         zoom=shown,
@@ -289,7 +285,7 @@ def build_plot(
         is_log=is_log and can_log,
         can_log=can_log,
         is_approximate=any(bucket.is_approximate for bucket in buckets),
-        band=() if band is None else _edges(snapshot, band, buckets, (stride, start, shown.last + 1)),
+        band=() if band is None else _edges(snapshot, band, buckets, where),
         band_label="" if band is None else band.label,
         declared=reading.declared,
         smoothing=smoothing,
@@ -318,13 +314,9 @@ def series_of(
         first, last = max(first, zoom.first), min(last, zoom.last)
     if last < first:
         return None
-    stride = max(1, -(-(last - first + 1) // max(2, columns)))
-    start = first - first % stride
-    # What begins with the run is asked for with every picture, another window rarely twice.
-    read = snapshot.part.memo if first == stream.first_step else stream
-    buckets = read.buckets(signal.key, stride, start, last + 1)
-    before = _before(snapshot, signal, stride, start, smoothing)
-    curve = smoothed([*before, *buckets], signal, Zoom(first, last), smoothing)
+    shown = Zoom(first, last)
+    where, buckets = _reduced(snapshot, signal, shown, columns)
+    curve = smoothed([*_before(snapshot, signal, where, smoothing), *buckets], signal, shown, smoothing)
     if not curve.steps:
         return None
     point = stream.latest(signal.key, last)
@@ -336,8 +328,20 @@ def series_of(
     return PlottedSeries(sign, name, role, drawn, newest, shorter=shorter, range=ends)
 
 
-def _before(snapshot: Snapshot, signal: Signal, stride: int, start: int, smoothing: float) -> list[Bucket]:
-    """What an average at `start` remembers of the steps before: it is the same in every window."""
+def _reduced(
+    snapshot: Snapshot, signal: Signal, shown: Zoom, columns: int
+) -> tuple[tuple[int, int, int], list[Bucket]]:
+    """A window in at most so many buckets; and their stride, the first step of the first, and where they stop."""
+    stride = max(1, -(-shown.length // max(2, columns)))
+    where = stride, shown.first - shown.first % stride, shown.last + 1
+    # What begins with the run is asked for with every picture, another window rarely twice.
+    read = snapshot.part.memo if shown.first == snapshot.stream.first_step else snapshot.stream
+    return where, read.buckets(signal.key, *where)
+
+
+def _before(snapshot: Snapshot, signal: Signal, where: tuple[int, int, int], smoothing: float) -> list[Bucket]:
+    """What an average at the start of the buckets remembers of the steps before: it is the same in every window."""
+    stride, start, _ = where
     length = -(-_REMEMBERED // (1 - smoothing) // stride) * stride
     first = max((snapshot.stream.first_step or 0) // stride * stride, start - round(length))
     return snapshot.stream.buckets(signal.key, stride, first, start) if first < start else []

@@ -217,35 +217,26 @@ def _bar(length: float | None, top: float, cells: int, glyphs: Glyphs) -> str:
 # -- one completion --------------------------------------------------------------------------------------------------
 
 
-class CompletionView(NamedTuple):
-    """One completion with its text.
+def paint_completion(
+    view: CompletionsView, rank: int, text: RolloutText | None, width: int, glyphs: Glyphs
+) -> list[Row]:
+    """One of the completions of a group.
 
-    Attributes:
-        rank: its place in the list, from 0.
-        completion: the completion; None where there is none.
+    Args:
+        rank: its place among them, from 0.
         text: None while it is being read.
     """
-
-    completions: CompletionsView
-    rank: int
-    completion: Completion | None
-    text: RolloutText | None
-
-
-def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    completion, group = view.completion, view.completions.group
-    if completion is None or group is None:
-        return paint_completions(view.completions, width, glyphs)
-    number = _number(view.completions, view.rank, completion)
-    trail = (f"group {_name(group, width - 20)}", f"completion {number}")
-    builder = paint_trail(view.completions.rollouts, trail, width, glyphs)
-    count, by = len(view.completions.completions), view.completions.order.head
-    by = "length" if by == _unit(view.completions.rollouts) else by
-    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {by}"
+    group = view.group
+    if group is None:
+        return paint_completions(view, width, glyphs)
+    completion = view.completions[rank]
+    trail = (f"group {_name(group, width - 20)}", f"completion {_number(view, rank, completion)}")
+    builder = paint_trail(view.rollouts, trail, width, glyphs)
+    by = "length" if view.order.head == _unit(view.rollouts) else view.order.head
+    note = f"{units.count(rank + 1)} of {units.count(len(view.completions))} by {by}"
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
-    rows = [builder.row(), *paint_parts(_facts(view, completion, group), width, glyphs)]
-    text = view.text
+    rows = [builder.row(), *paint_parts(_facts(view.rollouts, completion, group), width, glyphs)]
     if text is None:
         return [*rows, rule_row(width, glyphs), text_row("reading ...", width, glyphs, "dim")]
     facts = [(f"{Label.of(key).display} ", clip(flat(value), max(8, width // 2))) for key, value in text.facts]
@@ -265,13 +256,13 @@ def _heading(passage: Passage, width: int, glyphs: Glyphs) -> Row:
     return builder.add(glyphs.rule * max(0, builder.room), "rule").row()
 
 
-def _facts(view: CompletionView, completion: Completion, group: GroupSummary) -> list[tuple[str, str]]:
-    shelved = view.completions.rollouts.shelved
+def _facts(view: RolloutsView, completion: Completion, group: GroupSummary) -> list[tuple[str, str]]:
+    shelved = view.shelved
     length = shelved.rollouts.length(completion) if shelved is not None else None
     parts: list[tuple[str, str]] = []
     if length is not None:
         times = f", {length / group.middle:.3g}× the median" if group.middle else ""
-        parts.append(("", f"{units.count(length)} {view.completions.rollouts.unit}{times}"))
+        parts.append(("", f"{units.count(length)} {view.unit}{times}"))
     for name, value in (("reward ", completion.reward), ("advantage ", completion.advantage)):
         if value is not None:
             parts.append((name, units.number(value)))
@@ -396,12 +387,11 @@ class CompletionPage(RolloutPage):
             return paint_completions(group, width, moment.glyphs)
         rank, completion = found
         text = shelf.text(completion)
-        view = CompletionView(group, rank, completion, text)
         # Whether it is the same is asked by identity where equality would compare every completion of the step.
         of_step = (group.rollouts.step, id(group.rollouts.shelved))
         known = (width, moment.glyphs.name, *of_step, rank, completion, id(text))
         if self._painted[0] != known:
-            self._painted = (known, paint_completion(view, width, moment.glyphs))
+            self._painted = (known, paint_completion(group, rank, text, width, moment.glyphs))
         return self._painted[1]
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:

@@ -73,13 +73,13 @@ def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
 
 def choose_pinned(snapshot: Snapshot) -> list[Choice]:
     return [
-        Choice(_called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
+        Choice(called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
         for key in snapshot.run.arrangement.pinned
         if (part := next((one for one in snapshot.streams if key in one.stream.keys), None)) is not None
     ]
 
 
-def _called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
+def called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:
     return Label.of(snapshot.run.arrangement.name_of(signal.key) or title or signal.metric.title).display
 
 
@@ -101,7 +101,7 @@ def _choose_rows(snapshot: Snapshot) -> list[Choice]:
         return chosen
     placed = {*arrangement.pinned, *arrangement.hidden}
     return [
-        one._replace(title=_called(snapshot, one.signal, one.title)) for one in chosen if one.signal.key not in placed
+        one._replace(title=called(snapshot, one.signal, one.title)) for one in chosen if one.signal.key not in placed
     ]
 
 
@@ -214,7 +214,7 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
             yield Choice(Label.of(title).display, generic_signal(key), 0, "", snapshot.role, name)
             continue
         signal = of_key.get(key) or generic_signal(key)
-        yield Choice(_called(snapshot, signal, names.get(key, "")), signal, stream=snapshot.role)
+        yield Choice(called(snapshot, signal, names.get(key, "")), signal, stream=snapshot.role)
 
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})
@@ -224,16 +224,13 @@ _TITLE = 18
 class MetricRow(NamedTuple):
     """One row of the table: a reading, its title, a remark of its own, the band around it, the change against a run.
 
-    The `line` is there where the reading has none: rows are read that there may be no
-    room for, because the columns are as wide as their texts, but not their lines. A row of `size` metrics that differ
-    by a number alone leads to `numbered`.
+    A row of `size` metrics that differ by a number alone leads to `numbered`.
     """
 
     title: str
     reading: SignalReading
     remark: str = ""
     band: str = ""
-    line: Callable[[], SparkData] | None = None
     against: str = ""
     numbered: Target | None = None
     size: int = 1
@@ -245,10 +242,6 @@ class MetricRow(NamedTuple):
     @property
     def target(self) -> Target:
         return self.numbered or Target(TargetKind.METRIC, self.reading.signal.key, stream=self.reading.stream)
-
-    @property
-    def spark(self) -> SparkData:
-        return self.reading.spark if self.line is None else self.line()
 
 
 _WITH_SOURCES = 160
@@ -517,7 +510,7 @@ class MetricTable:
 
     def _fitted(self, row: MetricRow, cells: int) -> SparkData:
         if id(row) not in self._lines:
-            self._lines[id(row)] = fitted(row.spark, cells * 2)
+            self._lines[id(row)] = fitted(row.reading.spark, cells * 2)
         return self._lines[id(row)]
 
     def _line(self, row: MetricRow, cells: int) -> Line:

@@ -335,6 +335,10 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
     if reading.is_nonfinite_now and reading.mark is not None:
         where = f"step {units.step(reading.mark.step)}"
     table = [StatisticRow("last", text, unit, where, role)]
+
+    def add(name: str, value: float, remark: str, role: str = "value") -> None:
+        table.append(StatisticRow(name, *units.quantity(value, signal.metric.unit), remark, role))
+
     if formula(signal, "") and reading.point is not None:
         raw = stream.value(signal.key, reading.point.step)
         table += [] if raw is None else [StatisticRow("logged", units.number(raw), "", "in the file")]
@@ -345,22 +349,17 @@ def read_statistics(snapshot: Snapshot, reading: SignalReading, window: Zoom | N
     table += _median(snapshot, reading, window)
     if reading.baseline is not None:
         remark = "" if reading.baseline_steps is None else steps_text(reading.baseline_steps)
-        table.append(StatisticRow("baseline", *units.quantity(reading.baseline, reading.signal.metric.unit), remark))
+        add("baseline", reading.baseline, remark)
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
         table.append(StatisticRow("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
-    if verdict is not None and verdict.baseline not in (None, reading.baseline) and verdict.key in ("", signal.key):
-        table.append(StatisticRow("alert", *units.quantity(verdict.baseline, reading.signal.metric.unit), "baseline"))
+    base = None if verdict is None or verdict.key not in ("", signal.key) else verdict.baseline
+    if base not in (None, reading.baseline):
+        add("alert", base, "baseline")
     if reading.judged is not None:
-        remark = f"value at {units.step(reading.judged.step)}"
-        table.append(StatisticRow("alert", *units.quantity(reading.judged.value, reading.signal.metric.unit), remark))
+        add("alert", reading.judged.value, f"value at {units.step(reading.judged.step)}")
     if reading.threshold is not None:
-        remark = f"rule {verdict.rule}" if verdict is not None else ""
-        table.append(
-            StatisticRow(
-                "threshold", *units.quantity(reading.threshold, reading.signal.metric.unit), remark, "threshold"
-            )
-        )
+        add("threshold", reading.threshold, f"rule {verdict.rule}" if verdict is not None else "", "threshold")
     table.append(_nonfinite(snapshot, reading))
     return table
 
@@ -376,7 +375,7 @@ def in_window(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
 
 
 def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> list[StatisticRow]:
-    signal = reading.signal
+    signal, unit = reading.signal, reading.signal.metric.unit
     first, last = (snapshot.stream.first_step, snapshot.step) if window is None else (window.first, window.last)
     if first is None or last is None or first > last:
         return []
@@ -390,19 +389,17 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     mean = math.fsum(signal.read(one.mean) * one.count for one in found) / total
     ends = [extreme(snapshot, signal, found, is_top=is_top) for is_top in (False, True)]
     table = [
-        StatisticRow(name, *units.quantity(value, reading.signal.metric.unit), steps_text(steps))
+        StatisticRow(name, *units.quantity(value, unit), steps_text(steps))
         for name, (value, steps) in zip(("min", "max"), ends, strict=True)
     ]
     direction = signal.metric.direction
     if signal.metric.name in (*REWARDS, *VALIDATIONS) and direction in (Direction.UP, Direction.DOWN):
         value, steps = ends[direction is Direction.UP]
-        table.append(
-            StatisticRow("best", *units.quantity(value, reading.signal.metric.unit), f"@{steps_text(steps)}", "ok")
-        )
+        table.append(StatisticRow("best", *units.quantity(value, unit), f"@{steps_text(steps)}", "ok"))
     if window is not None:
         table.insert(0, StatisticRow("values", units.count(total), "", _of_steps(window)))
     remark = f"of {units.counted(total, 'value')}" if window is None else _of_steps(window)
-    table.append(StatisticRow("mean", *units.quantity(mean, reading.signal.metric.unit), remark))
+    table.append(StatisticRow("mean", *units.quantity(mean, unit), remark))
     return table
 
 
@@ -425,9 +422,7 @@ def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> 
         known = list(islice(newest, _RECENT))
         remark = f"of the last {len(known)}"
     values = [signal.read(value) for value in known]
-    return (
-        [StatisticRow("median", *units.quantity(median(values), reading.signal.metric.unit), remark)] if values else []
-    )
+    return [StatisticRow("median", *units.quantity(median(values), signal.metric.unit), remark)] if values else []
 
 
 def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> StatisticRow:

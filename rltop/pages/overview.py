@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,7 +50,6 @@ from rltop.pages.numbered import NumberedView, numbered_row, numbered_view, outl
 from rltop.pages.page import Moment, Open, Page, Push, baseline_of
 from rltop.pages.signals import (
     SignalReading,
-    line_of,
     primary,
     read_signal,
     row_name,
@@ -465,19 +463,16 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     rows = []
     is_known = any(choice.signal.key not in snapshot.run.arrangement.pinned for choice in key_metrics)
     count = len(key_metrics) if is_known else max(len(key_metrics), _UNKNOWN_ROWS)
-    for number, choice in enumerate(chosen):
+    for choice in chosen:
         part = parts[choice.stream]
         numbered = numbered_view(part, choice.numbered) if choice.numbered else None
         if numbered is not None:
             choice = choice._replace(signal=signal_of(part, shown_member(numbered).key))  # noqa: PLW2901
-        # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
-        is_late = number >= count
-        reading = read_signal(part, choice.signal, 0 if is_late else columns, choice.others)
-        line = partial(line_of, part, reading, columns) if is_late else None
+        reading = read_signal(part, choice.signal, columns, choice.others)
         if numbered is not None:
-            rows.append(numbered_row(numbered, reading, choice.title)._replace(line=line))
-            continue
-        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal), line))
+            rows.append(numbered_row(numbered, reading, choice.title))
+        else:
+            rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal)))
     return tuple(rows[:count]), tuple(rows[count:])
 
 

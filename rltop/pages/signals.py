@@ -284,7 +284,7 @@ def read_signal(snapshot: Snapshot, signal: Signal, columns: int, others: int = 
         first=None if snapshot.part.is_preview else beginning.first,
         baseline_steps=beginning.steps,
     )
-    return reading._replace(spark=line_of(snapshot, reading, columns)) if columns else reading
+    return reading._replace(spark=_line(snapshot, reading, columns)) if columns else reading
 
 
 def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point | None) -> Point | None:
@@ -314,7 +314,7 @@ def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None
     return None
 
 
-def line_of(snapshot: Snapshot, reading: SignalReading, columns: int) -> SparkData:
+def _line(snapshot: Snapshot, reading: SignalReading, columns: int) -> SparkData:
     threshold, judged = reading.threshold, reading.judged or reading.point
     return read_spark(
         snapshot,

@@ -148,6 +148,10 @@ class TimingView(NamedTuple):
     ranked: Sequence[str] = ()
 
     @property
+    def target(self) -> Target:
+        return Target(TargetKind.TIMING, "", self.step, self.stream.raw)
+
+    @property
     def pace_s(self) -> float:
         return median(self.paced)
 
@@ -415,7 +419,7 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
             cut = ", clipped" if top < max(step.total_s for step in steps) else ""
             edge = f"  {glyphs.baseline} {units.duration(top)}"
             builder.add(edge + cut if cell_width(edge + cut) <= builder.room else edge, "dim")
-        row = builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
+        row = builder.row(view.target)
         rows.append(Row(row.line, (*row.links, *bars)))
     return rows
 
@@ -524,12 +528,16 @@ def least_full_height(view: TimingView, width: int) -> int:
     return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
 
 
+def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder:
+    """A row that begins with the step and how long it took."""
+    builder = RowBuilder(width, glyphs).add(" STEP ", "title").add(units.step(view.step), "strong")
+    builder.add(f" of the {view.stream}" if view.stream.raw else "", "note")
+    builder.add(f"{gap}{units.duration(view.total_s)}", "value")
+    return builder.add("" if view.is_measured else " logged", "note")
+
+
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
-    builder = RowBuilder(width, glyphs)
-    builder.add(" STEP ", "title").add(units.step(view.step), "strong")
-    if view.stream.raw:
-        builder.add(f" of the {view.stream}", "note")
-    builder.add(f"   {units.duration(view.total_s)}", "value").add("" if view.is_measured else " logged", "note")
+    builder = _begun(view, "   ", width, glyphs)
     stop = min((column for column, _ in columns), default=width)
     # That the order is inferred is said wherever stages are drawn; the comparison takes what that leaves.
     is_said = view.is_assumed or view.is_measured or view.longer is not None
@@ -543,7 +551,7 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
         builder.to(stop - len(note) - 2).add(note, "dim")
     for column, name in columns:
         builder.to(column).add(name, "dim")
-    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
+    return builder.row(view.target)
 
 
 def _comparisons(view: TimingView) -> list[str]:
@@ -639,7 +647,7 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
             builder.right("" if is_still else text, 10, "warn" if stage.is_risen else "dim")
         if has_tokens:
             builder.right("" if stage.ms_per_token is None else units.number(stage.ms_per_token), 10, "dim")
-        rows.append(builder.row(_target(stage, view)))
+        rows.append(builder.row(view.target._replace(name=stage.key)))
     if left_out:
         rows.append(_paint_left_out(left_out, view, width, glyphs))
     return rows
@@ -650,10 +658,6 @@ def bars_at(stages: Sequence[StageReading], width: int) -> int:
     most = _LONG_NAME if width >= 110 else _MIDDLE_NAME if width >= 76 else _NAME
     name = min(max(_NAME, longest), most) if width >= 56 else _SHORT_NAME
     return 2 + name + 2 + _NUMBERS + 2
-
-
-def _target(stage: StageReading, view: TimingView) -> Target:
-    return Target(TargetKind.TIMING, stage.key, view.step, view.stream.raw)
 
 
 def _chosen(view: TimingView, room: int) -> tuple[list[StageReading], list[StageReading]]:
@@ -738,7 +742,7 @@ def _paint_left_out(stages: Sequence[StageReading], view: TimingView, width: int
     builder = RowBuilder(width, glyphs).add("   ").left(f"{len(stages)} more", _NAME, "dim").add(" ")
     builder.right(units.duration(total), 9, "dim")
     builder.right(share_text(total / view.total_s) if view.total_s > 0 else "", 6, "dim")
-    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
+    return builder.row(view.target)
 
 
 def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -752,8 +756,7 @@ def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
         at += stage.duration_s
         stop = round(at / total * room) if total > 0 else 0
         bar.add(fills[_name(stage)] * (stop - begin), stage.role)
-    target = Target(TargetKind.TIMING, "", view.step, view.stream.raw)
-    return [paint_title(view, width, glyphs), bar.row(target), paint_legend(view, width, glyphs)]
+    return [paint_title(view, width, glyphs), bar.row(view.target), paint_legend(view, width, glyphs)]
 
 
 def stage_fills(view: TimingView, glyphs: Glyphs) -> dict[str, str]:
@@ -781,8 +784,8 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
             text = f" {name} {share_text(stage.share)}"
             if builder.room < cell_width(text) + 3:
                 break
-        target = _target(stage, view)
-        builder.add("  " if shown else "").add(fills[_name(stage)], stage.role, target).add(text, "text")
+        builder.add("  " if shown else "")
+        builder.add(fills[_name(stage)], stage.role, view.target._replace(name=stage.key)).add(text, "text")
         if stage.is_risen:
             builder.add(f" {glyphs.rise}", "warn")
         shown += 1
@@ -796,11 +799,7 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
 
 
 def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs)
-    builder.add(" STEP ", "title").add(units.step(view.step), "strong")
-    if view.stream.raw:
-        builder.add(f" of the {view.stream}", "note")
-    builder.add(f"  {units.duration(view.total_s)}", "value").add("" if view.is_measured else " logged", "note")
+    builder = _begun(view, "  ", width, glyphs)
     largest = view.largest
     if largest is not None and len(view.top) > 1:
         builder.add(f"  {largest.name} {share_text(largest.share)}", "note")
@@ -808,4 +807,4 @@ def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
         if text and builder.room >= cell_width(text) + 2:
             builder.add("  ").add(text, "dim")
             break
-    return builder.row(Target(TargetKind.TIMING, "", view.step, view.stream.raw))
+    return builder.row(view.target)

@@ -82,12 +82,13 @@ def build_stragglers(snapshot: Snapshot) -> StragglerView | None:
     """
     logged = _logged(snapshot)
     shelf = snapshot.rollouts
-    has_rollouts = shelf is not None and bool(shelf.state.steps)
-    if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
-        return _from_rollouts(snapshot, logged) or logged
-    if has_rollouts and logged is not None and logged.reading.kind is StragglerKind.GROUP and logged.group_size is None:
+    if shelf is None or not shelf.state.steps:
+        return logged
+    if logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK):
+        logged = _from_rollouts(snapshot, logged) or logged
+    elif logged.reading.kind is StragglerKind.GROUP and logged.group_size is None:
         logged = _of_known_size(snapshot, logged)
-    return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
+    return logged and logged._replace(has_rollouts=True)
 
 
 def _of_known_size(snapshot: Snapshot, logged: StragglerView) -> StragglerView:
@@ -110,7 +111,7 @@ def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> Straggle
     summary = view.shelved.summary if view.shelved is not None else None
     is_late = summary is not None and logged is not None and summary.step < logged.step - _LATE_STEPS
     if summary is None or summary.ratio_mean is None or is_late:
-        return logged._replace(has_rollouts=True) if logged is not None else None
+        return None
     details = logged.reading if logged is not None else None
     worst = worst_verdict(snapshot, "group_len_ratio")
     reading = StragglerReading(
@@ -135,7 +136,6 @@ def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> Straggle
         spark=None,
         is_from_rollouts=True,
         unit="" if summary.has_tokens else view.unit,
-        has_rollouts=True,
     )
 
 

@@ -232,7 +232,7 @@ def build_report(
         alerts=tuple(_alert(snapshot, verdict, has_charts=has_charts) for verdict in shown),
         alerts_left_out=len(active) - len(shown),
         over=tuple(_over(snapshot)),
-        rows=tuple(row._replace(line=None) for row in view.rows),
+        rows=view.rows,
         metrics=_metrics(snapshot, rows, view),
         figures=tuple(_key_figures(snapshot, view.rows, window, axis)) if has_charts else (),
         timing=timing.timing,

@@ -12,7 +12,6 @@ from tables import each_row
 
 from rltop.model import Level
 from rltop.pages.completions import (
-    CompletionView,
     build_completions,
     paint_completion,
     paint_completions,
@@ -61,7 +60,7 @@ def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
         shelf.settle()
         text = shelf.text(completion)
         assert text is not None
-        painted.append(paint_completion(CompletionView(group, 0, completion, text), width, glyphs))
+        painted.append(paint_completion(group, 0, text, width, glyphs))
     return painted
 
 
