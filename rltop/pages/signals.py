@@ -180,14 +180,7 @@ def beginning_of(snapshot: Snapshot, signal: Signal) -> Beginning:
     find it (`RuleContext.baselines`): the median of the thirty values after the first three, from ten on. For a
     metric that is logged on less than every second row, such as a validation score, the first value stands for it.
     """
-    at = _head_step(snapshot)
-    if at is None:
-        raw = snapshot.part.memo.of_start(
-            ("beginning", signal.key), lambda: _raw_beginning(snapshot.stream, signal.key)
-        )
-    else:
-        raw = _raw_beginning(snapshot.stream, signal.key, at)
-    first, baseline, steps = raw
+    first, baseline, steps = _raw_beginning(snapshot.stream, signal.key, snapshot.at_step)
     quoted = _quoted_baseline(snapshot.standing, signal)
     baseline = None if baseline is None else signal.read(baseline)
     if quoted is not None and quoted != baseline:
@@ -203,14 +196,7 @@ def _quoted_baseline(verdicts: Sequence[Verdict], signal: Signal) -> float | Non
     return None
 
 
-def _head_step(snapshot: Snapshot) -> int | None:
-    """The step, where the start of the newest segment is not what was known at the step; else None."""
-    at, segments = snapshot.at_step, snapshot.stream.segments
-    head = segments[-1].head if segments else None
-    return at if at is not None and (head is None or not len(head) or at < head.steps[-1]) else None
-
-
-def _raw_beginning(stream: Stream, key: str, at: int | None = None) -> Beginning:
+def _raw_beginning(stream: Stream, key: str, at: int | None) -> Beginning:
     steps, values = stream.head(key, at)
     finite = [(step, value) for step, value in zip(steps, values, strict=True) if not math.isnan(value)]
     if not finite:

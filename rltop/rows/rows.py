@@ -213,22 +213,6 @@ class RowBuilder:
             self._links.append(RowLink(start, self._cells, target))
         return self
 
-    def place(self, column: int, text: str, role: str, cells: int) -> Self:
-        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free."""
-        pieces = self._pieces
-        missing = column - self._cells
-        if missing > 0:
-            if pieces and pieces[-1][1] == "text":
-                pieces[-1] = Piece(pieces[-1][0] + " " * missing, "text")
-            else:
-                pieces.append(Piece(" " * missing, "text"))
-        if pieces and pieces[-1][1] == role:
-            pieces[-1] = Piece(pieces[-1][0] + text, role)
-        else:
-            pieces.append(Piece(text, role))
-        self._cells = column + cells
-        return self
-
     def line(self, pieces: Line) -> Self:
         for piece in pieces:
             self.add(piece.text, piece.role)
@@ -239,9 +223,9 @@ class RowBuilder:
         missing = column - self._cells
         return self.add(" " * missing) if missing > 0 else self
 
-    def left(self, text: str, width: int, role: str = "text", target: Target | None = None) -> Self:
+    def left(self, text: str, width: int, role: str = "text") -> Self:
         stop = self._cells + width
-        return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
+        return self.add(clip(text, min(width, self.room)), role).to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
         if len(text) > min(width, self.room) or not text.isascii():

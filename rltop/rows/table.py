@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
-from rltop.rows.glyphs import Glyphs, cell_width, plain
+from rltop.rows.glyphs import Glyphs, cell_width
 from rltop.rows.rows import Line, Piece, Row, RowBuilder, Target, TargetKind, clip, clip_distinct, wrap
 from rltop.structs import NamedTuple
 
@@ -408,32 +408,15 @@ class TablePainter(Generic[T]):
         for shown in self._shown:
             if shown is before:
                 break
-            column, at, cells = shown.column, shown.start, shown.cells
-            if column.kind is Fit.DRAWN:
-                cell, used = column.cell(item, cells), cells
+            at, cells = shown.start, shown.cells
+            if shown.column.kind is Fit.DRAWN:
+                cell = shown.column.cell(item, cells)
             else:
-                cell, used = shown.texts[number], shown.widths[number]
-                if shown.names or used > cells:
-                    cell = shown.cell(number)
-                    used = _cells(cell)
-                if shown.is_right:
-                    at += cells - used
-            if not cell:
-                continue
-            if isinstance(cell[0], str):
-                text, role = cell
-                if text:
-                    is_ascii = text.isascii()
-                    builder.place(
-                        at, text if is_ascii else plain(text), role, len(text) if is_ascii else cell_width(text)
-                    )
-                continue
-            for text, role in cell:
-                is_ascii = text.isascii()
-                wide = len(text) if is_ascii else cell_width(text)
-                if text:
-                    builder.place(at, text if is_ascii else plain(text), role, wide)
-                at += wide
+                cell = shown.cell(number) if shown.names or shown.widths[number] > cells else shown.texts[number]
+                at += cells - _cells(cell) if shown.is_right else 0
+            line = _line(cell)
+            if _text(line):
+                builder.to(at).line(line)
         return builder
 
 
