@@ -29,7 +29,7 @@ from rltop.pages.chart_axes import (
 )
 from rltop.regex import regex
 from rltop.rows.glyphs import Glyphs, cell_width, glyph_set
-from rltop.rows.rows import ROLES, Line, Piece, Row, RowBuilder, text_row
+from rltop.rows.rows import ROLES, Line, Piece, Row, RowBuilder, text_row, with_sign
 from rltop.structs import NamedTuple
 
 LEAST = (24, 6)
@@ -152,25 +152,9 @@ def _row_of(value: float | None, axes: Axes, rows: int) -> int | None:
 
 def _over(line: Line, x: int, down: str, crossing: str) -> Line:
     """A line of the chart with the cursor in cell `x`: behind the curves, but for where it crosses its value."""
-    pieces, at = [], 0
-    for piece in line:
-        stop = at + len(piece.text)
-        if at <= x < stop:
-            was = piece.text[x - at]
-            sign = crossing or (down if was == " " else "┼" if was == "─" else "")
-            if sign:
-                around = piece.text[: x - at], piece.text[x - at + 1 :]
-                parts = (Piece(around[0], piece.role), Piece(sign, _OVER), Piece(around[1], piece.role))
-                pieces += [part for part in parts if part.text]
-                at = stop
-                continue
-        pieces.append(piece)
-        at = stop
-    if x >= at:
-        pieces += (
-            [Piece(" " * (x - at)), Piece(crossing or down, _OVER)] if x > at else [Piece(crossing or down, _OVER)]
-        )
-    return tuple(pieces)
+    beyond = x + 1 - sum(len(piece.text) for piece in line)
+    line = (*line, Piece(" " * beyond)) if beyond > 0 else line
+    return with_sign(line, x, lambda was: crossing or {" ": down, "─": "┼"}.get(was), _OVER)
 
 
 def _rail(
@@ -235,7 +219,7 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             plot(curve, role)
-    for curve, role, sign in (*((edge, "note", _EDGE) for edge in axes.band), (axes.smooth, "spark", _smooth(glyphs))):
+    for curve, role, sign in (*((edge, "note", _EDGE) for edge in axes.band), (axes.smooth, "spark", glyphs.average)):
         if curve.steps:
             every = max(1, len(curve.steps) // _SIGNS)
             signed = slice(every // 2, None, every)
@@ -244,7 +228,7 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     if axes.smooth.steps and axes.raw.steps:
         # An average lags behind: the newest value is never hidden under it.
         newest = scaled(axes.raw.values[-1:])
-        figure.scatter(axes.raw.steps[-1:], newest, marker=_newest(glyphs), color=_number("value"))
+        figure.scatter(axes.raw.steps[-1:], newest, marker=glyphs.newest, color=_number("value"))
     sides = {False: "left", True: "right"}
     for one in axes.series:
         plot(one.curve, one.role, sides[one.is_right])
@@ -282,20 +266,8 @@ def _named(axes: Axes, cells: int) -> list[str]:
     return names
 
 
-def _newest(glyphs: Glyphs) -> str:
-    return "o" if glyphs.is_ascii else "●"
-
-
-def _smooth(glyphs: Glyphs) -> str:
-    return "s" if glyphs.is_ascii else "○"
-
-
 _EDGE = "+"
 """What the curves around the values carry here and there."""
-
-
-def _dash(glyphs: Glyphs) -> str:
-    return "=" if glyphs.is_ascii else "╌"
 
 
 def _signed(series: PlottedSeries, *, is_log: bool) -> Curve:
@@ -324,7 +296,7 @@ def _pieces(line: str, glyphs: Glyphs) -> Line:
 
 def _piece(text: str, role: str, glyphs: Glyphs) -> Piece:
     if role == DASHED_ROLE:
-        text = text.replace("─", _dash(glyphs))
+        text = text.replace("─", glyphs.dash)
     return Piece(glyphs.to_ascii(text.translate(_ASCII_AXES)) if glyphs.is_ascii else text, role)
 
 
@@ -343,10 +315,10 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
     signs = {
         LineKind.CURVE: curve,
-        LineKind.SIGNED: curve[0] + _smooth(glyphs),
+        LineKind.SIGNED: curve[0] + glyphs.average,
         LineKind.EDGE: curve[0] + _EDGE,
         LineKind.ACROSS: across,
-        LineKind.DASHED: 2 * _dash(glyphs),
+        LineKind.DASHED: 2 * glyphs.dash,
         LineKind.DOWN: down,
         LineKind.NONE: "",
     }
@@ -354,7 +326,7 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     entries = [(one.sign, one.role, name) for one, name in zip(axes.series, names, strict=True)]
     entries += [(signs[kind], role, label) for kind, role, label in legend_of(plot, axes)]
     if axes.smooth.steps:
-        entries.append((_newest(glyphs), "value", "newest"))
+        entries.append((glyphs.newest, "value", "newest"))
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
         if cell_width(label) + len(sign) + 1 > row.room:

@@ -14,13 +14,13 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, VerdictState
 from rltop.pages.page import Effect, Moment, Page, Redraw, Say, ShowStep
 from rltop.pages.signals import Band, SignalReading, edge_points, history_of, primary, signal_of
-from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.glyphs import LEVEL_ROLES
 from rltop.rows.keys import KEYS
 from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
@@ -403,23 +403,6 @@ def _marks(snapshot: Snapshot, reading: SignalReading, zoom: Zoom) -> list[PlotM
     if at is not None:
         marks.append(PlotMark(at, "cursor", f"step {units.step(at)}"))
     return [mark for mark in marks if zoom.first <= mark.step <= zoom.last]
-
-
-class ChartPainter(Protocol):
-    """Whoever draws charts; see `app.plot_pane`: no page knows a library for it."""
-
-    def __call__(
-        self,
-        plot: PlotData,
-        width: int,
-        height: int,
-        glyphs: Glyphs,
-        *,
-        unit: Unit,
-        has_smooth: bool,
-        has_band: bool,
-        markers: Sequence[Marker],
-    ) -> Sequence[Row]: ...
 
 
 _COUNTED = {Axis.TOKENS: ("num_tokens", "total_tokens"), Axis.SAMPLES: ("episode", "sample_count", "generated_count")}

@@ -554,7 +554,7 @@ class ComparePage(RunsChartPage):
         width, height = size
         if not metrics or moment.draw_chart is None:
             return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
-        metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
+        metric = metrics[self._place(metrics)]
         built = self.overlay(runs, metric, moment, width - LABEL_CELLS, self.shown(moment))
         head = RowBuilder(width, moment.glyphs).add(" ")
         head.add(metric_title(metric), "strong").add(
@@ -574,6 +574,9 @@ class ComparePage(RunsChartPage):
         counted = self.counted(runs, moment)
         return [head.row(), *self.draw(plot, counted, moment, width, height - 1, at=(top + 1, 0), unit=unit)]
 
+    def _place(self, metrics: Sequence[tuple[str, str]]) -> int:
+        return metrics.index(self._metric) if self._metric in metrics else 0
+
     def runs(self, moment: Moment) -> list[ComparedRun]:
         return shown_runs(moment)
 
@@ -585,7 +588,7 @@ class ComparePage(RunsChartPage):
 
     def seek(self, text: str, by: int, moment: Moment) -> Effect | None:
         metrics, words = compared_metrics(shown_runs(moment)), text.casefold().split()
-        at = metrics.index(self._metric) if self._metric in metrics else 0
+        at = self._place(metrics)
         around = range(len(metrics)) if not by else range(by, by * (len(metrics) + 1), by)
         for metric in (metrics[(at + step) % len(metrics)] for step in around):
             if all(word in " ".join((metric_title(metric), *metric)).casefold() for word in words):
@@ -601,8 +604,8 @@ class ComparePage(RunsChartPage):
         metrics = compared_metrics(runs)
         match key:
             case "metric-before" | "metric-after" if metrics:
-                at = 0 if self._metric is None or self._metric not in metrics else metrics.index(self._metric)
-                self._metric = metrics[(at + (1 if key == "metric-after" else -1)) % len(metrics)]
+                by = 1 if key == "metric-after" else -1
+                self._metric = metrics[(self._place(metrics) + by) % len(metrics)]
             case "align":
                 return super().on("axis", moment)
             case "band":

@@ -68,15 +68,12 @@ def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
 
     Where the main stream does not log it, another stream of the run may.
     """
-    return [*choose_pinned(snapshot), *_choose_rows(snapshot)]
-
-
-def choose_pinned(snapshot: Snapshot) -> list[Choice]:
-    return [
+    pinned = [
         Choice(called(snapshot, signal := signal_of(part, key)), signal, stream=part.role)
         for key in snapshot.run.arrangement.pinned
         if (part := next((one for one in snapshot.streams if key in one.stream.keys), None)) is not None
     ]
+    return [*pinned, *_choose_rows(snapshot)]
 
 
 def called(snapshot: Snapshot, signal: Signal, title: str = "") -> str:

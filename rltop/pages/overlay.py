@@ -39,14 +39,24 @@ from rltop.pages.compare import (
     numbered,
     shown_runs,
 )
-from rltop.pages.key_metrics import change_text, choose_key_metrics, value_text
+from rltop.pages.key_metrics import Choice, change_text, choose_key_metrics, value_text
 from rltop.pages.metric import StatisticRow, in_window, read_statistics
 from rltop.pages.metrics import index_tree, match_keys
 from rltop.pages.page import Effect, Moment, Redraw, Say
 from rltop.pages.signals import SignalReading, read_signal, signal_of
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import Scope
-from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, fill, side_by_side, text_row, without_shared
+from rltop.rows.rows import (
+    Row,
+    RowBuilder,
+    Target,
+    TargetKind,
+    fill,
+    side_by_side,
+    text_row,
+    with_sign,
+    without_shared,
+)
 from rltop.rows.table import Column, Fit, paint_table, sorted_table
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
@@ -99,21 +109,9 @@ def with_marks(rows: Sequence[Row], marked: Sequence[Target]) -> Sequence[Row]:
 def _lettered(row: Row, letters: dict[Target, tuple[str, str]]) -> Row:
     for link in row.links:
         if link.target in letters:
-            row = Row(_with_letter(row, link.start, *letters[link.target]), row.links)
+            letter, role = letters[link.target]
+            row = row._replace(line=with_sign(row.line, link.start, {" ": letter}.get, role))
     return row
-
-
-def _with_letter(row: Row, x: int, letter: str, role: str) -> tuple[Piece, ...]:
-    pieces, at = [], 0
-    for piece in row.line:
-        stop = at + cell_width(piece.text)
-        if at <= x < stop and len(piece.text) == stop - at and piece.text[x - at] == " ":
-            parts = (piece.text[: x - at], piece.role), (letter, role), (piece.text[x - at + 1 :], piece.role)
-            pieces += [Piece(*part) for part in parts if part[0]]
-        else:
-            pieces.append(piece)
-        at = stop
-    return tuple(pieces)
 
 
 # -- by name -------------------------------------------------------------------------------------------------------
@@ -383,32 +381,26 @@ _USUALLY = 4
 """Nor are there more than this many beside or below each other until then."""
 
 
-class Charted(NamedTuple):
-    title: str
-    signal: Signal
-    stream: str
-
-
 class Shape(NamedTuple):
     columns: int
     rows: int
 
 
-def charted(snapshot: Snapshot) -> list[Charted]:
+def charted(snapshot: Snapshot) -> list[Choice]:
     """The metrics of the overview, pinned ones first; of a run without any, every key."""
-    chosen = [Charted(one.title, one.signal, one.stream) for one in choose_key_metrics(snapshot)]
+    chosen = choose_key_metrics(snapshot)
     placed = {*snapshot.run.arrangement.pinned, *snapshot.run.arrangement.hidden}
     if any(one.signal.key not in placed for one in chosen):
         return chosen
     keys = [key for key in sorted(snapshot.stream.keys) if key not in placed]
-    return [*chosen, *(Charted(Label.of(key).display, signal_of(snapshot, key), "") for key in keys)]
+    return [*chosen, *(Choice(Label.of(key).display, signal_of(snapshot, key)) for key in keys)]
 
 
-def _shared_metrics(runs: Sequence[ComparedRun]) -> list[Charted]:
+def _shared_metrics(runs: Sequence[ComparedRun]) -> list[Choice]:
     found = []
     for metric in compared_metrics(runs):
         signal = next((one for run in runs if (one := signal_in(run.snapshot, metric)) is not None), None)
-        found += [] if signal is None else [Charted(metric_title(metric), signal, "")]
+        found += [] if signal is None else [Choice(metric_title(metric), signal)]
     return found
 
 
@@ -484,7 +476,7 @@ class GridPage(RunsChartPage):
 
     def _chart_of_runs(
         self,
-        metric: Charted,
+        metric: Choice,
         runs: Sequence[ComparedRun],
         moment: Moment,
         size: tuple[int, int],
@@ -504,7 +496,7 @@ class GridPage(RunsChartPage):
         target = None if signal is None else Target(TargetKind.METRIC, signal.key)
         return [builder.row(target), *self.draw(plot, self.counted(runs, moment), moment, *size, at=at, unit=unit)[1:]]
 
-    def _chart(self, one: Charted, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
+    def _chart(self, one: Choice, moment: Moment, size: tuple[int, int], at: tuple[int, int]) -> Sequence[Row]:
         part, width = moment.snapshot.within(one.stream), size[0]
         reading = read_signal(part, one.signal, 0)
         columns = max(8, width - LABEL_CELLS)
@@ -564,7 +556,7 @@ def _legend(runs: Sequence[ComparedRun], width: int, glyphs: Glyphs) -> list[Row
     return [builder.row() for builder in builders]
 
 
-def _chart_head(one: Charted, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
+def _chart_head(one: Choice, reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
     sign = glyphs.level(reading.level) if reading.level >= Level.INFO else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", LEVEL_ROLES[reading.level])
     builder.add(Label.of(one.title).display, "strong")

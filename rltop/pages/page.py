@@ -8,11 +8,11 @@ value that the application carries out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rltop.catalog.row_sets import Arrangement
 from rltop.resources import read_toml
@@ -24,9 +24,6 @@ from rltop.run.preferences import RuleScope, Said
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, replace
-
-if TYPE_CHECKING:
-    from rltop.pages.chart import ChartPainter
 
 
 class Moment(Struct):
@@ -40,6 +37,7 @@ class Moment(Struct):
         marked: paths of the runs that are compared, in the order in which they were marked.
         marked_metrics: those that are drawn in one chart, in the order in which they were marked.
         baseline: path of the run with which the others are compared; empty where there is none.
+        draw_chart: whoever draws charts, `app.plot_pane.paint_chart`: no page knows a library for it.
         version: moves with everything that a page may show of the run, time aside.
     """
 
@@ -53,7 +51,7 @@ class Moment(Struct):
     marked: Sequence[str] = ()
     marked_metrics: Sequence[Target] = ()
     baseline: str = ""
-    draw_chart: ChartPainter | None = None
+    draw_chart: Callable[..., Sequence[Row]] | None = None
     version: Hashable = None
 
     def at(self, step: int | None) -> Moment:

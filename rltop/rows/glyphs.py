@@ -103,6 +103,7 @@ class Glyphs(Struct):
         fills: full cells that can be told apart without colour, for stacked bars.
         columns: heights of a block bar from an eighth up.
         rise, fall: a value that is well above or below what is usual.
+        newest, average, dash: the newest value of a chart, its smoothed curve, and a threshold in it.
         is_ascii: draw without blocks and braille, and to_ascii ASCII only.
     """
 
@@ -128,6 +129,9 @@ class Glyphs(Struct):
     folded: str
     unfolded: str
     arrow: str
+    newest: str
+    average: str
+    dash: str
     is_ascii: bool = False
     _table: Mapping[int, str] = field(default_factory=dict, repr=False)
 

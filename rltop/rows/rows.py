@@ -293,6 +293,21 @@ def side_by_side(blocks: Sequence[Sequence[Row]], column: int) -> list[Row]:
     return rows
 
 
+def with_sign(line: Line, x: int, sign: Callable[[str], str | None], role: str) -> Line:
+    """The line with another sign in its cell `x`: what `sign` makes of the one that stands there, if anything."""
+    pieces, at = list[Piece](), 0
+    for text, its_role in line:
+        stop = at + cell_width(text)
+        new = sign(text[x - at]) if at <= x < stop and len(text) == stop - at else None
+        if new:
+            parts = (text[: x - at], its_role), (new, role), (text[x - at + 1 :], its_role)
+            pieces += [Piece(*part) for part in parts if part[0]]
+        else:
+            pieces.append(Piece(text, its_role))
+        at = stop
+    return tuple(pieces)
+
+
 def fill(rows: list[Row], height: int | None) -> list[Row]:
     """Exactly `height` rows: cut off or filled with empty ones; None leaves them."""
     if height is None:
