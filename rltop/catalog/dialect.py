@@ -10,7 +10,7 @@ apart by their beginning and end, without a regular expression.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
 from operator import methodcaller
@@ -126,6 +126,21 @@ class Stage(NamedTuple):
     is_outside: bool = False
     fits_inside: bool = False
     per_token_key: str = ""
+
+
+def stages(
+    pattern: str,
+    *names: str,
+    parent: str = "",
+    lane: int = 0,
+    fits_inside: bool = False,
+    is_outside: bool = False,
+    per_token_key: str = "",
+) -> Iterator[Stage]:
+    """Stages called `names`, with `{}` in `pattern` and `per_token_key` for the name."""
+    for name in names:
+        key, per_token = pattern.replace("{}", name), per_token_key.replace("{}", name)
+        yield Stage(key, name, parent, lane, 1.0, is_outside, fits_inside, per_token)
 
 
 class TimingPlan(Struct, eq=False):

@@ -6,7 +6,7 @@ time is logged, only its stages.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
 _CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
@@ -55,10 +55,8 @@ _ALIASES = spellings(
     time_weight_sync | timeperf/update_weights
     time_save | timeperf/save
     time_eval | timeperf/eval
-    dpo_accuracy | dpo/reward_accuracy/avg
-    dpo_margin | dpo/reward_margin/avg
-    dpo_chosen | dpo/chosen_reward/avg
-    dpo_rejected | dpo/rejected_reward/avg
+    dpo_{accuracy,margin} | dpo/reward_{}/avg
+    dpo_{chosen,rejected} | dpo/{}_reward/avg
     loss | dpo/loss/avg | sft/loss/avg
     rm_accuracy | rw/correct_ratio/avg
     val_loss | sft-eval/loss/avg
@@ -82,11 +80,6 @@ _ALIASES = spellings(
 )
 """Scripts of AReaL before 1.0 name the actor `grpo_actor`, and what an update logs stands directly below it."""
 
-
-def _stage(name: str, *, is_outside: bool = False) -> Stage:
-    return Stage(f"timeperf/{name}", name=name, is_outside=is_outside)
-
-
 DIALECT = Dialect(
     name="AReaL",
     fingerprints=(
@@ -101,10 +94,9 @@ DIALECT = Dialect(
     aliases=_ALIASES,
     timing=TimingPlan(
         stages=(
-            *map(_stage, ("rollout", "critic_values", "recompute_logp", "ref_logp", "compute_advantage")),
-            *map(_stage, ("train_step", "critic_train_step", "update_weights")),
-            _stage("save", is_outside=True),
-            _stage("eval", is_outside=True),
+            *stages("timeperf/{}", "rollout", "critic_values", "recompute_logp", "ref_logp", "compute_advantage"),
+            *stages("timeperf/{}", "train_step", "critic_train_step", "update_weights"),
+            *stages("timeperf/{}", "save", "eval", is_outside=True),
         ),
         namespace=("timeperf/",),
     ),

@@ -26,11 +26,7 @@ STABLE_BASELINES3 = Dialect(
             none_of=_SB3_PPO,
             weight=15,
         ),
-        Fingerprint(
-            Algorithm.SAC,
-            all_of=("train/actor_loss", "train/critic_loss", "train/ent_coef"),
-            weight=15,
-        ),
+        Fingerprint(Algorithm.SAC, all_of=("train/actor_loss", "train/critic_loss", "train/ent_coef"), weight=15),
         Fingerprint(Algorithm.DQN, all_of=("rollout/exploration_rate",), weight=15),
         Fingerprint(Algorithm.UNKNOWN, any_of=("rollout/ep_rew_mean", "rollout/ep_len_mean"), weight=9),
     ),
@@ -117,8 +113,7 @@ RLLIB = Dialect(
         episode | episodes_total
         time_worker | timers/*_ms | sampler_perf/*_ms
         stage_rate | timers/*_throughput
-        cpu_util ×0.01 | perf/cpu_util_percent
-        ram_util ×0.01 | perf/ram_util_percent
+        {cpu,ram}_util ×0.01 | perf/{}_util_percent
         """.replace("{at}", f"{{{','.join(_LEARNER)}}}")
     ),
     timing=TimingPlan(step_keys=("time_this_iter_s",)),
@@ -193,8 +188,7 @@ BASELINES = Dialect(
         episode_return | r
         reward_{max,min} | {} 100 episode reward
         episode_len | eplenmean | EpLenMean | l
-        policy_loss | loss/policy_loss | policy_loss | policy loss
-        value_loss | loss/value_loss | value_loss | value loss
+        {policy,value}_loss | loss/{}_loss | {}_loss | {} loss
         action_entropy | loss/policy_entropy | policy_entropy
         kl_old | loss/approxkl | approxkl | meankl
         clip_frac | loss/clipfrac | clipfrac

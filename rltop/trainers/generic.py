@@ -48,8 +48,7 @@ _LOOPS = spellings("""
     episode_len | environment/mean_episode_length | rollout/episode_length
     score_mean | score | scores | mean_score | raw_reward
     reward_std | reward_std | std_reward | reward/std | group_reward_std | rollout/reward_std
-    reward_max | max_reward | reward_max | reward/max
-    reward_min | min_reward | reward_min | reward/min
+    reward_{max,min} | {}_reward | reward_{} | reward/{}
     success_frac | success_rate | success | solve_rate | env/success_once | successes | pass_rate | rollout/success_rate
     success_frac | reward/pass@1 | correct_rate | correct_rate_ema | success_ema | win_rate | train/success_rate
     zero_std_frac | frac_reward_zero_std | zero_std_frac | frac_zero_std | zero_variance_frac
@@ -77,8 +76,7 @@ _LOOPS = spellings("""
     response_len_mean | mean_completion_length | completions/mean_length | response_length/mean | length_completion_mean
     response_len_mean | response_lengths | avg_response_length | mean_length | completion_len | completion_len_mean
     response_len_mean | mean_completion_len | avg_completion_length
-    response_len_max | max_response_length | response_length_max | response_length/max | length_completion_max
-    response_len_min | min_response_length | response_length_min | response_length/min | length_completion_min
+    response_len_{max,min} | {}_response_length | response_length_{} | response_length/{} | length_completion_{}
     truncated_frac | truncated | truncated_frac | truncated_rate | truncation_rate | truncated_ratio
     truncated_frac | response_clip_ratio
     group_len_ratio | group_length_max_median_ratio_mean | group_length_max_median_ratio

@@ -29,8 +29,7 @@ DIALECT = Dialect(
         reward_mean | reward
         dpo_accuracy | accuracy | rewards/accuracies
         dpo_margin | rewards/margins
-        dpo_chosen | rewards/chosen
-        dpo_rejected | rewards/rejected
+        dpo_{chosen,rejected} | rewards/{}
         val_loss | eval_loss | predict_loss
         throughput | throughput
         num_tokens | total_tokens

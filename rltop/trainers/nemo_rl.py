@@ -6,7 +6,7 @@ the gradient norm is a sum over microbatches where there are several.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
 _OWN = ("train/token_mult_prob_error", "train/gen_kl_error", "train/probs_ratio", "train/approx_entropy")
@@ -39,11 +39,9 @@ _ALIASES = spellings("""
     queue_size | train/buffer_size
     dpo_accuracy DPO | train/accuracy
     rm_accuracy REWARD | train/accuracy
-    dpo_chosen DPO | train/rewards_chosen_mean
-    dpo_rejected DPO | train/rewards_rejected_mean
+    dpo_{chosen,rejected} DPO | train/rewards_{}_mean
     dpo_margin DPO | train/rewards_chosen_mean − rewards_rejected_mean
-    rm_chosen REWARD | train/rewards_chosen_mean
-    rm_rejected REWARD | train/rewards_rejected_mean
+    rm_{chosen,rejected} REWARD | train/rewards_{}_mean
     rm_margin REWARD | train/rewards_chosen_mean − rewards_rejected_mean
     nll_loss | train/sft_loss
     mfu | performance/train_fp_utilization
@@ -98,13 +96,10 @@ _ALIASES = spellings("""
 """)
 
 
+_STAGE, _PREPARE = "timing/train/{}", "prepare_for_generation/total"
 _SINCE_START = (
     "Its seconds are those of one step and it is divided by the time since the start, so it falls as the run goes on."
 )
-
-
-def _stage(name: str, parent: str = "") -> Stage:
-    return Stage(f"timing/train/{name}", name=name, parent=parent)
 
 
 DIALECT = Dialect(
@@ -119,13 +114,12 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("timing/train/total_step_time",),
         stages=(
-            _stage("data_processing"),
-            _stage("prepare_for_generation/total"),
-            _stage("prepare_for_generation/transfer_and_update_weights", "prepare_for_generation/total"),
-            *map(_stage, ("exposed_generation", "generation", "reward_calculation", "logprob_inference_prep")),
-            *map(_stage, ("policy_and_reference_logprobs", "advantage_calculation", "training_prep")),
-            *map(_stage, ("policy_training", "weight_sync")),
-            Stage("timing/train/checkpointing", name="checkpointing", fits_inside=True),
+            *stages(_STAGE, "data_processing", _PREPARE),
+            *stages(_STAGE, "prepare_for_generation/transfer_and_update_weights", parent=_PREPARE),
+            *stages(_STAGE, "exposed_generation", "generation", "reward_calculation", "logprob_inference_prep"),
+            *stages(_STAGE, "policy_and_reference_logprobs", "advantage_calculation", "training_prep"),
+            *stages(_STAGE, "policy_training", "weight_sync"),
+            *stages(_STAGE, "checkpointing", fits_inside=True),
         ),
         namespace=("timing/train/",),
     ),

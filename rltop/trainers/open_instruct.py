@@ -86,12 +86,8 @@ DIALECT = Dialect(
         val_response_len | eval/sequence_lengths
         val_truncated_frac ×-1 +1 | eval/stop_rate
         val_aux | eval/objective/*
-        dpo_accuracy DPO | rewards/accuracy
-        dpo_margin DPO | rewards/margin
-        dpo_chosen DPO | rewards/chosen
-        dpo_rejected DPO | rewards/rejected
-        logps_chosen | logps/chosen
-        logps_rejected | logps/rejected
+        dpo_{accuracy,margin,chosen,rejected} DPO | rewards/{}
+        logps_{chosen,rejected} | logps/{}
         episode | episode
         epoch | epoch
         num_tokens | val/total_tokens | val/num_total_tokens

@@ -6,7 +6,7 @@ and the two run at the same time, so the orchestrator's stages have a lane of th
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
 _OWN = (
@@ -22,6 +22,12 @@ _OWN = (
 )
 
 
+_ORCHESTRATOR = stages(
+    "time/{}",
+    *("wait_for_policy", "wait_for_ckpt", "generate_completions", "teacher_logprobs", "parallel_preprocess", "pack"),
+    lane=1,
+)
+
 _ALIASES = spellings("""
     reward_mean | train/agg/effective/%/reward/mean | train/agg/effective/reward/mean | reward/all/mean | reward/mean
     reward_mean | reward/%/mean | Reward
@@ -32,8 +38,7 @@ _ALIASES = spellings("""
     all_bad_frac | train/agg/all/%/solved_none | solve_none/all | batch/solve_none
     response_len_mean | train/agg/effective/num_output_tokens/mean | decode_len/all/mean | decode_len/mean
     response_len_max | train/agg/effective/num_output_tokens/max | decode_len/all/max
-    response_len_min | train/agg/effective/num_output_tokens/min
-    response_len_p90 | train/agg/effective/num_output_tokens/p90
+    response_len_{min,p90} | train/agg/effective/num_output_tokens/{}
     total_len_mean | seq_len/all/mean | seq_len/mean | Seq. Length
     prompt_len_mean | train/agg/effective/num_input_tokens/mean | prefill_len/all/mean
     truncated_frac | train/agg/effective/%/is_truncated/mean | train/agg/effective/is_truncated/mean
@@ -47,8 +52,7 @@ _ALIASES = spellings("""
     kl_ent_ratio | kl_ent_ratio/mean
     kl_teacher | teacher_kl/mean
     clip_frac | is_masked/mean
-    clip_frac_low | is_masked_low/mean
-    clip_frac_high | is_masked_high/mean
+    clip_frac_{low,high} | is_masked_{}/mean
     grad_norm | optim/grad_norm | Grad. Norm
     lr | optim/lr | LR
     loss | loss/mean | Loss
@@ -89,8 +93,7 @@ _ALIASES = spellings("""
     time_weight_sync_infer | watcher/last_update_weights_time
     event_loop_lag | event_loop_lag/mean | event_loop_lag/median | event_loop_lag/min
     event_loop_lag_max | event_loop_lag/max | event_loop_lag/p90 | event_loop_lag/p99
-    engine_running | inference/%/num_requests_running/% | inference/%/num_requests_running
-    engine_waiting | inference/%/num_requests_waiting/% | inference/%/num_requests_waiting
+    engine_{running,waiting} | inference/%/num_requests_{}/% | inference/%/num_requests_{}
     engine_waiting | inference/%/num_requests_waiting_reason_%/%
     kv_cache_frac | inference/%/kv_cache_usage_perc/% | inference/%/kv_cache_usage_perc
     engine_preemptions | inference/%/num_preemptions_total:rate/% | inference/%/num_preemptions_total/%
@@ -102,8 +105,7 @@ _ALIASES = spellings("""
     time_next_token ×1000 | inference/%/inter_token_latency_seconds:mean/%
     time_request | inference/%/e2e_request_latency_seconds:mean/%
     time_engine_queue | inference/%/request_queue_time_seconds:mean/%
-    time_prefill | inference/%/request_prefill_time_seconds:mean/%
-    time_decode | inference/%/request_decode_time_seconds:mean/%
+    time_{prefill,decode} | inference/%/request_{}_time_seconds:mean/%
     spec_tokens | inference/%/spec_decode_num_%/%
     rollout_errors | train/%/all/%/error/%
     stop_share | train/*/stop_condition/%
@@ -120,15 +122,6 @@ _ALIASES = spellings("""
     num_turns_mean | train/%/all/num_turns/mean
 """)
 
-
-def _trainer(name: str) -> Stage:
-    return Stage(f"time/{name}", name=name)
-
-
-def _orchestrator(name: str) -> Stage:
-    return Stage(f"time/{name}", name=f"orchestrator: {name}", lane=1)
-
-
 DIALECT = Dialect(
     name="prime-rl",
     fingerprints=(
@@ -142,9 +135,8 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("time/step",),
         stages=(
-            *map(_trainer, ("broadcast_weights", "save_ckpt", "wait_for_batch", "load_data", "forward_backward")),
-            *map(_orchestrator, ("wait_for_policy", "wait_for_ckpt", "generate_completions", "teacher_logprobs")),
-            *map(_orchestrator, ("parallel_preprocess", "pack")),
+            *stages("time/{}", "broadcast_weights", "save_ckpt", "wait_for_batch", "load_data", "forward_backward"),
+            *(stage._replace(name=f"orchestrator: {stage.name}") for stage in _ORCHESTRATOR),
         ),
         namespace=("time/",),
     ),

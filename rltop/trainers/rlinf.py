@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 from rltop.structs import replace
 
@@ -21,6 +21,8 @@ _PIPELINE = ("actor/training/actor/*", "time/actor/training", "rollout/fraction_
 _AGENT = ("rollout/reward_scores_traj", "rollout/avg_turns_per_traj")
 _UPDATES = ("train/actor/approx_kl", "train/actor/clip_fraction", "train/actor/policy_loss")
 _RANK = ("time/env/*", "time/actor/%", "time/rollout/%")
+
+_RATIO = "Mean probability ratio where dual clip applies, not a share of tokens."
 
 _UPDATE = spellings("""
     policy_loss | actor/policy_loss
@@ -56,12 +58,11 @@ def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
             yield alias._replace(pattern=f"{worker}/training/{alias.pattern}")
 
 
-_ROLLOUT = spellings("""
+_OTHERS = spellings("""
     reward_mean | rollout/reward_scores | rollout/reward_scores_traj | rollout/rewards
     score_mean | rollout/reward_scores_turn
     adv_{mean,max,min} | rollout/advantages_{}
-    return_mean | rollout/returns_mean
-    value_mean | rollout/values_mean
+    {return,value}_mean | rollout/{}s_mean
     sample_count | rollout/total_num_sequence
     response_len_mean | rollout/average_response_length | rollout/response_length
     response_len_max | rollout/max_of_response_length | rollout/max_response_length
@@ -74,9 +75,6 @@ _ROLLOUT = spellings("""
     num_turns_mean | rollout/avg_turns_per_traj
     tflops_train | flops/training_tflops_per_gpu
     tflops_rollout | flops/rollout_tflops_per_gpu
-""")
-
-_ENVIRONMENT = spellings("""
     success_frac | env/success_once | env/success_at_end | env/success
     episode_return | env/return
     episode_len | env/episode_len
@@ -84,9 +82,6 @@ _ENVIRONMENT = spellings("""
     val_score | eval/success_once | eval/env/success_once
     val_acc | eval/val_acc
     val_aux | eval/return | eval/*
-""")
-
-_TIMES = spellings("""
     time_step | time/step
     time_prepare | time/prepare_data
     time_wait_data | time/construct_rollout_batch
@@ -102,20 +97,16 @@ _TIMES = spellings("""
     time_eval | time/eval
 """)
 
-
-def _stage(name: str, *, fits_inside: bool = False) -> Stage:
-    return Stage(f"time/{name}", name=name, fits_inside=fits_inside)
-
+_SOMETIMES = tuple(stages("time/{}", "save_checkpoint", "eval", fits_inside=True))
 
 # The workers run at the same time and wait for each other, and each duration holds its waiting: they
 # add up to more than the step and are drawn as lanes.
 _LANES = TimingPlan(
     step_keys=("time/step",),
     stages=(
-        *map(_stage, ("prepare_data", "sync_weights", "rollout", "reward", "actor/inference", "inference")),
-        *map(_stage, ("critic/inference", "critic/training", "actor/training", "training")),
-        _stage("save_checkpoint", fits_inside=True),
-        _stage("eval", fits_inside=True),
+        *stages("time/{}", "prepare_data", "sync_weights", "rollout", "reward", "actor/inference", "inference"),
+        *stages("time/{}", "critic/inference", "critic/training", "actor/training", "training"),
+        *_SOMETIMES,
     ),
     namespace=("time/",),
 )
@@ -124,10 +115,9 @@ _LANES = TimingPlan(
 _STACK = TimingPlan(
     step_keys=("time/step",),
     stages=(
-        *map(_stage, ("construct_rollout_batch", "sync_weights", "generate_rollouts", "cal_adv_and_returns")),
-        *map(_stage, ("actor_training", "update_rollout_weights")),
-        _stage("save_checkpoint", fits_inside=True),
-        _stage("eval", fits_inside=True),
+        *stages("time/{}", "construct_rollout_batch", "sync_weights", "generate_rollouts", "cal_adv_and_returns"),
+        *stages("time/{}", "actor_training", "update_rollout_weights"),
+        *_SOMETIMES,
         Stage("time/env/*", parent="generate_rollouts", lane=1),
         Stage("time/rollout/*", parent="generate_rollouts", lane=2),
         Stage("time/reward/*", parent="generate_rollouts", lane=3),
@@ -141,12 +131,7 @@ DIALECT = Dialect(
     fingerprints=(
         Fingerprint(Algorithm.PPO, any_of=_CRITIC, all_of=("rollout/advantages_mean",), none_of=_EPISODES, weight=43),
         Fingerprint(Algorithm.PPO, all_of=("critic/training/*",), weight=43),
-        Fingerprint(
-            Algorithm.GRPO,
-            any_of=(*_PIPELINE, *_AGENT),
-            none_of=(*_EPISODES, *_CRITIC),
-            weight=42,
-        ),
+        Fingerprint(Algorithm.GRPO, any_of=(*_PIPELINE, *_AGENT), none_of=(*_EPISODES, *_CRITIC), weight=42),
         Fingerprint(
             Algorithm.GRPO,
             all_of=("train/actor/policy_loss", "rollout/response_length"),
@@ -157,7 +142,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.PPO, any_of=_UPDATES, all_of=("train/critic/value_loss",), none_of=_EPISODES, weight=10),
         Fingerprint(Algorithm.UNKNOWN, any_of=_UPDATES, weight=9),
     ),
-    aliases=(*_logged(_UPDATE), *_ROLLOUT, *_ENVIRONMENT, *_TIMES),
+    aliases=(*_logged(_UPDATE), *_OTHERS),
     timing=_LANES,
     training_keys=("actor/training/*", "critic/training/*", "train/*"),
     prefixes=(("actor/training/", ""), ("critic/training/", ""), ("train/", "")),
@@ -167,15 +152,7 @@ DIALECT = Dialect(
         TraitEvidence("kl_is_signed", ("actor/approx_kl",)),
     ),
     group_size_keys=("group_size",),
-    misleading=(
-        *(
-            (
-                f"{prefix}actor/dual_cliped_ratio",
-                "Mean probability ratio where dual clip applies, not a share of tokens.",
-            )
-            for prefix in ("train/", "actor/training/")
-        ),
-    ),
+    misleading=(("train/actor/dual_cliped_ratio", _RATIO), ("actor/training/actor/dual_cliped_ratio", _RATIO)),
 )
 """Reasoning and agents: workers connected by channels."""
 

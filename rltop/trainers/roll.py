@@ -6,7 +6,7 @@ same; `critic/kl` is the KL in the reward; entropy stands under `critic/`.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
 _OWN = ("time/step_total", "actor/policykl", "actor/ppo_ratio_clipfrac", "system/tps", "token/response_length/mean")
@@ -24,8 +24,7 @@ _ALIASES = spellings("""
     kl_ref | critic/kl | actor/kl_loss
     kl_old | actor/policykl | actor/approxkl
     clip_frac | actor/clipfrac | actor/ppo_ratio_clipfrac
-    clip_frac_low | actor/ppo_ratio_low_clipfrac
-    clip_frac_high | actor/ppo_ratio_high_clipfrac
+    clip_frac_{low,high} | actor/ppo_ratio_{}_clipfrac
     ratio_mean | actor/ratio_mean
     entropy | critic/entropy/mean
     grad_norm | actor_train/grad_norm
@@ -77,9 +76,7 @@ _ALIASES = spellings("""
     spec_tokens | vllm/spec_decode_num_%
     env_timeout_frac | env/%/env_timeout
     num_turns_mean | env/%/num_actions
-    time_env_reset | env/%/traj_time_reset
-    time_env_step | env/%/traj_time_step
-    time_env_step_max | env/%/traj_time_step_max
+    time_env_{reset,step,step_max} | env/%/traj_time_{}
     time_infer_step | env/%/traj_time_generate
     time_infer_step_max | env/%/traj_time_generate_max
     gen_throughput_sample | env/%/traj_time_tokens_per_second
@@ -91,11 +88,6 @@ _ALIASES = spellings("""
     time_agent_overhead | env/%/latency/proxy_ovh_avg | env/%/latency/proxy_ovh_p99 | env/%/latency/proxy_ovh_max
     rollouts_per_s | env/%/throughput/step_per_sec
 """)
-
-
-def _stage(name: str, parent: str = "", *, fits_inside: bool = False) -> Stage:
-    return Stage(f"time/{name}", name=name, parent=parent, fits_inside=fits_inside)
-
 
 DIALECT = Dialect(
     name="ROLL",
@@ -111,10 +103,10 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("time/step_total",),
         stages=(
-            *map(_stage, ("step_model_update", "step_generate", "step_rollout")),
-            _stage("val_step", fits_inside=True),
-            *map(_stage, ("ref_log_probs_values", "old_log_probs", "reward_postprocess", "compute_advantage")),
-            *map(_stage, ("step_train",)),
+            *stages("time/{}", "step_model_update", "step_generate", "step_rollout"),
+            *stages("time/{}", "val_step", fits_inside=True),
+            *stages("time/{}", "ref_log_probs_values", "old_log_probs", "reward_postprocess", "compute_advantage"),
+            *stages("time/{}", "step_train"),
         ),
         namespace=("time/",),
     ),

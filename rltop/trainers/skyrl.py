@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers import tinker
@@ -74,8 +74,7 @@ _ALIASES = spellings("""
     staleness_violations | async/staleness_violation_count
     filter_pass_rate | async/keep_rate
     time_prepare | timing/convert_to_training_input
-    engine_running | vllm/num_requests_running | vllm/train/num_requests_running
-    engine_waiting | vllm/num_requests_waiting | vllm/train/num_requests_waiting
+    engine_{running,waiting} | vllm/num_requests_{} | vllm/train/num_requests_{}
     kv_cache_frac | vllm/kv_cache_usage_perc | vllm/train/kv_cache_usage_perc
     prompt_throughput | vllm/prompt_throughput_tok_s | vllm/train/prompt_throughput_tok_s
     time_first_token | vllm/ttft_seconds_avg | vllm/train/ttft_seconds_avg
@@ -91,11 +90,6 @@ _ALIASES = spellings("""
     num_turns_mean | generate/avg_num_turns
 """)
 
-
-def _stage(name: str, parent: str = "") -> Stage:
-    return Stage(f"timing/{name}", name=name, parent=parent)
-
-
 DIALECT = Dialect(
     name="SkyRL",
     fingerprints=(
@@ -106,14 +100,12 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("timing/step",),
         stages=(
-            *map(_stage, ("wait_for_generation_buffer", "generate", "convert_to_training_input")),
-            *map(_stage, ("fwd_logprobs_values_reward", "apply_reward_kl_penalty")),
-            *map(_stage, ("compute_advantages_and_returns", "train_critic_and_policy")),
-            _stage("critic_train", "train_critic_and_policy"),
-            _stage("policy_train", "train_critic_and_policy"),
-            _stage("sync_weights"),
-            Stage("timing/save_checkpoints", name="save_checkpoints", fits_inside=True),
-            Stage("timing/eval", name="eval", fits_inside=True),
+            *stages("timing/{}", "wait_for_generation_buffer", "generate", "convert_to_training_input"),
+            *stages("timing/{}", "fwd_logprobs_values_reward", "apply_reward_kl_penalty"),
+            *stages("timing/{}", "compute_advantages_and_returns", "train_critic_and_policy"),
+            *stages("timing/{}", "critic_train", "policy_train", parent="train_critic_and_policy"),
+            *stages("timing/{}", "sync_weights"),
+            *stages("timing/{}", "save_checkpoints", "eval", fits_inside=True),
         ),
         namespace=("timing/",),
     ),

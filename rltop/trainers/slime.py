@@ -6,7 +6,7 @@ beside it is what was earned; the mismatch is an absolute difference of log-prob
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 from rltop.structs import replace
 
@@ -36,8 +36,7 @@ _ALIASES = spellings("""
     entropy | train/entropy_loss
     policy_loss | train/pg_loss
     loss | train/loss
-    value_loss | train/value_loss
-    grad_norm | train/grad_norm
+    {value_loss,grad_norm} | train/{}
     grad_norm_critic | train/critic-grad_norm
     lr | train/lr-pg_*
     lr_critic | train/critic-lr-pg_*
@@ -80,11 +79,6 @@ _ALIASES = spellings("""
     rollout_errors | rollout/error_cat/*
 """)
 
-
-def _stage(name: str, parent: str = "") -> Stage:
-    return Stage(f"perf/{name}_time", name=name, parent=parent)
-
-
 DIALECT = Dialect(
     name="slime",
     fingerprints=(
@@ -96,12 +90,9 @@ DIALECT = Dialect(
     timing=TimingPlan(
         step_keys=("perf/step_time",),
         stages=(
-            _stage("train_wait"),
-            _stage("train"),
-            *(_stage(name, "train") for name in ("data_preprocess", "ref_log_probs", "log_probs", "actor_train")),
-            _stage("update_weights", "train_wait"),
-            _stage("rollout", "train_wait"),
-            _stage("save_model", "train_wait"),
+            *stages("perf/{}_time", "train_wait", "train"),
+            *stages("perf/{}_time", "data_preprocess", "ref_log_probs", "log_probs", "actor_train", parent="train"),
+            *stages("perf/{}_time", "update_weights", "rollout", "save_model", parent="train_wait"),
         ),
     ),
     hidden=("train/step", "rollout/step", "eval/step"),

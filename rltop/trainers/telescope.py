@@ -7,10 +7,10 @@ nor a clip fraction. Shares that end in `_pct` are per cent.
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
-_SCALARS = spellings("""
+_ALIASES = spellings("""
     entropy | entropy
     off_policy_kl | kl_divergence_inference
     grad_norm | grad_norm
@@ -23,9 +23,6 @@ _SCALARS = spellings("""
     # Of a backend of one's own, which may write section/metric and section/group/metric.
     policy_loss | loss/policy
     aux_loss | custom/loss/auxiliary
-""")
-
-_SAMPLES = spellings("""
     reward_mean | reward_sum_mean | rollout/reward_mean | reward/%/mean
     reward_{std,max,min} | reward_sum_{}
     reward_gini | reward_gini_mean | reward_%_gini_mean
@@ -37,17 +34,13 @@ _SAMPLES = spellings("""
     total_len_{mean,max,min,std} | length_sum_{}
     truncated_frac ×0.01 | stop_reason_length_pct
     group_len_ratio | group_length_max_median_ratio_mean
-    group_len_gini | group_length_gini_mean
-    group_len_cv | group_length_cv_mean
+    group_len_{gini,cv} | group_length_{}_mean
     staleness_{mean,max} | off_policy_steps_{}
     discarded_count | discarded_count
     discarded_zero_frac ×0.01 | discarded_zero_advantage_pct
     discarded_stale_frac ×0.01 | discarded_max_async_pct
     cancelled_count | canceled_count
     val_score | eval/*/reward_mean | eval/*_mean
-""")
-
-_TIMELINE = spellings("""
     time_step | timing_step_total | timing/step/total
     time_active | timing_step_active
     time_wait_data | timing_waiting_for_data
@@ -64,11 +57,6 @@ _TIMELINE = spellings("""
     rollouter_idle_frac ×0.01 | timing_idle_pct
 """)
 
-
-def _inside(name: str, parent: str = "active") -> Stage:
-    return Stage(f"timing_{name}_total", name=name, parent=parent)
-
-
 DIALECT = Dialect(
     name="Telescope",
     fingerprints=(
@@ -79,7 +67,7 @@ DIALECT = Dialect(
             weight=33,
         ),
     ),
-    aliases=(*_SCALARS, *_SAMPLES, *_TIMELINE),
+    aliases=_ALIASES,
     # A step is waiting plus active time; the operations lie inside the active part. The inference
     # side of a weight sync happens on other GPUs, beside whatever the trainer does.
     timing=TimingPlan(
@@ -87,24 +75,22 @@ DIALECT = Dialect(
         stages=(
             Stage("timing_waiting_for_data", name="waiting_for_data"),
             Stage("timing_step_active", name="active"),
-            *map(_inside, ("prepare_tensors", "data_to_device", "forward", "loss_computation", "optimizer")),
-            _inside("compute_entropy", "loss_computation"),
-            _inside("compute_kl", "loss_computation"),
-            *map(_inside, ("backward", "weight_sync_trainer")),
-            Stage("timing_weight_sync_inference_total", name="weight_sync_inference", lane=1),
-            _inside("save_batch", ""),
+            *stages(
+                "timing_{}_total",
+                *("prepare_tensors", "data_to_device", "forward", "loss_computation", "optimizer"),
+                parent="active",
+            ),
+            *stages("timing_{}_total", "compute_entropy", "compute_kl", parent="loss_computation"),
+            *stages("timing_{}_total", "backward", "weight_sync_trainer", parent="active"),
+            *stages("timing_{}_total", "weight_sync_inference", lane=1),
+            *stages("timing_{}_total", "save_batch"),
         ),
         counts=("timing_*_pct", "timing_microbatch_count"),
         statistics=("timing_*_microbatch_*",),
         namespace=("timing_",),
     ),
     training_keys=("grad_norm", "entropy", "kl_divergence_inference", "learning_rate"),
-    misleading=(
-        (
-            "kl_penalty",
-            "Loss term for the KL to the policy that sampled; there is no reference model.",
-        ),
-    ),
+    misleading=(("kl_penalty", "Loss term for the KL to the policy that sampled; there is no reference model."),),
     traits=(
         TraitEvidence("is_async", ("timing_waiting_for_data", "off_policy_steps_mean", "discarded_max_async_pct")),
     ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 
 _RL = ("env/*/reward/total", "env/*/by_group/frac_mixed", "optim/kl_sample_train_v1", "optim/kl_sample_train_v2")
 
-RL_ALIASES = spellings("""
+_ALIASES = spellings("""
     reward_mean | env/all/reward/total | env/%/reward/total
     val_score | test/env/all/reward/total | test/env/%/reward/total | test/%/env/all/reward/total
     val_acc | test/env/all/correct
@@ -20,8 +20,7 @@ RL_ALIASES = spellings("""
     mixed_group_frac | env/all/by_group/frac_mixed
     # Groups that are not mixed have zero variance.
     zero_std_frac ×-1 +1 | env/all/by_group/frac_mixed
-    all_good_frac | env/all/by_group/frac_all_good
-    all_bad_frac | env/all/by_group/frac_all_bad
+    {all_good,all_bad}_frac | env/all/by_group/frac_{}
     response_len_mean | env/all/ac_tokens_per_turn
     prompt_len_mean | env/all/ob_tokens_per_turn
     num_turns_mean | env/all/turns_per_episode
@@ -45,9 +44,15 @@ RL_ALIASES = spellings("""
     time_ref | time/compute_kl_penalty | time/kl_vs_base
     time_save | time/save_checkpoint
     time_eval | time/run_evals | time/run_evaluations_parallel
-""")
-
-_PIPELINE = spellings("""
+    lr | learning_rate
+    loss | train_mean_nll
+    val_loss | test/nll
+    loss DPO | dpo_loss
+    dpo_{accuracy,margin} DPO | {}
+    dpo_{chosen,rejected} DPO | {}_reward
+    time_step | batch_time
+    total_tokens | num_tokens
+    progress | progress
     sample_version | sampling_client/step_mean
     sample_version_{min,max} | sampling_client/step_{}
     param_version | training_client/step
@@ -61,56 +66,30 @@ _PIPELINE = spellings("""
     time_weight_sync | time/save_checkpoint_and_get_sampling_client
 """)
 
-_SUPERVISED = spellings("""
-    lr | learning_rate
-    loss | train_mean_nll
-    val_loss | test/nll
-    loss DPO | dpo_loss
-    dpo_accuracy DPO | accuracy
-    dpo_margin DPO | margin
-    dpo_chosen DPO | chosen_reward
-    dpo_rejected DPO | rejected_reward
-    time_step | batch_time
-    total_tokens | num_tokens
-    progress | progress
-""")
-
 _OUTER = "do_train_step_and_get_sampling_client"
 _METRICS = "compute_full_batch_metrics_and_get_sampling_client"
 _SAVE = "save_checkpoint_and_get_sampling_client"
 
-
-def _stage(name: str, parent: str = "", lane: int = 0) -> Stage:
-    return Stage(f"time/{name}", name=name, parent=parent, lane=lane)
-
-
 TIMING = TimingPlan(
     step_keys=("time/total", "batch_time"),
     stages=(
-        *map(_stage, ("get_batch", "run_evals", "run_evaluations_parallel")),
-        _stage("run_single_evaluation", "run_evaluations_parallel"),
-        _stage("sampling"),
-        _stage("sample"),
+        *stages("time/{}", "get_batch", "run_evals", "run_evaluations_parallel"),
+        *stages("time/{}", "run_single_evaluation", parent="run_evaluations_parallel"),
+        *stages("time/{}", "sampling", "sample"),
         Stage("time/do_group_rollout*:max", name="slowest group", parent="sampling", lane=1),
         Stage("time/policy_sample:max", name="slowest sample", parent="sampling", lane=2),
         Stage("time/policy_sample:mean", name="mean sample", parent="sampling", lane=3),
-        _stage(_OUTER),
-        _stage("prepare_minibatch", _OUTER),
-        _stage("assemble_training_data", "prepare_minibatch"),
-        _stage("compute_kl_penalty", "prepare_minibatch"),
-        _stage("kl_vs_base", "prepare_minibatch"),
-        _stage("train", _OUTER),
-        _stage("train_step", _OUTER),
-        _stage(_METRICS, _OUTER),
-        _stage("compute_kl_sample_train", _METRICS),
-        _stage("compute_post_kl", _METRICS),
-        _stage(_SAVE, _METRICS),
-        _stage("save_checkpoint", _SAVE),
+        *stages("time/{}", _OUTER),
+        *stages("time/{}", "prepare_minibatch", parent=_OUTER),
+        *stages("time/{}", "assemble_training_data", "compute_kl_penalty", "kl_vs_base", parent="prepare_minibatch"),
+        *stages("time/{}", "train", "train_step", _METRICS, parent=_OUTER),
+        *stages("time/{}", "compute_kl_sample_train", "compute_post_kl", _SAVE, parent=_METRICS),
+        *stages("time/{}", "save_checkpoint", parent=_SAVE),
         # Of pairs and of examples, which are submitted ahead.
-        *map(_stage, ("get_ref_logprobs", "submit_batch", "finish_batch")),
-        _stage("step", "finish_batch"),
+        *stages("time/{}", "get_ref_logprobs", "submit_batch", "finish_batch"),
+        *stages("time/{}", "step", parent="finish_batch"),
         # Usually awaited before the step ends, but not while an evaluation runs.
-        Stage("time/save_checkpoint_async", name="save_checkpoint_async", fits_inside=True),
+        *stages("time/{}", "save_checkpoint_async", fits_inside=True),
     ),
     counts=("time/*:count",),
     statistics=("time/*:*", "time/sampling_time_*"),
@@ -127,7 +106,7 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.SFT, all_of=("train_mean_nll",), weight=24),
         Fingerprint(Algorithm.UNKNOWN, any_of=("test/env/*",), weight=5),
     ),
-    aliases=(*RL_ALIASES, *_SUPERVISED, *_PIPELINE),
+    aliases=_ALIASES,
     timing=TIMING,
     hidden=("progress/*", "progress"),
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 from rltop.trainers import verl
 
@@ -83,8 +83,7 @@ _OWN = spellings("""
     clip_frac | actor/usual/pg_clipfrac
     kl_old | actor/usual/ppo_kl
     dpo_accuracy | actor/accuracy_mean
-    dpo_chosen | actor/chosen_reward
-    dpo_rejected | actor/rejected_reward
+    dpo_{chosen,rejected} | actor/{}_reward
     dpo_margin | actor/chosen_reward − rejected_reward
     nll_loss | actor/sft_loss
     val_response_len | {eval,bench}/%/response_length/mean{,@%}
@@ -99,21 +98,16 @@ _OWN = spellings("""
     val_aux | {eval,bench}/*@%/std | {eval,bench}/*@%/max | {eval,bench}/*@%/min
 """)
 
-
-def _inner(name: str) -> Stage:
-    return Stage(f"time/{name}", name=name, parent="training", per_token_key=f"timing_per_token_ms/{name}")
-
-
-def _between(name: str) -> Stage:
-    return Stage(f"time/{name}", name=name, is_outside=True)
-
-
 _STAGES = (
-    _between("read_experience"),
+    *stages("time/{}", "read_experience", is_outside=True),
     Stage("time/step", name="training"),
-    *map(_inner, ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
-    _between("sync_weight"),
-    _between("save_checkpoint"),
+    *stages(
+        "time/{}",
+        *("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"),
+        parent="training",
+        per_token_key="timing_per_token_ms/{}",
+    ),
+    *stages("time/{}", "sync_weight", "save_checkpoint", is_outside=True),
     # The explorer's: samples run at the same time, so their means stand beside each other.
     Stage("explorer/time/wait_explore_step", name="wait for rollouts"),
     Stage("time/wait_explore_step", name="wait for rollouts"),
@@ -122,8 +116,7 @@ _STAGES = (
     Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
     Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
     Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),
-    _between("eval"),
-    _between("bench"),
+    *stages("time/{}", "eval", "bench", is_outside=True),
 )
 
 

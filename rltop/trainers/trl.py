@@ -50,7 +50,7 @@ FINGERPRINTS = (
     ),
 )
 
-_OPTIMISER = spellings("""
+_ALIASES = spellings("""
     loss | loss
     grad_norm | grad_norm
     lr | learning_rate | lr
@@ -61,8 +61,7 @@ _OPTIMISER = spellings("""
     entropy | policy/entropy_avg | entropy | entropy/mean
     entropy_seq | objective/entropy
     clip_frac | clip_ratio/region_mean | clip_ratio | cispo_clip_ratio | policy/clipfrac_avg
-    clip_frac_low | clip_ratio/low_mean
-    clip_frac_high | clip_ratio/high_mean
+    clip_frac_{low,high} | clip_ratio/{}_mean
     clip_frac_low_min | clip_ratio/low_min
     clip_frac_high_max | clip_ratio/high_max
     clip_frac_value | val/clipfrac_avg
@@ -73,9 +72,6 @@ _OPTIMISER = spellings("""
     ratio_mean PPO GRPO RLOO | ratio
     ratio_var | val/ratio_var
     stop_count | val/num_eos_tokens
-""")
-
-_REWARDS = spellings("""
     reward_mean | reward | objective/scores | objective/rlhf_reward
     score_mean | objective/scores
     reward_final | objective/rlhf_reward
@@ -91,9 +87,6 @@ _REWARDS = spellings("""
     group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
     group_len_gini borrowed | group_length_gini_mean | group_length_gini
     group_len_cv borrowed | group_length_cv_mean
-""")
-
-_LENGTH = spellings("""
     response_len_mean | completions/mean_length | completion_length
     response_len_{max,min} | completions/{}_length
     terminated_len_{mean,max,min} | completions/{}_terminated_length
@@ -102,24 +95,14 @@ _LENGTH = spellings("""
     tool_failure_frac | tools/failure_frequency
     rollout_logp_diff_{mean,max} | sampling/sampling_logp_difference/{}
     is_ratio_{mean,min,max} | sampling/importance_sampling_ratio/{}
-""")
-
-_PREFERENCE = spellings("""
     dpo_accuracy DPO KTO | rewards/accuracies
     dpo_margin DPO KTO | rewards/margins
-    dpo_chosen DPO KTO | rewards/chosen
-    dpo_rejected DPO KTO | rewards/rejected
-    logps_chosen | logps/chosen
-    logps_rejected | logps/rejected
-    logits_chosen | logits/chosen
-    logits_rejected | logits/rejected
+    dpo_{chosen,rejected} DPO KTO | rewards/{}
+    logps_{chosen,rejected} | logps/{}
+    logits_{chosen,rejected} | logits/{}
     token_accuracy | mean_token_accuracy
-    rm_accuracy REWARD | accuracy
-    rm_margin REWARD | margin
+    rm_{accuracy,margin} REWARD | {}
     rm_reward_{mean,min,max} REWARD | {}_reward
-""")
-
-_EVALUATION = spellings("""
     val_score | eval_reward
     val_score GRPO RLOO | eval_*_reward
     val_loss | eval_loss | eval_*_loss
@@ -131,9 +114,6 @@ _EVALUATION = spellings("""
     val_margin | eval_rewards/margins | eval_margin
     val_response_len | eval_completions/mean_length
     val_truncated_frac | eval_completions/clipped_ratio
-""")
-
-_PROGRESS = spellings("""
     time_step | step_time
     samples_per_s | eps
     episode | episode
@@ -146,6 +126,11 @@ _PROGRESS = spellings("""
     time_weight_sync | weight_sync_time_s
     time_wait_data | queue_wait_time_s
     queue_size | buffer_qsize
+    # Logged to trackers only, several times per step; a row keeps the last of its step.
+    time_gen | profiling/Time taken: *.vLLM.generate | profiling/Time taken: *.transformers.generate
+    time_reward | profiling/Time taken: *._calculate_rewards
+    time_weight_sync | profiling/Time taken: *.sync_weights
+    time_forward | profiling/Time taken: *.compute_loss
 """)
 
 _PIPELINE = spellings("""
@@ -170,11 +155,7 @@ _PIPELINE = spellings("""
     time_wait_data | perf/rollout_wait_s
     time_update_actor | perf/fwd_bwd_s
     time_forward | perf/fwd_s
-    time_optimizer | perf/optimizer_s
-    time_weight_sync | perf/weight_sync_s
-    time_weight_sync_pause | perf/weight_sync_pause_s
-    time_weight_sync_barrier | perf/weight_sync_barrier_s
-    time_weight_sync_transfer | perf/weight_sync_transfer_s
+    time_{optimizer,weight_sync,weight_sync_pause,weight_sync_barrier,weight_sync_transfer} | perf/{}_s
     mfu | perf/mfu_fwd_bwd
     mfu_wall | perf/mfu_wall_clock
     throughput | perf/forwarded_tok_s_wall_clock
@@ -208,20 +189,12 @@ _ASYNC_KEYS = (
     "weight_sync_time_s", "queue_wait_time_s", "sample/staleness_mean", "perf/weight_sync_s", "perf/rollout_wait_s",
 )  # fmt: skip
 
-_PROFILE = "profiling/Time taken: "
-_PROFILED = spellings("""
-    time_gen | profiling/Time taken: *.vLLM.generate | profiling/Time taken: *.transformers.generate
-    time_reward | profiling/Time taken: *._calculate_rewards
-    time_weight_sync | profiling/Time taken: *.sync_weights
-    time_forward | profiling/Time taken: *.compute_loss
-""")
-"""Logged to trackers only, several times per step; a row keeps the last of its step."""
-
+_TIMING = TimingPlan(step_keys=("step_time", "train/step_time"), namespace=("profiling/Time taken: ",))
 DIALECT = Dialect(
     name="TRL",
     fingerprints=FINGERPRINTS,
-    aliases=(*_OPTIMISER, *_REWARDS, *_LENGTH, *_PREFERENCE, *_EVALUATION, *_PROGRESS, *_PROFILED),
-    timing=TimingPlan(step_keys=("step_time", "train/step_time"), namespace=(_PROFILE,)),
+    aliases=_ALIASES,
+    timing=_TIMING,
     hidden=("epoch", "train_*", "total_flos", "eval_runtime", "eval_*_per_second", "num_input_tokens_seen"),
     training_keys=("loss", "grad_norm", "learning_rate", "lr"),
     prefixes=(("train/", ""), ("eval/", "eval_")),
@@ -253,7 +226,7 @@ ASYNC = replace(
             Stage("perf/weight_sync_s", name="weight_sync", fits_inside=True),
             *(Stage(f"perf/weight_sync_{name}_s", name=name, parent="weight_sync") for name in _SYNC),
         ),
-        namespace=(_PROFILE,),
+        namespace=_TIMING.namespace,
     ),
 )
 """The asynchronous trainer, whose `kl` is taken from the policy that sampled, not from a reference model."""

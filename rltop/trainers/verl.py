@@ -6,7 +6,9 @@ trainer that became the default with 0.9), a variant of the dialect leaves it ou
 
 from __future__ import annotations
 
-from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings
+from functools import partial
+
+from rltop.catalog.dialect import Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence, spellings, stages
 from rltop.model import Algorithm
 from rltop.structs import replace
 
@@ -54,7 +56,7 @@ _FINGERPRINTS = (
 )
 
 
-_REWARD = spellings("""
+_LEARNING = spellings("""
     reward_mean | critic/score/mean | critic/rewards/mean | actor/rewards_mean
     score_mean | critic/score/mean
     reward_final | critic/rewards/mean
@@ -68,17 +70,13 @@ _REWARD = spellings("""
     val_best | val-core/*/best@*/mean
     val_turns_{mean,max,min} | val-aux/num_turns/{}
     val_reward | val-aux/*/reward/mean@*
-    val_best | val-aux/*/best@*/mean
-    val_worst | val-aux/*/worst@*/mean
+    val_{best,worst} | val-aux/*/{}@*/mean
     val_std | val-core/*/std@* | val-aux/*/std@*
     val_aux | val-aux/* | val-core/*
     val_loss | val/loss
     # Of reward functions and validations of one's own.
     sample_metric | reward/*
     val_aux | val/*
-""")
-
-_POLICY = spellings("""
     loss | actor/loss | train/loss
     policy_loss | actor/pg_loss
     grad_norm | actor/grad_norm | train/grad_norm
@@ -110,20 +108,6 @@ _TRUNCATION = spellings("""
     prompt_clip_frac | prompt_length/clip_ratio
 """)
 
-_ROLLOUT = spellings("""
-    response_len_{mean,max,min} | response_length_non_aborted/{} | response_length/{}
-    aborted_frac | response/aborted_ratio
-    prompt_len_{mean,max,min} | prompt_length/{}
-    num_turns_{mean,max,min} | num_turns/{} | training/num_turns/{}
-    tool_calls_mean | tool_call_counts/mean
-    group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
-    group_len_ratio borrowed | */group_length_max_median_ratio_mean | */group_length_max_median_ratio
-    group_len_gini borrowed | group_length_gini_mean | */group_length_gini_mean
-    zero_std_count | training/filter_groups/evicted_samples
-    evicted_samples | training/off_policy/evicted_samples
-    rollout_failures | training/rollout_failure/evicted_samples
-""")
-
 _CORRECTION = """
     off_policy_kl | {at}k3_kl | {at}kl
     is_ratio_{mean,min,max,std} | {at}rollout_is_{}
@@ -140,8 +124,21 @@ def _correction(prefixes: str) -> str:
     return _CORRECTION.replace("{at}", prefixes)
 
 
-_MISMATCH = spellings(
-    _correction("{rollout_corr/,actor/rollout_corr/,mismatch/,mismatch/mismatch_}")
+_OTHERS = spellings(
+    """
+    response_len_{mean,max,min} | response_length_non_aborted/{} | response_length/{}
+    aborted_frac | response/aborted_ratio
+    prompt_len_{mean,max,min} | prompt_length/{}
+    num_turns_{mean,max,min} | num_turns/{} | training/num_turns/{}
+    tool_calls_mean | tool_call_counts/mean
+    group_len_ratio borrowed | group_length_max_median_ratio_mean | group_length_max_median_ratio
+    group_len_ratio borrowed | */group_length_max_median_ratio_mean | */group_length_max_median_ratio
+    group_len_gini borrowed | group_length_gini_mean | */group_length_gini_mean
+    zero_std_count | training/filter_groups/evicted_samples
+    evicted_samples | training/off_policy/evicted_samples
+    rollout_failures | training/rollout_failure/evicted_samples
+"""
+    + _correction("{rollout_corr/,actor/rollout_corr/,mismatch/,mismatch/mismatch_}")
     + """
     rollout_prob_diff_{mean,max,std} | training/rollout_probs_diff_{}
     rollout_prob_corr | training/rollout_actor_probs_pearson_corr
@@ -150,15 +147,45 @@ _MISMATCH = spellings(
     traj_span_mean | training/off_policy/trajectory_spans/mean
     stale_count | fully_async/count/stale_trajectory_processed
     dropped_stale | fully_async/count/dropped_stale_samples
-    trainer_idle_frac | fully_async/trainer/idle_ratio
-    rollouter_idle_frac | fully_async/rollouter/idle_ratio
+    {trainer,rollouter}_idle_frac | fully_async/{}/idle_ratio
     param_version | fully_async/count/current_param_version
     queue_size | fully_async/monitor/queue/mq_queue_size
     partial_frac | fully_async/partial/partial_ratio
-"""
-)
-
-_PIPELINE = spellings("""
+    seqlen_{min,max,mean} | global_seqlen/{}
+    seqlen_minmax_diff | global_seqlen/minmax_diff
+    seqlen_balanced_{min,max} | global_seqlen/balanced_{}
+    time_step | timing_s/step | perf/time_per_step | train/time(s)
+    time_gen | timing_s/gen | timing_s/generate_async | timing/gen
+    time_reward | timing_s/reward
+    time_{old_log_prob,ref,values,adv,update_critic,update_actor} | timing_s/{} | timing/{}
+    time_weight_sync | timing_s/update_weights | timing_s/sync_rollout_weights | timing_s/timing_s/param_sync
+    time_weight_sync | timing_s/param_sync
+    time_save | timing_s/save_checkpoint
+    time_eval | timing_s/testing | timing/testing | rollouter/validate_time
+    time_dump | timing_s/dump_rollout_generations
+    time_switch | timing_s/switch_to_trainer | timing_s/switch_to_rollout
+    time_wait_data | timing_s/switch_wait | timing_s/wait_for_enough_samples | fully_async/total_wait_time
+    time_gen_sample_mean | timing_s/agent_loop/generate_sequences/mean
+    time_gen_sample_max | timing_s/agent_loop/generate_sequences/max | timing_s/generation_timing/max
+    time_gen_sample_min | timing_s/agent_loop/generate_sequences/min
+    time_tool_sample_{mean,min,max} | timing_s/agent_loop/tool_calls/{}
+    slowest_gen | timing_s/agent_loop/slowest/generate_sequences
+    slowest_tool | timing_s/agent_loop/slowest/tool_calls
+    slowest_score | timing_s/agent_loop/slowest/compute_score
+    slowest_{response,prompt}_len | timing_s/agent_loop/slowest/{}_length
+    preempted_{max,mean} | timing_s/agent_loop/num_preempted/{}
+    time_per_token_{gen,ref,values,adv,update_critic,update_actor} | timing_per_token_ms/{} | timing_per_token/{}
+    throughput_per_gpu | perf/throughput
+    total_tokens | perf/total_num_tokens
+    mfu | perf/mfu/actor | mfu/actor | train/mfu
+    mfu_infer | perf/mfu/actor_infer
+    mfu_critic | perf/mfu/critic | mfu/critic
+    spec_accept_rate | rollout/spec_accept_rate
+    mem_alloc_gb | perf/max_memory_allocated_gb | actor/perf/max_memory_allocated_gb
+    mem_reserved_gb | perf/max_memory_reserved_gb | actor/perf/max_memory_reserved_gb
+    mem_cpu_gb | perf/cpu_memory_used_gb | actor/perf/cpu_memory_used_gb
+    epoch | training/epoch
+    # Of what generates while it trains: the fully asynchronous trainer, and V1 with separate engines.
     staleness_min | training/off_policy/trajectory_staleness/min
     traj_span_max | training/off_policy/trajectory_spans/max | fully_async/partial/max_partial_span
     staleness_dropped_{mean,max} | training/off_policy/evicted_samples_staleness/{}
@@ -188,69 +215,13 @@ _PIPELINE = spellings("""
     rollouter_idle_frac ×-1 +1 | dynamic_resource/rollout_resource_utilization
     gpu_busy_frac | dynamic_resource/resource_utilization
     spec_accept_len | rollout/spec_accept_length
-""")
-"""Trainers that generate while they train: the fully asynchronous one, and V1 with separate engines."""
+"""
+)
 
 _AGENT = "timing_s/agent_loop"
-_SYSTEM = spellings("""
-    seqlen_{min,max,mean} | global_seqlen/{}
-    seqlen_minmax_diff | global_seqlen/minmax_diff
-    seqlen_balanced_{min,max} | global_seqlen/balanced_{}
-    time_step | timing_s/step | perf/time_per_step | train/time(s)
-    time_gen | timing_s/gen | timing_s/generate_async | timing/gen
-    time_reward | timing_s/reward
-    time_old_log_prob | timing_s/old_log_prob | timing/old_log_prob
-    time_ref | timing_s/ref | timing/ref
-    time_values | timing_s/values | timing/values
-    time_adv | timing_s/adv | timing/adv
-    time_update_critic | timing_s/update_critic | timing/update_critic
-    time_update_actor | timing_s/update_actor | timing/update_actor
-    time_weight_sync | timing_s/update_weights | timing_s/sync_rollout_weights | timing_s/timing_s/param_sync
-    time_weight_sync | timing_s/param_sync
-    time_save | timing_s/save_checkpoint
-    time_eval | timing_s/testing | timing/testing | rollouter/validate_time
-    time_dump | timing_s/dump_rollout_generations
-    time_switch | timing_s/switch_to_trainer | timing_s/switch_to_rollout
-    time_wait_data | timing_s/switch_wait | timing_s/wait_for_enough_samples | fully_async/total_wait_time
-    time_gen_sample_mean | timing_s/agent_loop/generate_sequences/mean
-    time_gen_sample_max | timing_s/agent_loop/generate_sequences/max | timing_s/generation_timing/max
-    time_gen_sample_min | timing_s/agent_loop/generate_sequences/min
-    time_tool_sample_{mean,min,max} | timing_s/agent_loop/tool_calls/{}
-    slowest_gen | timing_s/agent_loop/slowest/generate_sequences
-    slowest_tool | timing_s/agent_loop/slowest/tool_calls
-    slowest_score | timing_s/agent_loop/slowest/compute_score
-    slowest_response_len | timing_s/agent_loop/slowest/response_length
-    slowest_prompt_len | timing_s/agent_loop/slowest/prompt_length
-    preempted_{max,mean} | timing_s/agent_loop/num_preempted/{}
-    time_per_token_gen | timing_per_token_ms/gen | timing_per_token/gen
-    time_per_token_ref | timing_per_token_ms/ref | timing_per_token/ref
-    time_per_token_values | timing_per_token_ms/values | timing_per_token/values
-    time_per_token_adv | timing_per_token_ms/adv | timing_per_token/adv
-    time_per_token_update_critic | timing_per_token_ms/update_critic | timing_per_token/update_critic
-    time_per_token_update_actor | timing_per_token_ms/update_actor | timing_per_token/update_actor
-    throughput_per_gpu | perf/throughput
-    total_tokens | perf/total_num_tokens
-    mfu | perf/mfu/actor | mfu/actor | train/mfu
-    mfu_infer | perf/mfu/actor_infer
-    mfu_critic | perf/mfu/critic | mfu/critic
-    spec_accept_rate | rollout/spec_accept_rate
-    mem_alloc_gb | perf/max_memory_allocated_gb | actor/perf/max_memory_allocated_gb
-    mem_reserved_gb | perf/max_memory_reserved_gb | actor/perf/max_memory_reserved_gb
-    mem_cpu_gb | perf/cpu_memory_used_gb | actor/perf/cpu_memory_used_gb
-    epoch | training/epoch
-""")
 
 
-def _stage(name: str, *, fits_inside: bool = False, is_outside: bool = False, lane: int = 0) -> Stage:
-    return Stage(
-        f"timing_s/{name}",
-        name=name,
-        lane=lane,
-        fits_inside=fits_inside,
-        is_outside=is_outside,
-        per_token_key=f"timing_per_token_ms/{name}",
-    )
-
+_stages = partial(stages, "timing_s/{}", per_token_key="timing_per_token_ms/{}")
 
 _SLOWEST = (
     Stage(f"{_AGENT}/slowest/generate_sequences", name="slowest rollout: generate", parent="gen", lane=1),
@@ -263,29 +234,23 @@ _SLOWEST = (
 )
 """Statistics over rollouts, shown beside `gen`: they run at the same time and never stack."""
 
-_OLD = tuple(
-    Stage(f"timing/{name}", name=name)
-    for name in ("gen", "ref", "values", "adv", "update_critic", "update_actor", "testing")
-)
-"""Spelling of 2024, which logs no step time."""
-
 _TIMING = TimingPlan(
     step_keys=("timing_s/step", "perf/time_per_step"),
     stages=(
-        _stage("start_profile", is_outside=True),
-        *map(_stage, ("wait_for_enough_samples", "switch_to_trainer", "switch_wait")),
-        _stage("generate_async", lane=1),
-        _stage("gen"),
+        *_stages("start_profile", is_outside=True),
+        *_stages("wait_for_enough_samples", "switch_to_trainer", "switch_wait"),
+        *_stages("generate_async", lane=1),
+        *_stages("gen"),
         *_SLOWEST,
-        *map(_stage, ("gen_max", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
-        _stage("save_checkpoint", fits_inside=True),
-        _stage("update_weights"),
-        _stage("sync_rollout_weights"),
+        *_stages("gen_max", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"),
+        *_stages("save_checkpoint", fits_inside=True),
+        *_stages("update_weights", "sync_rollout_weights"),
         Stage("timing_s/timing_s/param_sync", name="param_sync"),
-        *map(_stage, ("param_sync", "switch_to_rollout", "dump_rollout_generations")),
-        _stage("testing", fits_inside=True),
-        _stage("stop_profile", is_outside=True),
-        *_OLD,
+        *_stages("param_sync", "switch_to_rollout", "dump_rollout_generations"),
+        *_stages("testing", fits_inside=True),
+        *_stages("stop_profile", is_outside=True),
+        # As spelled in 2024, without a time of the step.
+        *stages("timing/{}", "gen", "ref", "values", "adv", "update_critic", "update_actor", "testing"),
     ),
     counts=(
         f"{_AGENT}/slowest/prompt_length",
@@ -300,7 +265,7 @@ _TIMING = TimingPlan(
 DIALECT = Dialect(
     name="veRL",
     fingerprints=_FINGERPRINTS,
-    aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM, *_PIPELINE),
+    aliases=(*_LEARNING, *_TRUNCATION, *_OTHERS),
     timing=_TIMING,
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
@@ -317,20 +282,18 @@ DIALECT = Dialect(
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )
 
+_PADDED = (
+    "Share of completions as long as the longest of their batch, to which this trainer pads: at least one "
+    "in every batch; it says nothing about truncation."
+)
+_PADDED_PROMPTS = (
+    "Share of prompts as long as the longest of their batch, to which this trainer pads; "
+    "it says nothing about truncation."
+)
 PADDED = (
-    *(
-        (
-            key,
-            "Share of completions as long as the longest of their batch, to which this trainer pads: at least one "
-            "in every batch; it says nothing about truncation.",
-        )
-        for key in ("response_length/clip_ratio", "response_length_non_aborted/clip_ratio")
-    ),
-    (
-        "prompt_length/clip_ratio",
-        "Share of prompts as long as the longest of their batch, to which this trainer pads; "
-        "it says nothing about truncation.",
-    ),
+    ("response_length/clip_ratio", _PADDED),
+    ("response_length_non_aborted/clip_ratio", _PADDED),
+    ("prompt_length/clip_ratio", _PADDED_PROMPTS),
 )
 """What a clip ratio of lengths is where batches are padded to their longest member."""
 
@@ -371,10 +334,6 @@ _EASYR1_NEVER = (
 """Beginnings of veRL's keys that this trainer never logs, or means otherwise."""
 
 
-def _easyr1_stage(name: str, *, fits_inside: bool = False) -> Stage:
-    return Stage(f"timing_s/{name}", name=name, fits_inside=fits_inside, per_token_key=f"timing_per_token_ms/{name}")
-
-
 EASYR1: Dialect = replace(
     DIALECT,
     name="EasyR1",
@@ -400,9 +359,7 @@ EASYR1: Dialect = replace(
         """),
         *(alias for alias in DIALECT.aliases if not alias.pattern.startswith(_EASYR1_NEVER)),
     ),
-    timing=replace(
-        _TIMING, stages=(*_TIMING.stages, _easyr1_stage("old"), _easyr1_stage("validation", fits_inside=True))
-    ),
+    timing=replace(_TIMING, stages=(*_TIMING.stages, *_stages("old"), *_stages("validation", fits_inside=True))),
 )
 
 
@@ -465,24 +422,16 @@ _RLLM_ALIASES = spellings(
 # What veRL logs too, and what only stands in for it.
 _RLLM_INSTEAD = spellings("""
     response_len_{mean,max,min} | batch/step_response_length/{}
-    response_len_mean | episode/response_tokens
-    prompt_len_mean | episode/prompt_tokens
+    {response,prompt}_len_mean | episode/{}_tokens
 """)
 
-
-def _rllm_stage(key: str, *, fits_inside: bool = False, is_outside: bool = False) -> Stage:
-    return Stage(key, name=key.partition("/")[2], fits_inside=fits_inside, is_outside=is_outside)
-
-
 _RLLM_STAGES = (
-    *map(_rllm_stage, ("time/buffer_wait", "time/forward_backward", "time/optim_step")),
+    *stages("time/{}", "buffer_wait", "forward_backward", "optim_step"),
     Stage("time/fused_forward_backward_and_optim_step", name="forward_backward_optim"),
-    _rllm_stage("time/weight_sync", fits_inside=True),
-    _rllm_stage("time/save_checkpoint", fits_inside=True),
-    _rllm_stage("time/testing", is_outside=True),
-    _rllm_stage("timing_s/old_log_probs"),
-    _rllm_stage("timing_s/rollout_correction"),
-    _rllm_stage("timing_s/weight_sync", fits_inside=True),
+    *stages("time/{}", "weight_sync", "save_checkpoint", fits_inside=True),
+    *stages("time/{}", "testing", is_outside=True),
+    *stages("timing_s/{}", "old_log_probs", "rollout_correction"),
+    *stages("timing_s/{}", "weight_sync", fits_inside=True),
 )
 
 RLLM: Dialect = replace(
