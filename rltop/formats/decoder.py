@@ -46,8 +46,28 @@ FATAL_S = 30.0
 """So long without progress after a line that no process survives, and the job is dead."""
 CAUGHT_S = 300.0
 """So long, and longer than usual, after an exception that the job may have caught."""
+NO_USUAL_S = 1_800.0
+"""Stuck after so long without progress where nothing tells what is usual."""
+STUCK, STUCK_FLOOR_S = 6.0, 300.0
+"""Stuck after so many times what is usual, and not sooner."""
+ENDED_S = 2 * 3_600.0
+"""A job that is not seen to be in the middle of something has ended after a silence of so long, rather than hung."""
 GONE_S = 48 * 3_600.0
 """A job whose files have not gone on for longer is gone, whatever they say last."""
+
+
+def stuck_after(usual_s: float | None, longest_s: float) -> float:
+    """How long nothing must go on, in seconds, until a job is stuck; `longest_s`: what was usual once already."""
+    return max(longest_s, NO_USUAL_S if usual_s is None else max(STUCK * usual_s, STUCK_FLOOR_S))
+
+
+def ended_after(usual_s: float | None, *, is_midway: bool) -> float:
+    """How long until it has ended rather than hangs, where nothing tells why it is silent.
+
+    Args:
+        is_midway: it is seen to be in something, or short of its last step.
+    """
+    return GONE_S if is_midway else max(ENDED_S, 2.0 * STUCK * (usual_s or 0.0))
 
 
 class Decoder:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rltop import units
 from rltop.files import last_bytes, open_regular
-from rltop.formats.decoder import GONE_S
+from rltop.formats.decoder import NO_USUAL_S
 from rltop.live.engines import HANGS, compared
-from rltop.live.judge import NO_USUAL_S, Where, judge
+from rltop.live.judge import Where, judge
 from rltop.live.lines import words_of
 from rltop.live.log import LINE_END, LogReader
 from rltop.live.phases import KEPT, PhaseEvent, Phases, in_order, merged
@@ -56,7 +56,7 @@ def gathered(
         dead = next((each for each in where.ranks if each.state == "dead"), None)
         where = where if dead is None else where._replace(cause=f"{_of(dead)} died: {dead.cause}")
     is_told_by_files = where.source == where.log and where.cause is None and not facts.jobs
-    if where.state == "stuck" and is_told_by_files and now_s - (where.moved_s or 0.0) >= GONE_S:
+    if where.state == "stuck" and is_told_by_files and now_s - (where.moved_s or 0.0) >= where.ended_after_s:
         where = where._replace(state="ended", since=where.moved_s, unusual=False)
     return where
 
@@ -99,8 +99,7 @@ def _with_job(where: Where, jobs: Sequence[Job], now_s: float, checkpoint: int |
     if gone is None or where.state not in ("stuck", "unknown"):
         return where
     # Whether a job was done that says neither how far it was to go nor what it was in, nobody can tell.
-    is_broken_off = where.phase is not None or (where.total is not None and (where.step or 0) < where.total)
-    return where._replace(state="dead" if is_broken_off else "unknown", cause=where.cause or gone.reason)
+    return where._replace(state="dead" if where.is_midway else "unknown", cause=where.cause or gone.reason)
 
 
 def limit_words(where: Where, ends_s: float | None, now_s: float, checkpoint: int | None = None) -> str:
@@ -174,7 +173,7 @@ FIND_S, SILENT_S = 5.0, 30.0
 """How often the log is looked for while there is none, and after how long without a line for another."""
 
 
-def events_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
+def events_of_log(path: str, end_bytes: int = END_BYTES) -> tuple[list[PhaseEvent], LogReader]:
     """What a log tells, as it lies there.
 
     Raises:
@@ -182,9 +181,9 @@ def events_of_log(path: str) -> tuple[list[PhaseEvent], LogReader]:
     """
     reader = LogReader()
     with open_regular(path) as file:
-        size, data = file.seek(0, os.SEEK_END), last_bytes(file, END_BYTES)
+        size, data = file.seek(0, os.SEEK_END), last_bytes(file, end_bytes)
     written_s = Path(path).stat().st_mtime
-    if size > END_BYTES:
+    if size > end_bytes:
         data = _from_whole_line(data)
     return reader.feed(data, written_s, is_recorded=True), reader
 
@@ -346,15 +345,25 @@ def where_of(
     Raises:
         OSError: the log cannot be read.
     """
-    events, reader = events_of_log(log) if log else ([], None)
-    told = LogTold(
+    return where_now(told_by_files(log, others, source, now_s), now_s, asked)
+
+
+def told_by_files(
+    log: str, others: Sequence[Sequence[PhaseEvent]], source: str, now_s: float, end_bytes: int = END_BYTES
+) -> LogTold:
+    """What a log tells together with other files; as for `where_of`.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    events, reader = events_of_log(log, end_bytes) if log else ([], None)
+    return LogTold(
         log or source,
         now_s,
         merged(events, *others),
         "" if reader is None else reader.last_line,
         0.0 if reader is None else reader.zone_doubt_s,
     )
-    return where_now(told, now_s, asked)
 
 
 def where_now(told: LogTold, now_s: float, asked: Asked = NOTHING_ASKED) -> Where:

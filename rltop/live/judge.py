@@ -13,18 +13,15 @@ from typing import Any
 
 from rltop import units
 from rltop.formats.console.failures import is_interruption, ranges
+from rltop.formats.decoder import ended_after, stuck_after
 from rltop.live.lines import words_of
 from rltop.live.phases import LONG_STEP, Failure, Phase, Phases
 from rltop.live.probe import NO_FACTS, Device, Facts, InferenceEngine, Process, Silence
 from rltop.regex import regex
 from rltop.structs import NamedTuple
 
-UNUSUAL, STUCK = 3.0, 6.0
-"""So many times what is usual."""
-UNUSUAL_FLOOR_S, STUCK_FLOOR_S = 60.0, 300.0
-"""Sooner nothing is unusual, and nothing stuck."""
-NO_USUAL_S = 1_800.0
-"""Stuck after so long without progress where nothing tells what is usual."""
+UNUSUAL, UNUSUAL_FLOOR_S = 3.0, 60.0
+"""Unusual is what takes so many times what is usual, and not sooner."""
 LEAST_TIMES = 2
 """So many times tell what is usual; of more the first, with its compilation, does not count."""
 _PROCESS = regex(r"\((?P<name>\w+)?[^()]*?pid=(?P<pid>\d+)(?:, ip=(?P<ip>[\w.:-]+))?")
@@ -79,6 +76,15 @@ class Where(NamedTuple):
     def is_over(self) -> bool:
         """Did it end before it was done?"""
         return self.state in ("dead", "interrupted")
+
+    @property
+    def is_midway(self) -> bool:
+        """Is it seen to be in something, or short of its last step?"""
+        return self.phase is not None or (self.total is not None and (self.step or 0) < self.total)
+
+    @property
+    def ended_after_s(self) -> float:
+        return ended_after(self.usual_s, is_midway=self.is_midway)
 
 
 def judge(phases: Phases, now_s: float, facts: Facts = NO_FACTS, source: str = "") -> Where:
@@ -221,8 +227,7 @@ def stuck_after_s(phases: Phases, name: str, key: str = "") -> float:
     """
     if usual_s(phases, name) is None and key not in _BETWEEN_STEPS:
         name = phases.open_step
-    usual, longest = usual_s(phases, name), max(phases.took_s.get(name, ()), default=0.0)
-    return max(longest, NO_USUAL_S if usual is None else max(STUCK * usual, STUCK_FLOOR_S))
+    return stuck_after(usual_s(phases, name), max(phases.took_s.get(name, ()), default=0.0))
 
 
 def _is_unusual(elapsed_s: float, usual: float | None) -> bool:

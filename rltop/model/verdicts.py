@@ -479,7 +479,7 @@ class RunState(enum.StrEnum):
     LOADING = "loading"
     LIVE = "live"
     QUIET = "quiet"
-    STALLED = "stalled"
+    STUCK = "stuck"
     ENDED = "ended"
     FINISHED = "finished"
     DIED = "died"

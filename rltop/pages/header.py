@@ -36,7 +36,7 @@ def body_height(terminal_height: int) -> int:
 
 STATE_ROLES = {
     RunState.LIVE: "live",
-    RunState.STALLED: "warn",
+    RunState.STUCK: "warn",
     RunState.LOST: "crit",
     RunState.PAUSED: "paused",
     RunState.FINISHED: "ok",
@@ -347,19 +347,13 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     return pieces
 
 
-STUCK = "stuck"
-"""Said instead of the state word of a run whose job is seen to be stuck."""
-
-
-def paint_state(state: RunState, glyphs: Glyphs, *, is_stuck: bool) -> Piece:
+def paint_state(state: RunState, glyphs: Glyphs) -> Piece:
     """The state word of a run, for header and list alike."""
-    if is_stuck:
-        return Piece(f"{glyphs.level(Level.WARN)} {STUCK}", "warn")
     return Piece(f"{glyphs.state(state)} {state.value}", STATE_ROLES.get(state, "dim"))
 
 
 def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
-    word = paint_state(view.state, glyphs, is_stuck=view.open is not None and view.open.is_stuck)
+    word = paint_state(view.state, glyphs)
     if view.state is RunState.LOADING and view.loading is not None:
         return word._replace(text=f"{word.text} {units.share(view.loading)}")
     return word

@@ -155,7 +155,7 @@ def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
-    if snapshot.source.state in (RunState.STALLED, RunState.WAITING) and snapshot.part.state_note:
+    if snapshot.source.state in (RunState.STUCK, RunState.WAITING) and snapshot.part.state_note:
         return Sentence(Label.of(snapshot.part.state_note), Level.WARN)
     if snapshot.source.failure.raw and snapshot.source.state in (RunState.LIVE, RunState.QUIET, RunState.FINISHED):
         return Sentence(Label.of(f"error logged after the newest step: {snapshot.source.failure.raw}"), Level.WARN)

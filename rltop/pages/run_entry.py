@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rltop import units
 from rltop.model import Direction, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.pages.alerts import alert_name, incident_count, origin, worse_before
-from rltop.pages.header import BROKEN_OFF, STATE_ROLES, STUCK, UNDER_WAY, age_text, eta_of, pace_of, paint_state
+from rltop.pages.header import BROKEN_OFF, STATE_ROLES, UNDER_WAY, age_text, eta_of, pace_of, paint_state
 from rltop.pages.signals import extreme, primary
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.table import Cell
@@ -19,7 +19,7 @@ from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 _GONE = frozenset({RunState.DIED, RunState.LOST})
-_AGEING = UNDER_WAY | {RunState.STALLED, RunState.WAITING}
+_AGEING = UNDER_WAY | {RunState.STUCK, RunState.WAITING}
 """States in which time alone may raise an alert."""
 _A_DOUBLING = 6
 """How often a silent run is looked at again while the silence gets twice as long."""
@@ -41,7 +41,6 @@ class RunEntry:
         is_milder: that alert is the one shown, which has settled at a lower level.
         reward, best: the newest reward; the best validation and where it was.
         is_judged: level, verdict and alerts are known; else they are of rows before, or not known yet.
-        is_stuck: its job is followed, and seen to be stuck.
     """
 
     name: Label
@@ -65,11 +64,6 @@ class RunEntry:
     speed: Value | None = None
     eta_s: float | None = None
     is_judged: bool = True
-    is_stuck: bool = False
-
-    @property
-    def word(self) -> str:
-        return STUCK if self.is_stuck else self.state.value
 
     @property
     def attention(self) -> Level:
@@ -163,7 +157,7 @@ def state_cell(entry: RunEntry, glyphs: Glyphs) -> Cell:
     is_reading = entry.state is RunState.LOADING and entry.loading is not None
     if is_reading and entry.loading is not None:
         return f"{glyphs.state(entry.state)} {units.share(entry.loading)}", STATE_ROLES.get(entry.state, "dim")
-    return paint_state(entry.state, glyphs, is_stuck=entry.is_stuck)
+    return paint_state(entry.state, glyphs)
 
 
 def age_cell(entry: RunEntry) -> Cell:
@@ -189,15 +183,6 @@ def past_name(alert: Alert) -> str:
     return f"{alert_name(alert, is_loud=False)} @{units.step(alert.since_step)}"
 
 
-def _is_stuck(run: Run) -> bool:
-    if run.whereabouts is None:
-        return False
-    from rltop.pages.where import build_open  # noqa: PLC0415 - not before the first frame
-
-    opened = build_open(Snapshot(run))
-    return opened is not None and opened.is_stuck
-
-
 class Entries:
     """The rows of a list of runs that is painted again and again, most of which say what they said."""
 
@@ -213,8 +198,7 @@ class Entries:
         state, age_s = run.state, run.main.age_s
         aged = round(_A_DOUBLING * math.log2(1.0 + age_s)) if age_s is not None and state in _AGEING else None
         has_verdicts = not is_crowd or is_judged(run)
-        is_stuck = _is_stuck(run)
-        version = run.version, state, aged, run.main.judging.muted, has_verdicts, is_stuck
+        version = run.version, state, aged, run.main.judging.muted, has_verdicts
         known = self._known.get(id(run))
         if known is not None and known[0] is run and known[1] == version:
             entry = known[2]
@@ -225,7 +209,6 @@ class Entries:
             entry = unjudged_entry(Snapshot(run))
             if known is not None and known[0] is run and known[2].is_judged:
                 entry = _with_verdicts_of(known[2], entry)
-        entry = replace(entry, is_stuck=is_stuck)
         self._known[id(run)] = (run, version, entry)
         return entry
 

@@ -51,7 +51,7 @@ from rltop.structs import NamedTuple
 
 HEAD_ROWS = 2
 _STATES = (
-    RunState.DIED, RunState.LOST, RunState.STALLED, RunState.QUIET, RunState.LIVE, RunState.LOADING, RunState.PAUSED,
+    RunState.DIED, RunState.LOST, RunState.STUCK, RunState.QUIET, RunState.LIVE, RunState.LOADING, RunState.PAUSED,
     RunState.WAITING, RunState.FINISHED, RunState.INTERRUPTED, RunState.ENDED,
 )  # fmt: skip
 """Among equally bad runs: those that may need attention, then those that go on, then those that are over."""
@@ -83,7 +83,7 @@ def _asked(entry: RunEntry, snapshot: Snapshot) -> AskedRun:
     worst = max(entry.attention, entry.worst.level if entry.worst is not None else Level.NO_DATA)
     told = {
         "name": (entry.name.raw,), "path": (entry.path.raw,), "trainer": (entry.dialect,),
-        "algorithm": (entry.algorithm,), "state": (entry.word,), "level": (entry.level.word,),
+        "algorithm": (entry.algorithm,), "state": (entry.state.value,), "level": (entry.level.word,),
         "worst": (worst.word,), "rule": [rule for rule, _ in alerts], "family": [family for _, family in alerts],
     }  # fmt: skip
     return AskedRun(snapshot, told, _words(entry))
@@ -91,7 +91,7 @@ def _asked(entry: RunEntry, snapshot: Snapshot) -> AskedRun:
 
 def _words(entry: RunEntry) -> str:
     parts = (
-        entry.name.raw, entry.path.raw, entry.dialect, entry.algorithm, entry.word, entry.level.word,
+        entry.name.raw, entry.path.raw, entry.dialect, entry.algorithm, entry.state.value, entry.level.word,
         entry.verdict, entry.past,
     )  # fmt: skip
     return " ".join(parts).casefold()
@@ -412,7 +412,7 @@ class RunsPage(ListPage[RunEntry]):
     def face(self, moment: Moment) -> Hashable:
         shown = {one.path.raw for one in self.lines[self.top : self.top + _MOST_SHOWN]}
         entries = self._read_all(moment.runs)
-        return tuple((one.word, one.level, age_cell(one) if one.path.raw in shown else ()) for one in entries)
+        return tuple((one.state.value, one.level, age_cell(one) if one.path.raw in shown else ()) for one in entries)
 
     def target(self, line: RunEntry) -> Target:
         return Target(TargetKind.RUN, line.path.raw)

@@ -20,7 +20,7 @@ from rltop.rows.table import Column, Fit, Table, paint_table
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
-_SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED, RunState.WAITING})
+_SHOWN_STATES = frozenset({RunState.LIVE, RunState.QUIET, RunState.STUCK, RunState.WAITING})
 _UNUSUAL = 3.0
 _COARSE = ((60.0, 5.0), (600.0, 10.0), (math.inf, 60.0))
 """Below so many seconds a duration moves by so many: nobody acts on less, and each change is sent to the terminal."""
@@ -78,8 +78,7 @@ def build_open(snapshot: Snapshot) -> OpenStep | None:
     if whereabouts is None or snapshot.at_step is not None or snapshot.source is not snapshot.run:
         return None
     where, now_s, last = whereabouts.where(), whereabouts.clock.wall(), snapshot.stream.last_step
-    is_followed = snapshot.run.state in _SHOWN_STATES or (snapshot.run.state is RunState.ENDED and where.phase)
-    if where.state not in ("running", "stuck") or not is_followed:
+    if where.state not in ("running", "stuck") or snapshot.run.state not in _SHOWN_STATES:
         return None
     since_s = where.stepped_s if where.stepped_s is not None else where.since
     if since_s is None:

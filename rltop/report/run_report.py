@@ -65,7 +65,7 @@ _TABLE_CELLS = 160
 _LINE_CELLS = 24
 _LONGEST = 400
 _LONG_NAME = 24
-_FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STALLED})
+_FRESH = frozenset({RunState.LIVE, RunState.QUIET, RunState.STUCK})
 
 
 class Made(NamedTuple):

@@ -111,6 +111,11 @@ class Liveness(State):
         self._last = observation
         self.is_finished = is_finished
 
+    @property
+    def usual_s(self) -> float | None:
+        """The median gap; None while too few are known."""
+        return self._usual_gaps()[0] if self.knows_pace else None
+
     def restart(self) -> None:
         """A new segment: the gap across the cut does not count."""
         self._last_time_s = self._last_arrived_s = None

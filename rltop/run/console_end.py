@@ -28,6 +28,7 @@ from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.run import Run
+    from rltop.run.whereabouts import Seen
 
 END_BYTES = 256 * 1024
 """So much of the end of a log is looked through."""
@@ -38,6 +39,10 @@ A row may come behind an error, as when a trainer closes its files; where severa
 """
 _STEPS = 16
 """So many of the newest rows tell how long a step takes, and which numbers a log of the same run has."""
+_TIMED = 64
+"""So many of the newest rows tell when steps ended."""
+_TRACES = ("phases", "trace_events", "dashboard")
+"""How names of files and folders begin that tell phases, beside a run."""
 SOON_S = 600.0
 """A log of any name, such as a server's, tells of the run only so soon after its newest row; a job's may hang first."""
 AFTERMATH_LINES = 200
@@ -52,6 +57,8 @@ AGAIN_S = 1.0
 STILL_S = 10.0
 """A run that goes on is not looked at before so long without a row."""
 _BUSY = frozenset({RunState.LOADING, RunState.FINISHED, RunState.LOST})
+_CROWD = 64
+"""Of more runs it is not asked how those ended that have been silent for days."""
 PENDING_S = 5.0
 """How often a log is looked at again whose last error may yet be caught."""
 _A_DOUBLING = 2
@@ -86,6 +93,10 @@ class Silent(NamedTuple):
 
     Attributes:
         newest: its newest rows, where its end is asked for.
+        timed: steps and times of the newest rows that have one.
+        came_s: when the newest row came, seconds since the epoch, or None.
+        total: steps of the run, or None.
+        is_console: its file is a console log.
     """
 
     path: str
@@ -95,14 +106,34 @@ class Silent(NamedTuple):
     newest_s: float | None
     slack_s: float
     newest: Sequence[Mapping[str, float]] = ()
+    timed: Sequence[tuple[int, float]] = ()
+    came_s: float | None = None
+    total: int | None = None
+    is_console: bool = False
 
 
 def silent_run(run: Run, log: str = "") -> Silent:
-    written_s = run.stream.last_time_s
-    newest_s = run.main.newest_s if written_s is None else written_s
-    took_s = sorted(b - a for a, b in pairwise(run.stream.times(last=_STEPS).values) if b >= a)
+    stream, came_s = run.stream, run.main.newest_s
+    newest_s = came_s if stream.last_time_s is None else stream.last_time_s
+    steps, times = stream.times(last=_TIMED)
+    took_s = sorted(b - a for a, b in pairwise(times[-_STEPS:]) if b >= a)
     slack_s = SLACK_S[1] if not took_s else min(max(took_s[len(took_s) // 2], SLACK_S[0]), SLACK_S[1])
-    return Silent(run.path.raw, log, run.stream.rows, run.stream.last_step, newest_s, slack_s)
+    timed = [(step, time_s) for step, time_s in zip(steps, times, strict=True) if time_s == time_s]
+    return Silent(
+        run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
+        total=stream.total_steps, is_console=run.main.kind_title == CONSOLE.title,
+    )  # fmt: skip
+
+
+def has_told(run: Silent) -> bool:
+    """Is there a file that may tell more of the job of a run than its rows do?"""
+    own = Path(log_of(run.path)[0])
+    if run.is_console or run.log or any(name.startswith(_TRACES) for name in names_in(own.parent)) or own_logs(run):
+        return True
+    with suppress(OSError, ValueError), open_regular(str(own)) as file:
+        file.seek(0, os.SEEK_END)
+        return b'"rltop_phase"' in last_bytes(file, END_BYTES)
+    return False
 
 
 def ending_of(run: Silent, now_s: float) -> Ending | None:
@@ -216,10 +247,21 @@ def _lines(data: bytes) -> list[str]:
 
 
 class EndReader:
-    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for."""
+    """Looks at the console logs of runs that have fallen silent, in a thread that nobody waits for.
 
-    def __init__(self, log: str, notify: Callable[[], None], clock: Clock | None = None) -> None:
+    Args:
+        see: what their files tell of the job of a run, where they tell more than its rows.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        notify: Callable[[], None],
+        clock: Clock | None = None,
+        see: Callable[[Run, Silent], Seen] | None = None,
+    ) -> None:
         self.count = 0
+        self._see = see
         self._log, self._notify = log, notify
         self._clock = clock or SystemClock()
         self.worker = Worker("ends of logs")
@@ -255,12 +297,16 @@ class EndReader:
 
     def _read(self, wanted: Sequence[tuple[Run, Silent]]) -> None:
         for run, silent in wanted:
+            now_s = self._clock.wall()
+            is_gone = len(wanted) > _CROWD and now_s - (silent.newest_s or 0.0) >= GONE_S
             try:
-                found = ending_of(silent, self._clock.wall())
+                found = ending_of(silent, now_s)
+                see = None if is_gone or run.whereabouts is not None or not has_told(silent) else self._see
+                run.seen = None if see is None else see(run, silent)
             except Exception:
                 # A fault in a file that nobody named must not end the program.
                 continue
-            if found != run.ending:
+            if found != run.ending or run.seen is not None:
                 run.ending = found
                 self.count += 1
                 self._notify()

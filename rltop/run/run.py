@@ -22,17 +22,25 @@ from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.live.judge import Where
     from rltop.run.console_end import Ending
     from rltop.run.console_log import ConsoleLog
     from rltop.run.preferences import Acknowledgements
     from rltop.run.rank_watch import RankTap, RankWatch
     from rltop.run.rollouts import RolloutShelf, RolloutWatch
     from rltop.run.run_settings import RunSettings
-    from rltop.run.whereabouts import Whereabouts
+    from rltop.run.whereabouts import Seen, Whereabouts
     from rltop.stats.ranks import RankHistory
 
-_SILENT = (RunState.STALLED, RunState.ENDED)
-"""After so long a silence, the log may say that the run was done."""
+_SILENT = (RunState.STUCK, RunState.ENDED)
+"""After so long a silence, the log may say that the run was done, or that it goes on."""
+_BY_JOB = {"stuck": RunState.STUCK, "ended": RunState.ENDED}
+_DONE = {**_BY_JOB, "finished": RunState.FINISHED}
+_SAID_BY_JOB = {
+    RunState.LIVE: _BY_JOB, RunState.QUIET: _DONE, RunState.WAITING: _DONE,
+    **{state: {**_DONE, "running": RunState.QUIET} for state in _SILENT},
+}  # fmt: skip
+"""What the state is, by what it is by the rows and where the job is."""
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
@@ -94,6 +102,7 @@ class Run:
         self.settings: RunSettings | None = None
         self.has_job = True
         self.whereabouts: Whereabouts | None = None
+        self.seen: Seen | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
@@ -191,7 +200,7 @@ class Run:
         """The part of `version` that does not move with what is told of its job."""
         beside = [0 if each is None else each.version for each in (self.rollouts, self.console)]
         kept = self.arrangement, frozenset(self.acknowledged.items()), self.goal
-        return (*beside, id(self.settings), self.ending, *kept, *[each.version for each in self.streams])
+        return (*beside, id(self.settings), self.ending, id(self.seen), *kept, *[each.version for each in self.streams])
 
     @property
     def loading(self) -> float | None:
@@ -235,16 +244,20 @@ class Run:
         return self._worked_out("state", self._now, self._state)
 
     def _state(self) -> RunState:
-        failure = self.failure
-        if self._job_goes_on:
-            return self.main.state_knowing(Label.of(""), is_dead=False)
+        failure = Label.of("") if self._job_goes_on else self.failure
         state = self.main.state_knowing(failure, is_dead=bool(failure.raw) and self._is_dead)
-        return RunState.FINISHED if state in _SILENT and self._is_job_done else state
+        if state in _SILENT and self.main.known.pipeline.decoder.is_done:
+            return RunState.FINISHED
+        words = _SAID_BY_JOB.get(state)
+        job = None if words is None else self._job
+        return state if job is None or words is None else words.get(job.state, state)
 
     @property
-    def _is_job_done(self) -> bool:
-        is_told = self.whereabouts is not None and self.whereabouts.told().state == "finished"
-        return is_told or self.main.known.pipeline.decoder.is_done
+    def _job(self) -> Where | None:
+        """Where its job is, by who follows it, else by its files when it was looked at last."""
+        if self.whereabouts is not None:
+            return self.whereabouts.told()
+        return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.told()
 
     @property
     def failure(self) -> Label:

@@ -15,7 +15,7 @@ from rltop.catalog.metrics import NO_RANGES, Ranges
 from rltop.clock import Clock
 from rltop.errors import DecodeError, SourceError, cannot_read
 from rltop.files import Worker
-from rltop.formats.decoder import FATAL_S
+from rltop.formats.decoder import FATAL_S, ended_after, stuck_after
 from rltop.formats.kinds import AutoDecoder, Kind
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.run.past import standing_at, worst_first
@@ -510,9 +510,6 @@ class RunStream:
     def state_knowing(self, failure: Label, *, is_dead: bool) -> RunState:
         """The state word of a run that died of something, if it did.
 
-        A run that was silent already when it was opened has ended, or stalled
-        before anyone looked: that is a word, not an alarm.
-
         Args:
             failure: what the writer, or that of another stream of the run, says that it died of.
             is_dead: nothing has come behind it for long enough.
@@ -553,13 +550,13 @@ class RunStream:
             return RunState.ENDED if self.is_finished else RunState.LIVE
         if shown.rules is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
-        if self.arrived_s is None and self.stream.last_time_s is None and not shown.rules.liveness.gaps:
-            # Neither when a row was written is known, nor how far apart they are: all there is is the file's time.
-            return RunState.LIVE if age_s < UNJUDGED_LIVE_S + self.lag_s else RunState.ENDED
-        lines = shown.rules.liveness.silence(self.lag_s)
-        if age_s > lines.warn_s:
-            return RunState.STALLED if self.arrived_s is not None else RunState.ENDED
-        return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
+        liveness, stream = shown.rules.liveness, self.stream
+        usual_s, total = liveness.usual_s, stream.total_steps
+        if age_s > stuck_after(usual_s, liveness.longest_s) + self.lag_s:
+            is_midway = total is not None and (stream.last_step or 0) < total
+            return RunState.STUCK if age_s < ended_after(usual_s, is_midway=is_midway) else RunState.ENDED
+        quiet_s = liveness.silence(self.lag_s).quiet_s if liveness.knows_pace else UNJUDGED_LIVE_S
+        return RunState.QUIET if age_s > quiet_s else RunState.LIVE
 
     def _state_without_rows(self, status: TailStatus, failure: Label, *, is_dead: bool) -> RunState:
         if status.state in _OUT_OF_SIGHT:

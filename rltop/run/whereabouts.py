@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.formats.kinds import CONSOLE
-from rltop.live.job import Asked, JobProbe, where_now
+from rltop.live.job import Asked, JobProbe, told_by_files, where_now
 from rltop.live.judge import Where
 from rltop.live.phases import PhaseEvent, Phases
 from rltop.live.probe import LogTold, Probe, Probes
 from rltop.live.traces import Traces, rows
 from rltop.model import RunState
 from rltop.model.table_rows import log_of
-from rltop.run.console_end import Silent, own_logs, silent_run
+from rltop.run.console_end import END_BYTES, Silent, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
+from rltop.structs import NamedTuple
 
 STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
-_FIRST_ROWS = 64
-"""So many of the newest rows tell what a step usually takes."""
 _OFF_S = 60.0
 """Rows whose times are less off were only written a little before they came."""
 _TRACED = (".jsonl", ".ndjson")
@@ -42,16 +41,63 @@ def log_of_run(run: Run, sought: Silent | None = None) -> str:
 
 def told_by(run: Run) -> list[Sequence[PhaseEvent]]:
     """What the traces beside a run tell, and the times of its rows, which its own log tells where it is one."""
-    path = log_of(run.path.raw)[0]
-    told_rows: list[Sequence[PhaseEvent]]
-    told_rows = [] if run.main.kind_title == CONSOLE.title else [rows(_times(run), run.stream.total_steps)]
+    return [*_told_beside(run), told_by_rows(silent_run(run))]
+
+
+def _told_beside(run: Run) -> list[list[PhaseEvent]]:
+    path, traces = log_of(run.path.raw)[0], Traces()
     if path == "-":
-        return told_rows
-    traces = Traces()
-    told: list[Sequence[PhaseEvent]] = [*traces.beside(folder_of(path))]
-    if Path(path).suffix in _TRACED:
-        told.append(traces.of(path))
-    return [*told, *told_rows]
+        return []
+    return [*traces.beside(folder_of(path)), *([traces.of(path)] if Path(path).suffix in _TRACED else [])]
+
+
+def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
+    """What the newest rows of a run tell, those behind a step; nothing where its own log tells it.
+
+    Of rows without times it is when the newest one came.
+    """
+    if run.is_console:
+        return []
+    told = rows([each for each in run.timed if after is None or each[0] > after], run.total)
+    told = _by_this_clock(told, dict(run.timed), run.came_s)
+    if run.last_step is not None and run.came_s is not None and (not told or told[-1].step != run.last_step):
+        told += rows([(run.last_step, run.came_s)], run.total)
+    return told
+
+
+def _by_this_clock(told: list[PhaseEvent], times: Mapping[int, float], newest_s: float | None) -> list[PhaseEvent]:
+    """The rows as new as the newest one is, where they carry times of another clock or of another day."""
+    by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
+    if abs(by_s) < _OFF_S:
+        return told
+    took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in pairwise(sorted(times))}
+    return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
+
+
+class Seen(NamedTuple):
+    """Where the job of a silent run is, by its files as they were when somebody looked.
+
+    Attributes:
+        rows: how many the run had then.
+    """
+
+    rows: int
+    files: LogTold
+    clock: Clock
+
+    def told(self) -> Where:
+        return where_now(self.files, self.clock.wall())
+
+
+def seen(run: Run, silent: Silent, clock: Clock) -> Seen:
+    """What the files of a silent run tell of its job; may be called in a thread.
+
+    Raises:
+        OSError: its log cannot be read.
+    """
+    log, path = silent.log or log_of_run(run, silent), log_of(run.path.raw)[0]
+    told = [*_told_beside(run), told_by_rows(silent)]
+    return Seen(silent.rows, told_by_files(log, told, path, clock.wall(), END_BYTES), clock)
 
 
 def knowing(run: Run, found: Where) -> Where:
@@ -67,13 +113,6 @@ def knowing(run: Run, found: Where) -> Where:
         phase_key=None,
         unusual=False,
     )
-
-
-def _times(run: Run) -> Iterator[tuple[int, float]]:
-    for block in run.stream.segments[-1].blocks if run.stream.segments else ():
-        for step, time_s in zip(block.steps, block.times, strict=True):
-            if time_s == time_s:
-                yield step, time_s
 
 
 class Whereabouts:
@@ -115,28 +154,14 @@ class Whereabouts:
 
     def turn(self) -> None:
         """Hand on new rows, take in what sources have answered, and ask those that are due."""
-        stream = self._run.stream
-        if self._sought.rows != stream.rows:
+        last = self._run.stream.last_step
+        if self._sought.rows != self._run.stream.rows:
             self._sought = silent_run(self._run)
-        if stream.last_step is not None and stream.last_step != self._fed:
-            steps, times = stream.times(last=_FIRST_ROWS)
-            first = self._fed if self._fed is not None and self._fed < stream.last_step else None
-            timed = [(s, t) for s, t in zip(steps, times, strict=True) if t == t]
-            told = [each for each in timed if first is None or each[0] > first]
-            self._job.rows.extend(self._by_this_clock(rows(told, stream.total_steps), dict(timed)))
-            if (not told or told[-1][0] != stream.last_step) and (arrived_s := self._run.main.arrived_s) is not None:
-                self._job.rows.extend(rows([(stream.last_step, arrived_s)], stream.total_steps))
-            self._fed = stream.last_step
+        if last is not None and last != self._fed:
+            first = self._fed if self._fed is not None and self._fed < last else None
+            self._job.rows.extend(told_by_rows(self._sought, first))
+            self._fed = last
         self.probes.turn()
-
-    def _by_this_clock(self, told: list[PhaseEvent], times: Mapping[int, float]) -> list[PhaseEvent]:
-        """The rows as new as the newest one is, where they carry times of another clock or of another day."""
-        newest_s = self._run.main.newest_s
-        by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
-        if abs(by_s) < _OFF_S:
-            return told
-        took_s: dict[int | None, float] = {b: times[b] - times[a] for a, b in pairwise(sorted(times))}
-        return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
 
     def told(self) -> Where:
         """Where the job is by its files and sources alone; worked out once a second while nothing new is told."""

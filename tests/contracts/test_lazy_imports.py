@@ -177,7 +177,7 @@ FORMATS: dict[str, tuple[str, set[str]]] = {
     "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "rollouts"}),
     "csv": ("progress.csv", {"csv"}),
     "document": ("trainer_state.json", {"json_document"}),
-    "trace": ("trace_events.jsonl", {"trace"}),
+    "trace": ("trace_events.jsonl", {"trace", "console"}),
     "gzip": ("metrics.jsonl.gz", {"compressed"}),
 }
 """A file of each format, and what its reader is made of; those without a folder are written by the test."""

@@ -56,7 +56,7 @@ RUN = Run(
         ("state:live", True),
         ("state:liv", True),
         ("state=lost", False),
-        ("state!=stalled", True),
+        ("state!=stuck", True),
         ("rule:O11", True),
         ("rule=o11", True),
         ("rule=O1", False),

@@ -46,7 +46,7 @@ def test_what_needs_attention_comes_first():
         entry("done", state=RunState.FINISHED, age_s=None),
         entry("live"),
         entry("info", Level.INFO),
-        entry("silent", state=RunState.STALLED),
+        entry("silent", state=RunState.STUCK),
         entry("warned", Level.WARN, RunState.ENDED),
         entry("broken", Level.CRIT),
     ]
@@ -66,9 +66,9 @@ def test_rows_do_not_change_places_with_every_record():
     assert names(by_attention(first)) == names(by_attention(later)) == ["a", "b"]
 
 
-@each_row(("query", "found"), [("gone", []), ("KL", ["drift"]), ("verl stalled", ["still"]), ("crit", ["drift"])])
+@each_row(("query", "found"), [("gone", []), ("KL", ["drift"]), ("verl stuck", ["still"]), ("crit", ["drift"])])
 def test_the_filter_looks_at_everything_that_a_row_says(query, found):
-    entries = [entry("drift", Level.CRIT, verdict="KL drift"), entry("still", state=RunState.STALLED), entry("fine")]
+    entries = [entry("drift", Level.CRIT, verdict="KL drift"), entry("still", state=RunState.STUCK), entry("fine")]
     assert found_by(query, entries) == found
 
 
@@ -109,7 +109,7 @@ UNEVEN = [
         12,
     ),
     entry("長い名前の実験" * 6, Level.OK, RunState.QUIET, 12.0, "", step=None),
-    entry("old", Level.WARN, RunState.STALLED, 86_400.0 * 1_234, "unexplained time", step=123_456, total=None),
+    entry("old", Level.WARN, RunState.STUCK, 86_400.0 * 1_234, "unexplained time", step=123_456, total=None),
 ]
 
 

@@ -88,7 +88,7 @@ HANGS = "Rollout generation:  98%|████| 504/512 [00:36<00:05, 8.0it/s]\n
 
 
 def test_header_headline_and_step_tell_the_step_that_does_not_end(tmp_path: Path) -> None:
-    run = job(tmp_path, HANGS, 840.0)
+    run = job(tmp_path, HANGS, 840.0, state=RunState.STUCK)
     view = build_overview(Snapshot(run), width=120, height=40)
     text = text_of(paint_overview(view, 120, 40, UNICODE)).splitlines()
     said = "step 21 open for 14 m (usually 90.0 s): generating, 8 of 512 outstanding"
