@@ -33,7 +33,7 @@ CONFIG = load({}, {"HOME": "/nowhere"})
 RECORDED = 3
 """Recorded runs of each folder that are compared, evenly by name; all of them take minutes."""
 LARGEST_BYTES = 2_000_000
-LATER_S = 86_400.0
+LATER_S = 3 * 86_400.0
 LATE = "L4"
 """That there is no record yet goes by the clock, which only a screen has."""
 BESIDE_THE_SCREEN = ("archive", "checkpoints")
@@ -67,14 +67,8 @@ def runs_behind(paths: list[Path]) -> Iterator[Found]:
             continue
 
 
-def aged(found: Found) -> Found:
-    """As if it had last been written to two days ago."""
-    written_s = time.time() - 2 * LATER_S
-    return found._replace(modified_s=written_s, beside=tuple(aged(each) for each in found.beside))
-
-
 def resting(found: Found) -> Session:
-    """As a screen opens it, a day after it was written, until nothing moves any more."""
+    """As a screen opens it, days after it was written, until nothing moves any more."""
     clock = FakeClock((found.modified_s or time.time()) + LATER_S)
     session = Session([found], direct(clock), clock, CONFIG.ingest)
     rest(session, clock)
@@ -127,9 +121,13 @@ def tidy(document: dict[str, Any]) -> Any:
 
 def assert_same(found: Found) -> int | None:
     """The step that all three show; None where the file has none."""
-    # Each goes by a clock of its own: a file that was written a moment ago by one of them was not by the others.
-    found = aged(found)
-    sessions = [read_whole(found, CONFIG, FakeClock()), read_whole(found, CONFIG, has_rollouts=True), resting(found)]
+    # Each goes by a clock of its own, but none sees a file that may still be written to.
+    later_s = (found.modified_s or time.time()) + 2 * LATER_S
+    sessions = [
+        read_whole(found, CONFIG, FakeClock(later_s)),
+        read_whole(found, CONFIG, FakeClock(2 * later_s), has_rollouts=True),
+        resting(found),
+    ]
     checked, once, screen = (Snapshot(session.runs[0]) for session in sessions)
     assert tidy(check_document(checked)) == tidy(check_document(once)), f"check and --once: {found.path}"
     assert tidy(check_document(screen)) == tidy(check_document(once)), f"screen and check: {found.path}"
@@ -151,9 +149,9 @@ def test_what_is_said_of_a_fixture_is_the_same_everywhere(folder: str) -> None:
 def test_a_row_more_is_a_difference(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "run" / "metrics.jsonl")
     (found,) = runs_of(str(path))
-    before = tidy(check_document(Snapshot(resting(aged(found)).runs[0])))
+    before = tidy(check_document(Snapshot(resting(found).runs[0])))
     path.write_text(path.read_text() + json.dumps(ROWS[-1] | {"step": 61, "reward": float("nan")}))
-    after = tidy(check_document(Snapshot(resting(aged(found)).runs[0])))
+    after = tidy(check_document(Snapshot(resting(found).runs[0])))
     assert (before["step"], after["step"], after["level"]) == (60, 61, "crit")
     assert before["level"] != "crit"
 
@@ -200,7 +198,8 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def shown(found: Found) -> dict[str, Any]:
-    session = read_whole(aged(found), CONFIG, has_rollouts=True)
+    later_s = (found.modified_s or time.time()) + LATER_S
+    session = read_whole(found, CONFIG, FakeClock(later_s), has_rollouts=True)
     document: dict[str, Any] = tidy(once_document(Snapshot(session.runs[0])))
     session.close()
     return {name: value for name, value in document.items() if name not in OF_THE_PLACE}
