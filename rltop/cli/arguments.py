@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -30,8 +31,8 @@ A command runs once per incident (alerts that begin within a few records of one 
 WARN to CRIT, with these environment variables: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY, RLTOP_LEVEL, RLTOP_STEP,
 RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH, RLTOP_INCIDENT, RLTOP_ADVICE,
 RLTOP_PART.
-exit codes: 0 the run ended, 1 a CRIT alert was raised, 2 usage error, 3 gave up without a single record, 4 the run
-died or went silent (--give-up), 128 + N stopped by signal N"""
+exit codes: 0 the run is complete, 1 a CRIT alert was raised, 2 usage error, 3 gave up without a single record, 4 the
+run died or went silent (--give-up), 128 + N stopped by signal N"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -195,7 +196,11 @@ def _add_watch(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
         "--pid", type=_whole(1, 2**31 - 1, "a process id"), metavar="N", help="exit when process N has ended"
     )
     parser.add_argument(
-        "--give-up", type=_SECONDS, metavar="S", help="exit after S seconds without a record (default: never)"
+        "--give-up",
+        type=_seconds_or_never,
+        metavar="S",
+        help="exit after S seconds without a record, or never (default: when the run has ended, as rltop where tells: "
+        "silent for 2 h, or for two days in the middle of a phase; without a record, after two days)",
     )
     parser.add_argument(
         "--timeout", dest="hook_timeout", type=_SECONDS, default=60.0, metavar="S",
@@ -362,6 +367,12 @@ def _whole(least: int, most: int, what: str) -> Callable[[str], int]:
 
 
 _SECONDS = _number(0, 1e9, "a number of seconds above 0, not {}", is_above=True)
+
+
+def _seconds_or_never(text: str) -> float:
+    return math.inf if text == "never" else _SECONDS(text)
+
+
 _STEP = _whole(-(10**18) + 1, 10**18 - 1, "a step number")
 
 

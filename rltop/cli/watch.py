@@ -7,6 +7,7 @@ no process of a command is left behind. `report.notices` finds new alerts and ev
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -37,6 +38,7 @@ from rltop.cli.resolve_paths import (
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
+from rltop.formats.decoder import ENDED_S, GONE_S
 from rltop.live.judge import group_in_words, grouped, sentence
 from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
@@ -45,7 +47,7 @@ from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
 from rltop.run.options import IngestOptions, Notifier
 from rltop.run.places import Found
 from rltop.run.run import Run
-from rltop.run.run_stream import broken_off
+from rltop.run.run_stream import UNJUDGED_LIVE_S, broken_off
 from rltop.run.session import Session
 from rltop.screen.guard import answerable, signal_name
 from rltop.screen.warden import KILL_AFTER_S, LOOK_S, Warden, end_groups
@@ -309,7 +311,7 @@ class WatchOptions:
         is_from_now: no commands for alerts that are active at the end of the history.
         follows_jobs: tell where each job is, and when it is stuck.
         pid: the run is over when this process has ended, or None.
-        give_up_s: seconds without a row after which the watch ends, or None.
+        give_up_s: seconds without a row after which the watch ends; None: when the run is taken to have ended.
     """
 
     is_from_now: bool = False
@@ -485,6 +487,10 @@ class Vigil:
             words = run.main.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
+        if not stream.rows and self._may_judge(run):
+            words += f"; waits for {units.duration(GONE_S)} (--give-up)"
+        elif run.state is RunState.STUCK:
+            words += f"; stuck: no record for {units.duration(run.main.age_s or 0.0)}"
         words = "; ".join([words, *own_words(run)])
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
@@ -512,6 +518,7 @@ class Vigil:
             code = EXIT_FIRING
         step = run.stream.last_step
         words += f", at step {units.step(step)}" if step is not None else ""
+        words += "; --give-up never goes on waiting" if event == "given up" and self._may_judge(run) else ""
         self._log.write(
             event, words, run, step=step, failure=failure or None, worst=announcer.worst.word, exit_code=code
         )
@@ -525,7 +532,9 @@ class Vigil:
     def _how_it_ended(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, state = announcer.run, announcer.run.state
         age_s = run.main.age_s
-        if state is RunState.FINISHED and (age_s is None or age_s >= SETTLED_S):
+        # What the log beside the rows says of them holds once they have rested for a while.
+        settled_s = SETTLED_S if run.main.state is RunState.FINISHED else UNJUDGED_LIVE_S
+        if state is RunState.FINISHED and (age_s is None or age_s >= settled_s):
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
@@ -544,7 +553,25 @@ class Vigil:
             return "given up", f"gave up: {why}", code
         if run.state is RunState.LOST and self._is_process_gone(run):
             return "given up", f"gave up: {why}, and process {self._options.pid} has ended", code
+        if self._may_judge(run) and self._is_gone(announcer, silent_s):
+            if run.state is RunState.ENDED:
+                why = f"ended: {why}, and nothing tells why"
+            return "given up", why, code
         return None
+
+    def _may_judge(self, run: Run) -> bool:
+        """Has nobody said how long to wait, nor for what? A pipe that is open tells that its writer lives."""
+        return self._options.give_up_s is None and self._options.pid is None and run.path.raw != STANDARD_INPUT
+
+    def _is_gone(self, announcer: Announcer, silent_s: float) -> bool:
+        """Is it taken to have ended, as nothing has come for so long?"""
+        run, watched_s = announcer.run, self._still_s(announcer)
+        if self._options.is_from_now:
+            silent_s = watched_s
+        if run.stream.rows and run.state is not RunState.LOST:
+            return run.state is RunState.ENDED and silent_s >= ENDED_S
+        is_there = not run.stream.rows and not run.main.is_awaited and not self._options.is_from_now
+        return (max(watched_s, run.main.still_s) if is_there else watched_s) >= GONE_S
 
     def _still_s(self, announcer: Announcer) -> float:
         """Seconds since a row or a rollout of a run was read, its history included."""
@@ -615,7 +642,7 @@ def watch(arguments: Namespace) -> int:
     try:
         found, folders = _found(arguments.paths, arguments.give_up)
     except NoAnswerError as error:
-        if arguments.give_up is None:
+        if arguments.give_up in (None, math.inf):
             raise
         log = Log(clock, is_json=arguments.json, names_runs=False)
         log.write("given up", f"gave up: {error.message}", reason=error.message, exit_code=EXIT_NO_METRICS)

@@ -137,7 +137,7 @@ complete -c rltop -n '_shtab_rltop_using watch' -l on-stuck -x -d 'the same when
 complete -c rltop -n '_shtab_rltop_using watch' -l json -d 'log as JSON lines'
 complete -c rltop -n '_shtab_rltop_using watch' -l from-now -d 'no commands for alerts that are already active at the start'
 complete -c rltop -n '_shtab_rltop_using watch' -l pid -x -d 'exit when process N has ended'
-complete -c rltop -n '_shtab_rltop_using watch' -l give-up -x -d 'exit after S seconds without a record (default: never)'
+complete -c rltop -n '_shtab_rltop_using watch' -l give-up -x -d 'exit after S seconds without a record, or never (default: when the run has ended, as rltop where tells: silent for 2 h, or for two days in the middle of a phase; without a record, after two days)'
 complete -c rltop -n '_shtab_rltop_using watch' -l timeout -x -d 'kill a command after S seconds (default 60)'
 complete -c rltop -n '_shtab_rltop_using watch' -l per-hour -x -d 'maximum runs of each command per hour (default 20)'
 complete -c rltop -n '_shtab_rltop_using watch' -l metrics -x -d 'a metrics endpoint: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles (repeatable)'

@@ -282,7 +282,7 @@ _shtab_rltop_watch_options=(
   "--json[log as JSON lines]"
   "--from-now[no commands for alerts that are already active at the start]"
   "--pid[exit when process N has ended]:N:"
-  "--give-up[exit after S seconds without a record (default\: never)]:S:"
+  "--give-up[exit after S seconds without a record, or never (default\: when the run has ended, as rltop where tells\: silent for 2 h, or for two days in the middle of a phase\; without a record, after two days)]:S:"
   "--timeout[kill a command after S seconds (default 60)]:S:"
   "--per-hour[maximum runs of each command per hour (default 20)]:N:"
   "*--metrics[a metrics endpoint\: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles (repeatable)]:URL:"

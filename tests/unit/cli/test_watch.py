@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_filesystem import FakeFileSystem
@@ -66,8 +68,10 @@ class Watch:
         told = "$RLTOP_STATE $RLTOP_PHASE_KEY $RLTOP_OUTSTANDING $RLTOP_STEP"
         commands[ON_STUCK] = f'echo "{told}" >> {self.ran}{ON_STUCK}'
         hooks = Hooks(HookOptions(commands), self.clock, lambda _: None)
-        ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
-        size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
+        total_steps = options.pop("total_steps", None)
+        ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False, total_steps=total_steps)
+        seen = path.stat() if path.exists() else None
+        size, modified_s = (0, None) if seen is None else (seen.st_size, min(seen.st_mtime, self.clock.now()))
         self.found = Found(str(path), name_of(str(path)), size, modified_s)
         self.hooks = hooks
         open_feed = threaded(reader) if reader else direct(self.clock)
@@ -242,6 +246,41 @@ def test_how_it_ends(
     watch.commands(ON_CRIT)
     assert watch.vigil.is_over
     assert (watch.lines[-1]["event"], watch.vigil.exit_code) == (event, code)
+
+
+@each_row(
+    ("text", "options", "silent_s", "watched_s", "code"),
+    [
+        (rows(40), {}, 0.0, 7_000.0, None),
+        (rows(40), {}, 0.0, 7_300.0, 4),
+        (rows(40), {"total_steps": 99}, 0.0, 1e5, None),
+        (rows(40), {"total_steps": 99}, 0.0, 2e5, 4),
+        (rows(40), {"give_up_s": math.inf}, 3e5, 3e5, None),
+        (rows(40), {"pid": os.getpid()}, 3e5, 3e5, None),
+        (rows(40), {}, 3e5, 1.0, 4),
+        (rows(40), {"is_from_now": True}, 3e5, 7_000.0, None),
+        (rows(40), {"is_from_now": True}, 3e5, 7_300.0, 4),
+        ("no row\n", {}, 0.0, 1e5, None),
+        ("no row\n", {}, 0.0, 2e5, 3),
+        ("no row\n", {}, 3e5, 1.0, 3),
+        (None, {}, 0.0, 1e5, None),
+        (None, {}, 0.0, 2e5, 3),
+        (None, {"give_up_s": math.inf}, 0.0, 2e5, None),
+    ],
+)
+def test_a_run_that_has_ended_without_a_word_is_waited_for_only_where_somebody_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, options: dict[str, Any], silent_s: float,
+    watched_s: float, code: int | None,
+) -> None:  # fmt: skip
+    path, clock = tmp_path / "metrics.jsonl", FakeClock()
+    if text is not None:
+        path.write_text(text)
+        os.utime(path, (clock.now() - silent_s, clock.now() - silent_s))
+    watch = Watch(path, capsys, clock, **options)
+    watch.turn(watched_s)
+    assert watch.vigil.is_over is (code is not None), watch.lines
+    if code is not None:
+        assert (watch.lines[-1]["event"], watch.vigil.exit_code) == ("given up", code)
 
 
 def test_a_search_for_rollouts_that_ends_is_no_record(
