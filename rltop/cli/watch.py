@@ -569,7 +569,8 @@ class Vigil:
         if self._options.is_from_now:
             silent_s = watched_s
         if run.stream.rows and run.state is not RunState.LOST:
-            return run.state is RunState.ENDED and silent_s >= ENDED_S
+            has_looked = self._session.has_looked_for_ending(run)
+            return run.state is RunState.ENDED and silent_s >= ENDED_S and has_looked
         is_there = not run.stream.rows and not run.main.is_awaited and not self._options.is_from_now
         return (max(watched_s, run.main.still_s) if is_there else watched_s) >= GONE_S
 

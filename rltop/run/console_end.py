@@ -277,6 +277,10 @@ class EndReader:
         if wanted:
             self.worker.start(partial(self._read, wanted))
 
+    def has_looked_at(self, run: Run) -> bool:
+        known = self._seen.get(id(run))
+        return known is not None and known[1] == run.stream.rows and not self.worker.is_busy
+
     def _silent(self, run: Run) -> Silent | None:
         """What to look for; None where the run goes on, or nothing has changed."""
         if run.main.is_awaited or run.loading is not None or run.path.raw == "-":

@@ -540,6 +540,9 @@ class Session:
             self._endings = EndReader(self.builder.options.log, self.notifier.notify, self._clock, self._see)
         self._endings.ask(self.runs)
 
+    def has_looked_for_ending(self, run: Run) -> bool:
+        return self._endings is not None and self._endings.has_looked_at(run)
+
     def _see(self, run: Run, silent: Silent) -> Seen:
         from rltop.run.whereabouts import seen  # noqa: PLC0415 - only where something tells more than the rows
 
