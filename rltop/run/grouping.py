@@ -188,7 +188,7 @@ def _agree(some: Sequence[RowSample], others: Sequence[RowSample]) -> float | No
 
     0 where no time is known. A few round numbers may agree by chance.
     """
-    shared = {key for row in some for key in row.values} & {key for row in others for key in row.values}
+    shared = _keys(some) & _keys(others)
     fewer, more = sorted((_with(some, shared), _with(others, shared)), key=len)
     pairs = [(row, same) for row in fewer if (same := _like(row, more)) is not None]
     gaps = [abs(a.time_s - b.time_s) for a, b in pairs if a.time_s is not None and b.time_s is not None]
@@ -219,7 +219,8 @@ def differ(whole: Numbers, copy: Numbers) -> bool:
     """Are the numbers of what would be a copy, at the same steps, those of another training?
 
     Those of a copy may be rounded, and either may tell means of several steps. Where those of the copy are only
-    counted, and so may begin anywhere, its epochs tell. False where nothing does.
+    counted, and so may begin anywhere, its epochs tell. Where they share no key, their numbers do, under whatever keys
+    they stand. False where nothing tells.
     """
     if are_same(whole, copy):
         return False
@@ -227,7 +228,18 @@ def differ(whole: Numbers, copy: Numbers) -> bool:
     at = _by_epoch if not copy.tail else list
     shares = [_fitting(at(one), at(other)) for one in (whole.head, whole.tail) for other in (copy.head, copy.tail)]
     told = [share for share in shares if share is not None]
-    return bool(told) and max(told) < _LEAST_FITTING
+    if told:
+        return max(told) < _LEAST_FITTING
+    rows, copied = ([*each.head, *each.tail] for each in (whole, copy))
+    if min(len(rows), len(copied)) < _FEW_ROWS or _keys(rows) & _keys(copied):
+        return False
+    odd = {value for row in copied for value in row.values.values() if _is_odd(value)}
+    known = {value for row in rows for value in row.values.values()}
+    return 2 * sum(any(_is_rounded(value, other) for other in known) for value in odd) <= len(odd)
+
+
+def _keys(rows: Sequence[RowSample]) -> set[str]:
+    return {key for row in rows for key in row.values}
 
 
 def _by_epoch(rows: Sequence[RowSample]) -> list[RowSample]:

@@ -337,6 +337,15 @@ def printed(path: Path, rows: list[dict[str, float]], begin: int = 1, of: int = 
     path.write_text("".join(lines))
 
 
+@pytest.mark.parametrize(("seed", "runs"), [(1, 1), (2, 2)], ids=["its own", "another trainer's"])
+def test_a_log_that_shares_no_key_is_the_run_only_where_it_has_its_numbers(
+    tmp_path: Path, seed: int, runs: int
+) -> None:
+    jsonl(tmp_path, numbers(1))
+    console(tmp_path / "train.log", [{f"sft/{key}": x for key, x in row.items()} for row in numbers(seed)])
+    assert len(discover([str(tmp_path)]).found) == runs
+
+
 @pytest.mark.parametrize(
     ("begin", "seed", "runs"), [(1, 1, 1), (9, 1, 1), (17, 1, 1), (200, 1, 1), (1, 2, 2), (9, 2, 2)]
 )
