@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
 from operator import itemgetter
+from typing import Any
 
 from rltop.model import GAP, Counts, FilePosition, NonFinite, Schema
 from rltop.model.keys import is_training_key, is_training_row
@@ -139,21 +140,15 @@ class Block:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def append(
-        self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
-    ) -> None:
-        """Add a row of exactly `width` cells behind the last one."""
-        self.steps.append(step)
-        self.times.append(NO_TIME if time_s is None else time_s)
-        self.offsets.append(position.offset)
-        self.generations.append(position.generation)
-        self.training.append(is_training)
-        self.data.extend(cells)
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        """What holds one value a row."""
+        return self.steps, self.times, self.offsets, self.generations, self.training
 
     def insert(
         self, row: int, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells before row `row`."""
+        """Add a row of exactly `width` cells before row `row`; behind the last one where that is the number of rows."""
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
         self.offsets.insert(row, position.offset)
@@ -195,8 +190,8 @@ class Block:
     def cut(self, rows: int) -> None:
         for step in self.steps[rows:]:
             self.marks.pop(step, None)
-        for column in (self.steps, self.times, self.offsets, self.generations, self.training):
-            del column[rows:]
+        for part in self._parts:
+            del part[rows:]
         del self.data[rows * self.width :]
 
     def extend(self, later: Block) -> None:
@@ -205,11 +200,8 @@ class Block:
         for block in (self, later):
             if block.width < width:
                 block.widen(width)
-        self.steps.extend(later.steps)
-        self.times.extend(later.times)
-        self.offsets.extend(later.offsets)
-        self.generations.extend(later.generations)
-        self.training.extend(later.training)
+        for part, more in zip(self._parts, later._parts, strict=True):
+            part.extend(more)
         self.data.extend(later.data)
         self.marks.update(later.marks)
 

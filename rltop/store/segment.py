@@ -14,11 +14,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rltop.model import GAP, FilePosition
 from rltop.store.ring import Block
-from rltop.store.series import Bucket, Point, Stretch
+from rltop.store.series import Bucket, Point, Stretch, bucket_of
 from rltop.structs import NamedTuple
 
 BASE_ROWS = 16
@@ -51,12 +51,9 @@ class _Column:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def extend_empty(self, buckets: int) -> None:
-        self.lows.extend([math.inf] * buckets)
-        self.highs.extend([-math.inf] * buckets)
-        self.sums.extend([0.0] * buckets)
-        self.counts.extend([0] * buckets)
-        self.nonfinite.extend(bytes(buckets))
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.lows, self.highs, self.sums, self.counts, self.nonfinite
 
     def append(self, low: float, high: float, total: float, count: int) -> None:
         self.lows.append(low)
@@ -76,19 +73,12 @@ class _Column:
         return pairs
 
     def extend(self, other: _Column) -> None:
-        self.lows.extend(other.lows)
-        self.highs.extend(other.highs)
-        self.sums.extend(other.sums)
-        self.counts.extend(other.counts)
-        self.nonfinite.extend(other.nonfinite)
+        for part, more in zip(self._parts, other._parts, strict=True):
+            part.extend(more)
 
-    def drop_first(self, buckets: int) -> None:
-        del self.lows[:buckets], self.highs[:buckets], self.sums[:buckets], self.counts[:buckets]
-        del self.nonfinite[:buckets]
-
-    def keep_first(self, buckets: int) -> None:
-        del self.lows[buckets:], self.highs[buckets:], self.sums[buckets:], self.counts[buckets:]
-        del self.nonfinite[buckets:]
+    def drop(self, start: int | None, stop: int | None) -> None:
+        for part in self._parts:
+            del part[start:stop]
 
     def mean(self, i: int) -> float:
         if i >= len(self.counts) or not self.counts[i]:
@@ -96,13 +86,8 @@ class _Column:
         return self.sums[i] / self.counts[i]
 
     def bucket(self, i: int, first_step: int, last_step: int) -> Bucket:
-        count = self.counts[i]
-        if not count:
-            return Bucket(first_step, last_step, math.nan, math.nan, math.nan, 0, bool(self.nonfinite[i]))
-        mean = self.sums[i] / count
-        if not math.isfinite(mean):
-            mean = self.lows[i] / 2 + self.highs[i] / 2
-        return Bucket(first_step, last_step, self.lows[i], self.highs[i], mean, count, bool(self.nonfinite[i]))
+        low, high, total = self.lows[i], self.highs[i], self.sums[i]
+        return bucket_of(first_step, last_step, low, high, total, self.counts[i], bool(self.nonfinite[i]))
 
 
 class _Level:
@@ -131,7 +116,7 @@ class _Level:
         for i in range(len(self.columns)):
             column = self.column(i)
             joined = column.joined_pairs(pairs)
-            column.drop_first(pairs)
+            column.drop(None, pairs)
             joined.extend(column)
             found.columns.append(joined)
         found.first_steps = self.first_steps[::2]
@@ -145,7 +130,7 @@ class _Level:
         found = self.columns[column]
         missing = len(self.first_steps) - len(found)
         if missing:
-            found.extend_empty(missing)
+            found.extend(_Column(missing))
         return found
 
 
@@ -159,17 +144,7 @@ class Pyramid:
 
     @property
     def first_step(self) -> int | None:
-        for level in reversed(self._levels):
-            if len(level):
-                return level.first_steps[0]
-        return None
-
-    @property
-    def last_step(self) -> int | None:
-        for level in self._levels:
-            if len(level):
-                return level.last_steps[-1]
-        return None
+        return next((level.first_steps[0] for level in reversed(self._levels) if len(level)), None)
 
     def downsample(self, block: Block) -> None:
         """Take in a block whose rows all come after everything downsampled before."""
@@ -221,7 +196,7 @@ class Pyramid:
                 for i in range(len(level.columns)):
                     column = level.column(i)
                     above.column(i).extend(column.joined_pairs(HANDED_UP))
-                    column.drop_first(HANDED_UP)
+                    column.drop(None, HANDED_UP)
                 above.first_steps.extend(level.first_steps[0:HANDED_UP:2])
                 above.last_steps.extend(level.last_steps[1:HANDED_UP:2])
                 del level.first_steps[:HANDED_UP], level.last_steps[:HANDED_UP]
@@ -231,7 +206,7 @@ class Pyramid:
         for level in self._levels:
             kept = bisect_left(level.first_steps, clip)
             for column in level.columns:
-                column.keep_first(kept)
+                column.drop(kept, None)
             del level.first_steps[kept:], level.last_steps[kept:]
             if kept:
                 level.last_steps[-1] = min(level.last_steps[-1], clip - 1)
@@ -461,14 +436,8 @@ class Segment:
         blocks = self.blocks
         if blocks and blocks[-1].steps[0] <= step:
             return len(blocks) - 1  # mostly: a row that has just been written
-        low, high = 0, len(blocks)
-        while low < high:
-            middle = (low + high) // 2
-            if blocks[middle].steps[0] <= step:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1 if low else None
+        at = bisect_right(blocks, step, key=lambda block: block.steps[0])
+        return at - 1 if at else None
 
     def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
         """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Sequence
+from math import isfinite
 
-from rltop.model import Counts, NonFinite
+from rltop.model import GAP, Counts, NonFinite
 from rltop.structs import NamedTuple, Struct
 
 
@@ -70,6 +71,18 @@ class Bucket(Struct):
     count: int
     has_nonfinite: bool = False
     is_approximate: bool = False
+
+
+def bucket_of(
+    first_step: int, last_step: int, low: float, high: float, total: float, count: int, has_nonfinite: bool
+) -> Bucket:
+    """A bucket of `count` finite values that add up to `total`, which may be too large for a float."""
+    if not count:
+        return Bucket(first_step, last_step, GAP, GAP, GAP, 0, has_nonfinite)
+    mean = total / count
+    if not isfinite(mean):
+        mean = low / 2 + high / 2
+    return Bucket(first_step, last_step, low, high, mean, count, has_nonfinite)
 
 
 class StoreOptions(NamedTuple):

@@ -13,14 +13,15 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from operator import attrgetter, methodcaller
 
 from rltop.model import GAP, Counts, FilePosition, NonFinite, Record
 from rltop.stats.persistence import Crossing
 from rltop.store.ring import Block, Columns, Layout
 from rltop.store.segment import Pyramid, ReadBlock, Segment
-from rltop.store.series import Bucket, Mark, MarkRegister, Point, Series, StoreOptions, Stretch
-from rltop.structs import NamedTuple
+from rltop.store.series import Bucket, Mark, MarkRegister, Point, Series, StoreOptions, Stretch, bucket_of
+from rltop.structs import NamedTuple, replace
 
 
 class _OpenBucket:
@@ -61,12 +62,8 @@ class _OpenBucket:
 
     def closed(self) -> Bucket:
         first = -1 if self.first is None else self.first
-        if not self.count:
-            return Bucket(first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
-        mean = self.total / self.count
-        if not math.isfinite(mean):
-            mean = self.low / 2 + self.high / 2
-        return Bucket(first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
+        found = bucket_of(first, self.last, self.low, self.high, self.total, self.count, self.nonfinite)
+        return replace(found, is_approximate=True) if self.approximate else found
 
 
 def _no_values(block: Block) -> None:
@@ -282,7 +279,7 @@ class Stream:
         width = len(self.keys)
         block = segment.block_for_append(width)
         cells = layout.arrange(record.values, block.width)
-        block.append(record.step, record.time_s, record.position, cells, layout.is_training)
+        block.insert(len(block), record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
         self._open_step, self._is_open, self._open_said = record.step, True, record.said
         self._note_cells(block, record, layout)
@@ -613,12 +610,10 @@ class Stream:
         """Raw rows of all segments, clipped; gaps where a block has no values."""
         parts: list[tuple[array[int], array[float] | None]] = []
         rows = 0
-        for segment, clip in reversed(list(self._visible())):
-            for part in segment.raw_values(read, clip):
-                parts.append(part)
-                rows += len(part[0])
-                if last is not None and rows >= last:
-                    break
+        newest_first = reversed(list(self._visible()))
+        for part in chain.from_iterable(segment.raw_values(read, clip) for segment, clip in newest_first):
+            parts.append(part)
+            rows += len(part[0])
             if last is not None and rows >= last:
                 break
         steps: array[int] = array("q")
