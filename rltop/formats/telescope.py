@@ -25,7 +25,7 @@ from rltop.formats.decoder import MEMORY_BYTES, Allowance, Decoder, Envelope
 from rltop.formats.parquet import ParquetTable, Value
 from rltop.formats.rows import MAX_KEY_CHARS, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
-from rltop.model.completions import gini, length_ratio
+from rltop.model.completions import deviation, gini, length_ratio, mean_of
 
 # -- Samples of a step → aggregate metrics -------------------------------------------------------------------------
 # Owns the formulas; knows nothing of tables. Source of all of them: the server of Telescope's own interface, so that
@@ -36,34 +36,24 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float]:
     """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value."""
     if not values:
         return {}
-    mean = math.fsum(values) / len(values)
-    found = {f"{name}_mean": mean, f"{name}_min": min(values), f"{name}_max": max(values)}
-    if len(values) > 1:
-        found[f"{name}_std"] = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return found
+    found = {f"{name}_mean": math.fsum(values) / len(values), f"{name}_min": min(values), f"{name}_max": max(values)}
+    spread = deviation(values)
+    return found if spread is None else {**found, f"{name}_std": spread}
 
 
 def variation(values: Sequence[float]) -> float:
     """Standard deviation of a sample over the mean; 0 for a single value or a mean that is not positive."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count < 2 or not mean > 0.0:
-        return 0.0
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1)) / mean
-
-
-def mean_over_groups(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    mean, spread = math.fsum(values) / len(values), deviation(values)
+    return 0.0 if spread is None or not mean > 0.0 else spread / mean
 
 
 def of_groups(groups: Mapping[object, Sequence[float]]) -> dict[str, float]:
     """The three readings of how uneven the completions of a group are, averaged over the groups of a step."""
     lengths = list(groups.values())
     found = {
-        "group_length_cv_mean": mean_over_groups(map(variation, lengths)),
-        "group_length_gini_mean": mean_over_groups(map(gini, lengths)),
-        "group_length_max_median_ratio_mean": mean_over_groups(map(length_ratio, lengths)),
+        "group_length_cv_mean": mean_of(map(variation, lengths)),
+        "group_length_gini_mean": mean_of(map(gini, lengths)),
+        "group_length_max_median_ratio_mean": mean_of(map(length_ratio, lengths)),
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -170,7 +160,7 @@ def _by_group(pairs: Iterable[tuple[int | None, float | None]]) -> dict[object, 
 
 
 def _put_gini(found: dict[str, float], name: str, pairs: Iterable[tuple[int | None, float | None]]) -> None:
-    mean = mean_over_groups(map(gini, _by_group(pairs).values()))
+    mean = mean_of(map(gini, _by_group(pairs).values()))
     if mean is not None:
         found[name] = mean
 
@@ -182,18 +172,17 @@ class SampleTables:
         self.steps: dict[int, StepSamples] = {}
         self._done: Container[int] = ()
 
-    def take(self, tables: Mapping[str, ParquetTable], skip: int, done: Container[int] = ()) -> None:
+    def take(self, name: str, table: ParquetTable, skip: int, done: Container[int]) -> None:
         """Add the rows of every step after `skip` that is not among those that are `done`."""
         self._done = done
-        readers = (
-            ("samples_data", self._samples),
-            ("generations", self._generations),
-            ("prompts", self._prompts),
-            ("rollouts_metrics", self._metrics),
-        )
-        for name, read in readers:
-            if name in tables:
-                read(tables[name], skip)
+        readers = {
+            "samples_data": self._samples,
+            "generations": self._generations,
+            "prompts": self._prompts,
+            "rollouts_metrics": self._metrics,
+        }
+        if name in readers:
+            readers[name](table, skip)
 
     def _at(self, step: Value, skip: int) -> StepSamples | None:
         known = whole(step)
@@ -440,8 +429,8 @@ class TelescopeDecoder(Decoder):
             with self._counting(name):
                 if name == "metrics":
                     self._take_metrics(table)
-                self._samples.take({name: table}, self._given, self._values)
-                self._events.take({name: table}, self._given)
+                self._samples.take(name, table, self._given, self._values)
+                self._events.take(name, table, self._given)
         self._sum_up()
 
     def _sum_up(self) -> None:
@@ -662,17 +651,17 @@ class EventTables:
         self.loop_start_s: float | None = None
         self.has_discards = False
 
-    def take(self, tables: Mapping[str, ParquetTable], skip: int) -> None:
+    def take(self, name: str, table: ParquetTable, skip: int) -> None:
         """Add the rows of every step after `skip`."""
-        if "trainer" in tables:
-            self._trainer(tables["trainer"], skip)
-        if "events_infra" in tables:
-            self._infra(tables["events_infra"], skip)
-        if "orchestrator" in tables and self.loop_start_s is None:
-            self._orchestrator(tables["orchestrator"])
-        if "samples_data_discarded" in tables:
+        if name == "trainer":
+            self._trainer(table, skip)
+        elif name == "events_infra":
+            self._infra(table, skip)
+        elif name == "orchestrator" and self.loop_start_s is None:
+            self._orchestrator(table)
+        elif name == "samples_data_discarded":
             self.has_discards = True
-            self._discarded(tables["samples_data_discarded"], skip)
+            self._discarded(table, skip)
 
     def _at(self, step: int | None, skip: int) -> StepEvents | None:
         if step is None or step <= skip:

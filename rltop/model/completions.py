@@ -193,6 +193,20 @@ def _continued(first: Completion, more: Completion) -> Completion:
     )
 
 
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Standard deviation of a sample; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
 def length_ratio(lengths: Sequence[float]) -> float | None:
     """Max over median of one group; 1 if all are empty, None if only the median is 0.
 

@@ -16,7 +16,7 @@ from rltop.pages.stages import PACE_STEPS, TimingView, at_present_pace, build_ti
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind, clip, text_row, text_rows
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
 from rltop.trainers import setup_hints
 
@@ -208,7 +208,7 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
         snapshot, timing = snapshot.at(None), None
     logged = _logged(snapshot)
     steps, cadence = list(logged), cadence_of(snapshot)
-    apart = median(b - a for a, b in pairwise(steps)) if len(steps) > 1 else 1
+    apart = median_of(b - a for a, b in pairwise(steps)) if len(steps) > 1 else 1
     wall_s = wall_pace(snapshot, () if apart <= cadence else frozenset(steps))
     is_async = snapshot.identity is not None and snapshot.identity.traits.is_async
     if wall_s is not None and (wall_s > _FAST_S or is_async or cadence > 1):
@@ -221,7 +221,7 @@ def pace_of(snapshot: Snapshot, timing: TimingView | None = None) -> float | Non
 
 
 def _logged_pace(logged: Mapping[int, float]) -> float | None:
-    return median(at_present_pace(list(logged.values()))) if logged else None
+    return median_of(at_present_pace(list(logged.values()))) if logged else None
 
 
 _ALIKE = 0.1
@@ -267,10 +267,10 @@ def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     paces = [(t2 - t1) / (s2 - s1) for s1, t1, s2, t2 in gaps if t2 > t1]
     if not paces:
         return None
-    usual, mean = median(paces), sum(t2 - t1 for _, t1, _, t2 in gaps) / sum(s2 - s1 for s1, _, s2, _ in gaps)
+    usual, mean = median_of(paces), sum(t2 - t1 for _, t1, _, t2 in gaps) / sum(s2 - s1 for s1, _, s2, _ in gaps)
     # Rows that are written in bursts lie close together, and no pause between them is a step's.
     is_in_bursts = usual < _BURST * mean and sum(pace > mean for pace in paces) >= max(3, _PAUSES * len(paces))
-    return mean if is_in_bursts else median(at_present_pace(paces))
+    return mean if is_in_bursts else median_of(at_present_pace(paces))
 
 
 def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:

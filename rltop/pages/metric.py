@@ -47,7 +47,7 @@ from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, clip_middle, side_by_side, text_rows
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 from rltop.store.series import Point
 
 _RELATED = 8
@@ -422,7 +422,7 @@ def _median(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -> 
         known = list(islice(newest, _RECENT))
         remark = f"of the last {len(known)}"
     values = [signal.read(value) for value in known]
-    return [StatisticRow("median", *units.quantity(median(values), signal.metric.unit), remark)] if values else []
+    return [StatisticRow("median", *units.quantity(median_of(values), signal.metric.unit), remark)] if values else []
 
 
 def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> StatisticRow:

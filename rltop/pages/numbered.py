@@ -21,7 +21,7 @@ from rltop.rows.keys import Scope
 from rltop.rows.rows import Line, Piece, Row, RowBuilder, Target, TargetKind, text_row
 from rltop.rows.table import Column, Fit, Sorting, amount, paint_table, sorted_table
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import MAD_TO_SIGMA, median
+from rltop.stats.rolling import MAD_TO_SIGMA, median_of
 from rltop.store.series import Point
 from rltop.structs import NamedTuple
 
@@ -155,8 +155,8 @@ def _view(snapshot: Snapshot, one: Numbered, logged: Mapping[str, float], step: 
     # Of keys that the catalogue does not know none is another quantity than what is logged.
     signals = {number: signal_of(snapshot, one.keys[number]) for number in logged} if first.metric.name else {}
     values = {number: signals.get(number, first).read(value) for number, value in logged.items()}
-    middle = median(list(values.values()))
-    sigma = MAD_TO_SIGMA * median([abs(value - middle) for value in values.values()])
+    middle = median_of(list(values.values()))
+    sigma = MAD_TO_SIGMA * median_of([abs(value - middle) for value in values.values()])
     return NumberedView(one.name, first, snapshot.role, step, one.keys, values, middle, sigma)
 
 

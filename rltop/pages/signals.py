@@ -19,7 +19,7 @@ from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 from rltop.store.series import Bucket, Mark, Point
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
@@ -207,7 +207,7 @@ def _raw_beginning(stream: Stream, key: str, at: int | None) -> Beginning:
         if len(finite) >= _SPARSE * len(values):
             return Beginning(first, None, None)
         start = finite[:1]
-    return Beginning(first, median([value for _, value in start]), (start[0][0], start[-1][0]))
+    return Beginning(first, median_of([value for _, value in start]), (start[0][0], start[-1][0]))
 
 
 def worst_verdict(snapshot: Snapshot, metric: str, key: str = "") -> Verdict | None:

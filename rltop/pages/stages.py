@@ -15,7 +15,7 @@ from rltop.rows.glyphs import UNICODE, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, RowLink, Target, TargetKind, clip, clip_distinct
 from rltop.rows.sparkline import block_bars
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 from rltop.stats.timing import OVERLAP
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
@@ -47,13 +47,13 @@ def at_present_pace(values: Sequence[float]) -> Sequence[float]:
 
     The median of all goes on saying the pace of before until half of them are newer.
     """
-    if len(values) <= _NEWEST or abs(median(values[-_NEWEST:]) / (median(values) or math.inf) - 1.0) <= _OTHER:
+    if len(values) <= _NEWEST or abs(median_of(values[-_NEWEST:]) / (median_of(values) or math.inf) - 1.0) <= _OTHER:
         return values
     for number in range(_NEWEST, len(values)):
         before, after = sorted(values[:-number]), values[-number:]
         low, usual, high = (before[len(before) * part // 4] for part in (1, 2, 3))
         strays = min(sum(value <= high for value in after), sum(value >= low for value in after))
-        if strays <= _STRAYS * number // _NEWEST and abs(median(after) - usual) > _OTHER * usual:
+        if strays <= _STRAYS * number // _NEWEST and abs(median_of(after) - usual) > _OTHER * usual:
             return after
     return values
 
@@ -153,7 +153,7 @@ class TimingView(NamedTuple):
 
     @property
     def pace_s(self) -> float:
-        return median(self.paced)
+        return median_of(self.paced)
 
     @property
     def paced(self) -> Sequence[float]:
@@ -210,7 +210,7 @@ def build_timing(snapshot: Snapshot, *, count: int = HISTORY_STEPS, inner: int |
     return TimingView(
         step=timing.step,
         total_s=timing.total_s,
-        median_s=median(totals) if len(totals) >= _MIN_FOR_MEDIAN else None,
+        median_s=median_of(totals) if len(totals) >= _MIN_FOR_MEDIAN else None,
         stages=tuple(_stage(*place, timing.total_s, medians, colors) for place in _flat(timing)),
         is_assumed=any(not span.is_start_logged for span in timing.spans if span.kind is not SpanKind.OTHER),
         is_overlapping=timing.is_overlapping,
@@ -270,7 +270,7 @@ def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
     for name in each[-1]:
         values = _logged(stream, name, held, first, times) if name in unclaimed else _column(each, name)
         if len(values) >= _MIN_FOR_MEDIAN:
-            medians[name] = median(values)
+            medians[name] = median_of(values)
     return medians
 
 
@@ -377,12 +377,12 @@ def outlier_of(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
     """The slowest of some steps, if it stands out, and the stage that grew most against its median."""
     if len(strip) < _MIN_FOR_MEDIAN:
         return None
-    usual = median(step.total_s for step in strip)
+    usual = median_of(step.total_s for step in strip)
     worst = max(strip, key=lambda step: step.total_s)
     if not worst.total_s > _OUTLIER * usual or not math.isfinite(worst.total_s):
         return None
     parts = [dict(step.parts) for step in strip]
-    typical = {name: median(one.get(name, 0.0) for one in parts) for name, _ in worst.parts}
+    typical = {name: median_of(one.get(name, 0.0) for one in parts) for name, _ in worst.parts}
     grown = max(worst.parts, key=lambda part: part[1] - typical[part[0]], default=("", 0.0))
     return worst, grown[0]
 
@@ -449,7 +449,7 @@ def _outlier_notes(steps: Sequence[StripStep], *, has_stages: bool) -> tuple[lis
 def _top(steps: Sequence[StripStep]) -> float:
     """The time at the upper edge of the strip; one step that took far longer must not flatten the others."""
     totals = [step.total_s for step in steps]
-    usual = median(totals)
+    usual = median_of(totals)
     return _HIGHEST * usual if max(totals) > 2 * _HIGHEST * usual > 0 else max(totals)
 
 

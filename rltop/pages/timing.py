@@ -31,7 +31,7 @@ from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, fill, rule_row,
 from rltop.rows.sparkline import block_bars
 from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sort_items
 from rltop.run.snapshot import Snapshot
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 
 _MIN_FOR_TREND = 8
 _SLOWER = 0.05
@@ -132,13 +132,13 @@ def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s:
     quarter = len(ran) // 4
     trend = None
     if len(ran) >= _MIN_FOR_TREND:
-        before, after = median(ran[:quarter]), median(ran[-quarter:])
+        before, after = median_of(ran[:quarter]), median_of(ran[-quarter:])
         trend = after / before - 1 if before > 0 else None
     return StageStatistic(
         name=Label.of(name),
         role=role,
         last_s=history[-1],
-        median_s=median(ran),
+        median_s=median_of(ran),
         p95_s=ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)],
         share=sum(ran) / whole_s if whole_s > 0 else 0.0,
         trend=trend,

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from rltop.stats.rolling import MAD_TO_SIGMA, median
+from rltop.stats.rolling import MAD_TO_SIGMA, median_of
 from rltop.structs import NamedTuple, Struct
 
 LEAST_BEFORE = 8
@@ -93,9 +93,9 @@ def usual_of(values: Sequence[float]) -> Usual | None:
     count = len(values)
     if count < LEAST_BEFORE:
         return None
-    centre = median(values)
+    centre = median_of(values)
     third = max(2, count // 3)
-    slope = (median(values[-third:]) - median(values[:third])) / (count - third)
+    slope = (median_of(values[-third:]) - median_of(values[:third])) / (count - third)
     middle = (count - 1) / 2
     apart = [abs(value - centre - slope * (i - middle)) for i, value in enumerate(values)]
     sigma = _sigma_of(apart)
@@ -111,7 +111,7 @@ def _sigma_of(distances: Sequence[float]) -> float:
 
     The second is what stands in for a MAD of zero in Iglewicz and Hoaglin, "How to detect and handle outliers", 1993.
     """
-    return MAD_TO_SIGMA * median(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
+    return MAD_TO_SIGMA * median_of(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
 
 class Movement(Struct):
@@ -199,7 +199,7 @@ def _grain(values: Sequence[float], whole: float) -> float:
 
 
 def _drift(around: Sequence[float], usual: Usual) -> Movement:
-    level = median(around) if around else usual.centre
+    level = median_of(around) if around else usual.centre
     gone = usual.distance(level)
     if abs(gone) < SIGMAS:
         return Movement(None, usual.centre)
@@ -277,8 +277,8 @@ def _moved(
     is_spike: bool,
 ) -> Movement:
     stop = outside + 1 if is_spike else outside + _AFTER
-    after = median(value for _, value in points[outside:stop])
-    score = median(scores[outside:stop])
+    after = median_of(value for _, value in points[outside:stop])
+    score = median_of(scores[outside:stop])
     return Movement(points[begin][0], usual.centre, after, score, is_spike=is_spike)
 
 
@@ -315,7 +315,7 @@ def shift_between(before: Sequence[float], after: Sequence[float], whole: float 
         return None
     if whole:
         usual = _counted(usual, [*before, *after], whole)
-    level = median(after)
+    level = median_of(after)
     lasting = usual.score(level, (len(after) + 1) // 2)
     single = usual.score(after[0], 1)
     if len(after) > 1 and abs(single) / 2 > abs(lasting):
@@ -388,4 +388,4 @@ def divergence(steps: Sequence[int], ours: Sequence[float], theirs: Sequence[flo
 
 
 def _noise(values: Sequence[float]) -> float:
-    return MAD_TO_SIGMA * median([abs(b - a) for a, b in pairwise(values)]) / math.sqrt(2)
+    return MAD_TO_SIGMA * median_of([abs(b - a) for a, b in pairwise(values)]) / math.sqrt(2)

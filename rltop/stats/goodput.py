@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from rltop import units
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
 
 LATELY = 20
@@ -259,17 +259,17 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
     """The share of the step in which a side waited: as logged, else the seconds of its waits over those of the step."""
     logged = recent(names[0])
     if logged:
-        return min(1.0, max(0.0, median(logged)))
-    waits = [median(found) for name in names[1:] if (found := recent(name))]
+        return min(1.0, max(0.0, median_of(logged)))
+    waits = [median_of(found) for name in names[1:] if (found := recent(name))]
     if not waits:
         return None
     if step_s := recent("time_step"):
-        whole = median(step_s)
+        whole = median_of(step_s)
     else:
         # No step is logged: what the trainer does one after the other is one.
-        stages = [median(found) for name in _STAGES if (found := recent(name))]
+        stages = [median_of(found) for name in _STAGES if (found := recent(name))]
         waited = recent("time_wait_data")
-        whole = sum(stages) + (median(waited) if waited else 0.0) if stages else 0.0
+        whole = sum(stages) + (median_of(waited) if waited else 0.0) if stages else 0.0
     return min(1.0, max(waits) / whole) if whole > 0.0 else None
 
 
@@ -288,13 +288,13 @@ def judge(recent: Recent, since: Callable[[str], int | None]) -> Waits:
     """
     trainer, generation = share_of(recent, TRAINER), share_of(recent, GENERATION)
     held, bound = recent("stale_held"), recent("stale_held_limit")
-    is_at_bound = bool(held and bound) and bound[-1] > 0.0 and median(held[-_NEWEST:]) >= _FULL * bound[-1]
+    is_at_bound = bool(held and bound) and bound[-1] > 0.0 and median_of(held[-_NEWEST:]) >= _FULL * bound[-1]
     sizes = recent("queue_size")
     if not sizes:
         missing = recent("queue_missing")
-        return Waits(trainer, generation, "empty" if missing and median(missing) > 0.0 else "", None, is_at_bound)
+        return Waits(trainer, generation, "empty" if missing and median_of(missing) > 0.0 else "", None, is_at_bound)
     limit = limit_of(recent)
-    queue = queue_word(median(sizes[-_NEWEST:]), limit)
+    queue = queue_word(median_of(sizes[-_NEWEST:]), limit)
     if queue == "filled" and limit is None and (generation or 0.0) >= WAITS and _is_blocked(recent):
         queue = "full"
     return Waits(trainer, generation, queue, since(queue) if queue != "filled" else None, is_at_bound)
@@ -305,7 +305,7 @@ def _is_blocked(recent: Recent) -> bool:
     blocked, policy = recent("time_gen_blocked"), recent("time_wait_policy")
     if not blocked or recent(GENERATION[0]):
         return False
-    return median(blocked) > (median(policy) if policy else 0.0)
+    return median_of(blocked) > (median_of(policy) if policy else 0.0)
 
 
 def limit_of(recent: Recent) -> float | None:

@@ -13,8 +13,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from rltop.model.completions import Completion, StepRollouts, gini, length_ratio
-from rltop.stats.rolling import median
+from rltop.model.completions import Completion, StepRollouts, deviation, gini, length_ratio, mean_of
+from rltop.stats.rolling import median_of
 from rltop.structs import NamedTuple
 
 _SIZES = (1, 4, 8, 16, 64)
@@ -136,23 +136,19 @@ def straggler_reading(values: Mapping[str, float], group_size: int | None = None
     tools = None
     if rollout is not None and rollout.tool_s is not None and rollout.slowest_s > 0.0:
         tools = rollout.tool_s / rollout.slowest_s
-    gini = values.get("group_len_gini")
-    balance = balance_spread(values)
     ratio = values.get("group_len_ratio")
     if ratio is not None:
         usual = expected_ratio(group_size) if group_size is not None and group_size >= 2 else None
-        kind = StragglerKind.GROUP
-        return StragglerReading(kind, "group_len_ratio", ratio, None, None, usual, tools, gini, balance)
-    if rollout is not None:
-        kind, worst, typical = StragglerKind.ROLLOUT, rollout.slowest_s, rollout.mean_s
-        return StragglerReading(
-            kind, "time_gen_sample_max", worst / typical, worst, typical, None, tools, gini, balance
-        )
-    longest, mean = values.get("response_len_max"), values.get("response_len_mean")
-    if longest is not None and mean is not None and mean > 0.0:
-        kind = StragglerKind.LENGTH
-        return StragglerReading(kind, "response_len_max", longest / mean, longest, mean, None, tools, gini, balance)
-    return None
+        found = StragglerReading(StragglerKind.GROUP, "group_len_ratio", ratio, usual=usual)
+    elif rollout is not None:
+        worst, typical = rollout.slowest_s, rollout.mean_s
+        found = StragglerReading(StragglerKind.ROLLOUT, "time_gen_sample_max", worst / typical, worst, typical)
+    else:
+        longest, mean = values.get("response_len_max"), values.get("response_len_mean")
+        if longest is None or mean is None or mean <= 0.0:
+            return None
+        found = StragglerReading(StragglerKind.LENGTH, "response_len_max", longest / mean, longest, mean)
+    return found._replace(tool_share=tools, gini=values.get("group_len_gini"), balance=balance_spread(values))
 
 
 def balance_spread(values: Mapping[str, float]) -> float | None:
@@ -280,10 +276,10 @@ def summarise(rollouts: StepRollouts) -> StepSummary:
         ratio_mean=None if statistics is None else statistics.ratio_mean,
         ratio_max=None if statistics is None else statistics.ratio_max,
         gini_mean=None if statistics is None else statistics.gini_mean,
-        length_mean=_mean(length for found in lengths for length in found),
-        reward_mean=_mean(reward for found in known for reward in found),
-        cut_fraction=_mean(float(each.is_truncated) for each in trained if each.is_truncated is not None),
-        zero_std_fraction=_mean(float(spread < ZERO_STD) for spread in spreads),
+        length_mean=mean_of(length for found in lengths for length in found),
+        reward_mean=mean_of(reward for found in known for reward in found),
+        cut_fraction=mean_of(float(each.is_truncated) for each in trained if each.is_truncated is not None),
+        zero_std_fraction=mean_of(float(spread < ZERO_STD) for spread in spreads),
         discarded=_reasons(rollouts.completions),
         has_tokens=rollouts.has_tokens,
     )
@@ -300,8 +296,8 @@ def _group(name: str, found: Sequence[Completion], rollouts: StepRollouts) -> Gr
         lengths=tuple(lengths),
         ratio=length_ratio(lengths),
         gini=gini(lengths) if lengths else None,
-        middle=median(lengths) if lengths else None,
-        reward_mean=_mean(rewards),
+        middle=median_of(lengths) if lengths else None,
+        reward_mean=mean_of(rewards),
         reward_std=deviation(rewards),
         cut=sum(cuts) if cuts else None,
         discarded=_reasons(found),
@@ -318,16 +314,3 @@ def _reasons(found: Iterable[Completion]) -> tuple[tuple[str, int], ...]:
         if each.discarded:
             counts[each.discarded] = counts.get(each.discarded, 0) + 1
     return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return math.fsum(known) / len(known) if known else None
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """Standard deviation of a sample; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from rltop.model import Span, SpanKind, StepTiming, TimedSpan
 from rltop.regex import regex
-from rltop.stats.rolling import MAD_TO_SIGMA, median
+from rltop.stats.rolling import MAD_TO_SIGMA, median_of
 from rltop.structs import NamedTuple, Struct, field
 
 MAX_STEPS = 256
@@ -325,7 +325,7 @@ def compare(columns: StageTimes, least: Callable[[float, float, float], float] |
         if count < 2 or (least is not None and furthest <= least(middle, MAD_TO_SIGMA * nearest, whole)):
             continue
         if count > 2:
-            sigma = MAD_TO_SIGMA * median(map(abs, map((-middle).__add__, values)))
+            sigma = MAD_TO_SIGMA * median_of(map(abs, map((-middle).__add__, values)))
         if least is not None and furthest <= (line := least(middle, sigma, whole)):
             continue
         found += [
@@ -418,9 +418,9 @@ class RankHistory:
                 behind.setdefault(place, []).append({rank: lag.behind_s for rank, lag in by_rank.items()})
         step_s: dict[str, float] = {}
         for (group, _), values in usual.items():
-            step_s[group] = step_s.get(group, 0.0) + median(values)
+            step_s[group] = step_s.get(group, 0.0) + median_of(values)
         found = [
-            _summary(place, ranks, median(usual[place]), slowest[place], behind[place], step_s[place[0]])
+            _summary(place, ranks, median_of(usual[place]), slowest[place], behind[place], step_s[place[0]])
             for place, ranks in seconds.items()
         ]
         return sorted(found, key=lambda one: (-one.share, -one.behind_s, one.group, one.stage))
@@ -446,7 +446,7 @@ def _summary(
     behind: list[dict[str, float]],
     step_s: float,
 ) -> StageSummary:
-    medians = {rank: median(values) for rank, values in seconds.items()}
+    medians = {rank: median_of(values) for rank, values in seconds.items()}
     ordered = dict(sorted(medians.items(), key=lambda one: -one[1]))
     worst = next(iter(ordered))
     return StageSummary(

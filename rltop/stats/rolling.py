@@ -14,25 +14,12 @@ from typing import Self
 
 from rltop.structs import Cloned
 
-
-def median(values: Iterable[float]) -> float:
-    """The value in the middle, or the mean of the two that are; as `statistics.median`.
-
-    Raises:
-        ValueError: there are no values.
-    """
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("no median of no values")
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
 
-def median_of(values: Sequence[float]) -> float:
+def median_of(values: Iterable[float]) -> float:
+    """The value in the middle, or the mean of the two that are; there must be one."""
     return middle_of(sorted(values))
 
 
@@ -99,10 +86,7 @@ class Window(Cloned):
             self._order = order = sorted(self._values)
         if not self._is_asked:
             self._is_asked = True
-            half = len(order) >> 1
-            self.least, self.most = order[0], order[-1]
-            # As `median_of`: this is on the path of many records.
-            self._median = order[half] if len(order) & 1 else 0.5 * (order[half - 1] + order[half])
+            self.least, self.most, self._median = order[0], order[-1], middle_of(order)
         return order
 
     @property

@@ -24,7 +24,7 @@ from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
-from rltop.stats.rolling import median
+from rltop.stats.rolling import median_of
 
 BEGUN_S = 1.7e9
 TOTAL = 1000
@@ -224,4 +224,4 @@ def test_after_a_change_of_pace_the_arrival_is_right_within_ten_steps(
 @given(st.lists(st.floats(0.8, 1.25), min_size=50, max_size=50, unique=True), st.integers(2, 20))
 def test_a_slow_step_now_and_then_is_no_change_of_pace(noise: list[float], every: int) -> None:
     values = [each * (5.0 if i % every == 0 else 1.0) for i, each in enumerate(random.Random(1).sample(noise, 50))]
-    assert median(at_present_pace(values)) == pytest.approx(median(values), rel=0.6)
+    assert median_of(at_present_pace(values)) == pytest.approx(median_of(values), rel=0.6)
