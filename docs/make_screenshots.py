@@ -33,7 +33,7 @@ from rltop.run.discover import Found
 from rltop.run.options import IngestOptions
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
-from rltop.sources.replay import ReplayFeed, ReplayOptions
+from rltop.sources.replay import ReplayFeed
 
 TARGET = Path(__file__).with_name("screenshots")
 STEP = 147
@@ -242,7 +242,7 @@ def session_at(scene: Scene, clock: FakeClock) -> Session:
 
     def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
         del last_lines
-        feeds.append(ReplayFeed(path, 1.0, clock, ReplayOptions(warm_start=0.5)))
+        feeds.append(ReplayFeed(path, 1.0, clock, warm_start=0.5))
         return feeds[-1]
 
     found = Found(str(scene.path), Label.of(scene.name))

@@ -96,13 +96,13 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
     Args:
         warm_start: part of the file that is there at once, 0 to 1.
     """
-    from rltop.sources.replay import ReplayFeed, ReplayOptions
+    from rltop.sources.replay import ReplayFeed
 
     clock = SystemClock()
 
     def open_feed(path: str, last: LastRows | None) -> ReplayFeed:
         del last
-        return ReplayFeed(path, speed, clock, ReplayOptions(warm_start=warm_start))
+        return ReplayFeed(path, speed, clock, warm_start)
 
     with _terminal(config, lambda _width, _height: ()) as guard:
         config = config._replace(ingest=config.ingest._replace(follows_jobs=False))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError
@@ -35,30 +34,16 @@ MILLISECONDS_FROM = 1e11
 ROWS_PER_TIME = 8
 """At most so many rows for each one that tells the time; the others come together with it."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """How a recording is given out.
-
-    Attributes:
-        warm_start: share of the file, 0 to 1, that is there at once.
-        fixed_gap_s: recorded time between two lines where they do not tell.
-        longest_gap_s: a longer recorded silence is cut to this: the run was resumed another day.
-    """
-
-    warm_start: float = 0.0
-    fixed_gap_s: float = 1.0
-    longest_gap_s: float = 3600.0
-
-
-DEFAULT_OPTIONS = ReplayOptions()
+FIXED_GAP_S = 1.0
+"""Recorded time between two lines where they do not tell."""
+LONGEST_GAP_S = 3600.0
+"""A longer recorded silence is cut to this: the run was resumed another day."""
 
 
 class _Pacing:
     """Recorded seconds between a line and the one before it."""
 
-    def __init__(self, sample: bytes, options: ReplayOptions) -> None:
-        self._options = options
+    def __init__(self, sample: bytes) -> None:
         times = len(WALL_TIME.findall(sample))
         # A header or a summary may name a time as well; rows that tell it do so again and again.
         self._has_wall_time = times > 0 and times * ROWS_PER_TIME >= sample.count(b"\n")
@@ -79,8 +64,8 @@ class _Pacing:
             found = STEP_TIME.search(line)
             gap = float(found[1]) if found else 0.0
         else:
-            gap = self._options.fixed_gap_s
-        return min(max(gap, 0.0), self._options.longest_gap_s)
+            gap = FIXED_GAP_S
+        return min(max(gap, 0.0), LONGEST_GAP_S)
 
 
 class ReplayFeed(Feed):
@@ -96,13 +81,14 @@ class ReplayFeed(Feed):
         path: str | os.PathLike[str],
         speed: float = 1.0,
         clock: Clock | None = None,
-        options: ReplayOptions = DEFAULT_OPTIONS,
+        warm_start: float = 0.0,
         fs: FileSystem | None = None,
     ) -> None:
         """Open the recording.
 
         Args:
             speed: recorded seconds for each second; infinite gives out all at once.
+            warm_start: share of the file, 0 to 1, that is there at once.
 
         Raises:
             SourceError: there is no such file, or it cannot be read.
@@ -114,8 +100,8 @@ class ReplayFeed(Feed):
         self._clock = clock or SystemClock()
         self._speed = speed
         self._size, sample = _glance(fs, os.fspath(path))
-        self._pacing = _Pacing(sample, options)
-        self._warm_bytes = options.warm_start * self._size
+        self._pacing = _Pacing(sample)
+        self._warm_bytes = warm_start * self._size
         self._tail = Tail(path, fs, self._clock, ONE_SHOT)
         self._lines = self._read_lines()
         self._next: Chunk | Reset | None = None

@@ -29,7 +29,7 @@ from rltop.run.places import Found, name_of
 from rltop.run.session import Session
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
-from rltop.sources.replay import ReplayFeed, ReplayOptions
+from rltop.sources.replay import ReplayFeed
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
@@ -115,7 +115,7 @@ def replayed(path: Path):
     feeds = []
 
     def open_feed(path, _last):
-        feeds.append(ReplayFeed(path, 1.0, clock, ReplayOptions(warm_start=0.3)))
+        feeds.append(ReplayFeed(path, 1.0, clock, warm_start=0.3))
         return feeds[-1]
 
     session = Session([Found(str(path), name_of(str(path)))], open_feed, clock, IngestOptions(has_preview=False))

@@ -12,7 +12,7 @@ from tables import each_row
 from rltop.clock import FakeClock
 from rltop.errors import SourceError
 from rltop.sources.events import Chunk, TailState
-from rltop.sources.replay import ReplayFeed, ReplayOptions
+from rltop.sources.replay import ReplayFeed
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> bytes:
@@ -61,15 +61,15 @@ def test_step_time_serves_where_there_is_no_wall_time(tmp_path: Path) -> None:
 def test_a_fixed_gap_serves_where_nothing_tells(tmp_path: Path) -> None:
     write(tmp_path / "f", [{"step": n} for n in range(4)])
     clock = FakeClock()
-    feed = ReplayFeed(tmp_path / "f", 1, clock, ReplayOptions(fixed_gap_s=2.0))
+    feed = ReplayFeed(tmp_path / "f", 0.5, clock)
     assert times_of_release(feed, clock, 10) == [2, 4, 6, 8]
 
 
 def test_a_time_that_goes_back_or_leaps_does_not_stop_the_replay(tmp_path: Path) -> None:
     write(tmp_path / "f", [{"step": n, "time": 1.7e9 + at} for n, at in enumerate((0, 5, -100, 1e6))])
     clock = FakeClock()
-    feed = ReplayFeed(tmp_path / "f", 1, clock, ReplayOptions(longest_gap_s=20))
-    assert times_of_release(feed, clock, 60) == [0, 5, 5, 25]
+    feed = ReplayFeed(tmp_path / "f", 180, clock)
+    assert times_of_release(feed, clock, 60) == [0, 1, 1, 21]
 
 
 def test_one_row_with_a_time_does_not_set_the_pace(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_text_that_quotes_the_key_is_no_time(tmp_path: Path) -> None:
 def test_a_warm_start_is_there_at_once(tmp_path: Path) -> None:
     text = write(tmp_path / "f", [{"step": n, "time": 1.7e9 + n} for n in range(10, 20)])
     clock = FakeClock()
-    feed = ReplayFeed(tmp_path / "f", 1, clock, ReplayOptions(warm_start=0.5))
+    feed = ReplayFeed(tmp_path / "f", 1, clock, warm_start=0.5)
     assert text_of(feed.take(1 << 20)) == text[: len(text) // 2]
     assert times_of_release(feed, clock, 10) == [1, 2, 3, 4, 5]
 
