@@ -1,11 +1,8 @@
 """TensorBoard event files → records, without any of TensorBoard.
 
-Tags of one step arrive one by one or many in an event; they are gathered until the step changes. The fast paths: a
-stretch of events that looks like an earlier one is read as a whole (`Templates`); a single event that differs from an
-earlier one only in wall time and value is recognised by its other bytes, which costs one slice and one look-up: without
-that, a file of one tag per event takes 1.3 times as long (156 instead of 119 µs a row of 300 tags), because at the
-edges of a piece of the file no whole template fits. Source of the messages: tensorflow/core/util/event.proto,
-framework/summary.proto, framework/tensor.proto.
+Tags of one step arrive one by one or many in an event; they are gathered until the step changes. A stretch of events
+that looks like an earlier one is read as a whole (`Templates`). Source of the messages:
+tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto.
 """
 
 from __future__ import annotations
@@ -575,7 +572,6 @@ class TensorBoardDecoder(Decoder):
         self.envelope: Envelope = ""
         self.framer = TfRecordFramer(self.counts)
         self._builder = RecordBuilder(self.counts)
-        self._tags: dict[bytes, str] = {}
         self._names: dict[bytes, str] = {}
         self._templates = Templates()
         self._cells: dict[str, float] = {}
@@ -597,18 +593,6 @@ class TensorBoardDecoder(Decoder):
         self._generation = generation
         self.framer.feed_to(self, data, offset)
         return self._given_out()
-
-    def take(self, payload: bytes, at: int) -> None:
-        """An event, from the framer, that no template has read."""
-        if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
-            tag = self._tags.get(payload[STEP_AT + len(self._step_field) : -4])
-            if tag is not None:
-                self._unpack_matches()
-                self._cells[tag] = _FLOAT.unpack_from(payload, len(payload) - 4)[0]
-                self._templates.add(payload, self._in_row, 1)
-                self._in_row += 1
-                return
-        self._decode(payload, at)
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
         """As many events at `data[pos]` as a template reads at once, in bytes; 0 if none fits."""
@@ -652,7 +636,8 @@ class TensorBoardDecoder(Decoder):
 
     # -- one event -------------------------------------------------------------------------------------------------
 
-    def _decode(self, payload: bytes, at: int) -> None:
+    def take(self, payload: bytes, at: int) -> None:
+        """An event, from the framer, that no template has read."""
         try:
             event = _event(payload)
             if event.summary is None:
@@ -676,8 +661,6 @@ class TensorBoardDecoder(Decoder):
         self._cells.update(values)
         self._templates.add(payload, self._in_row, len(values))
         self._in_row += len(values)
-        if len(values) == 1:
-            self._remember(payload, values[0][0])
 
     def _values(self, payload: bytes, start: int, stop: int) -> list[tuple[str, float]]:
         """Tag and number of every scalar in a summary; the rest is counted."""
@@ -709,17 +692,6 @@ class TensorBoardDecoder(Decoder):
                 self._names.clear()
             name = self._names[raw] = clipped_key(raw.decode("utf-8", "replace"))
         return name
-
-    def _remember(self, payload: bytes, tag: str) -> None:
-        raw = tag.encode("utf-8", "replace")
-        value = b"\x0a" + encode_varint(len(raw)) + raw + b"\x15"
-        summary = b"\x0a" + encode_varint(len(value) + 4) + value
-        expected = b"\x2a" + encode_varint(len(summary) + 4) + summary
-        begin = STEP_AT + len(self._step_field)
-        if payload[0] == 9 and payload.startswith(self._step_field, STEP_AT) and payload[begin:-4] == expected:
-            if len(self._tags) >= _TAGS_KEPT:
-                self._tags.clear()
-            self._tags[expected] = tag
 
     def _count_other(self, kind: str) -> None:
         if kind == "text":
