@@ -87,18 +87,20 @@ def _rows(
     return [LinePattern(of, row[0], regex(row[1]), *row[2:]) for row in rows]
 
 
+_NUMBER = r"\d{1,12}(?:\.\d{0,12})?"
+
 LINES: tuple[LinePattern, ...] = tuple(
     _rows(
         "slime, miles",
         ("Timer ", r"\bTimer (?P<name>[\w/.-]+) start\s*$", Act.BEGIN),
-        ("Timer ", r"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>\d{1,12}(?:\.\d{0,12})?)s\)", Act.END),
+        ("Timer ", rf"\bTimer (?P<name>[\w/.-]+) end \(elapsed: (?P<took>{_NUMBER})s\)", Act.END),
         ("num_rollout ", r"^\s*num_rollout \.{3,} (?P<total>\d+)\s*$", Act.TOTAL),
         ("'perf/train_time'", r"\bperf (?P<step>\d+): \{.{0,4096}'perf/train_time'", Act.TRAINED),
     )
     + _rows(
         "SkyRL",
         ("Started: '", r"\bStarted: '(?P<name>[^']+)'", Act.BEGIN),
-        ("Finished: '", r"\bFinished: '(?P<name>[^']+)', time cost: (?P<took>\d{1,12}(?:\.\d{0,12})?)s", Act.END),
+        ("Finished: '", rf"\bFinished: '(?P<name>[^']+)', time cost: (?P<took>{_NUMBER})s", Act.END),
     )
     + _rows(
         "NeMo-RL",
@@ -121,16 +123,11 @@ LINES: tuple[LinePattern, ...] = tuple(
         ("Pausing collection", r"⏸️? ?Pausing collection for refit", Act.ENTER, "weight_sync", FOR_POLICY),
         ("Refit completed", r"Refit completed, resuming collection", Act.LEAVE),
         ("= Step ", r"={5,} Step (?P<step>\d+)/(?P<total>\d+) ={5,}", Act.NEXT),
-        ("Total step time", r"• Total step time: (?P<took>\d{1,12}(?:\.\d{0,12})?)s", Act.STEP),
+        ("Total step time", rf"• Total step time: (?P<took>{_NUMBER})s", Act.STEP),
     )
     + _rows(
         "prime-rl",
-        (
-            "inflight",
-            r"Train batch (?P<done>\d+)/(?P<of>\d+) (?P<rest>.*?); \d+ inflight",
-            Act.COUNT,
-            "generate",
-        ),
+        ("inflight", r"Train batch (?P<done>\d+)/(?P<of>\d+) (?P<rest>.*?); \d+ inflight", Act.COUNT, "generate"),
         ("Pausing dispatcher", r"Pausing dispatcher .*Waiting for new policy", Act.ENTER, "weight_sync", FOR_POLICY),
         ("Orchestrator paused", r"Orchestrator paused: waiting for trainer", Act.ENTER, "weight_sync", FOR_POLICY),
         ("Resuming dispatcher", r"\bResuming dispatcher", Act.LEAVE),
@@ -170,11 +167,7 @@ LINES: tuple[LinePattern, ...] = tuple(
         ("validation generation end", r"\bvalidation generation end", Act.ENTER, "validation"),
         ("Initial validation metrics", r"\bInitial validation metrics", Act.LEAVE),
         ("=== START", r"\b(?P<name>_trainer_side_validate) === START ===", Act.BEGIN, "validation"),
-        (
-            "=== END",
-            r"\b(?P<name>_trainer_side_validate) === END ===.*?total: (?P<took>\d{1,12}(?:\.\d{0,12})?)s",
-            Act.END,
-        ),
+        ("=== END", rf"\b(?P<name>_trainer_side_validate) === END ===.*?total: (?P<took>{_NUMBER})s", Act.END),
         ("Dumped generations", r"\bDumped generations to ", Act.PULSE),
     )
     + _rows(
@@ -195,7 +188,7 @@ LINES: tuple[LinePattern, ...] = tuple(
         "TRL",
         (
             "[score] scored",
-            r"\[score\] scored \d+ samples in (?P<took>\d{1,12}(?:\.\d{0,12})?)s",
+            rf"\[score\] scored \d+ samples in (?P<took>{_NUMBER})s",
             Act.PULSE,
             "generate",
             FOR_SAMPLES,
@@ -230,9 +223,9 @@ LINES: tuple[LinePattern, ...] = tuple(
         ),
         (
             "generation throughput",
-            r"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>\d{1,12}(?:\.\d{0,12})?) tokens/s, "
+            rf"Engine (?P<name>\d+): .*Avg generation throughput: (?P<rate>{_NUMBER}) tokens/s, "
             r"Running: (?P<running>\d+) reqs, Waiting: (?P<left>\d+) reqs"
-            r"(?:.*?KV cache usage: (?P<cache>\d{1,12}(?:\.\d{0,12})?)%)?",
+            rf"(?:.*?KV cache usage: (?P<cache>{_NUMBER})%)?",
             Act.ENGINE,
         ),
         ("Loading safetensors", r"Loading safetensors checkpoint shards", Act.PULSE),
@@ -242,8 +235,8 @@ LINES: tuple[LinePattern, ...] = tuple(
         (
             "#running-req",
             r"Decode batch(?P<name>[^,#]*).*#running-req: (?P<running>\d+)"
-            r".*token usage: (?P<usage>\d{1,12}(?:\.\d{0,12})?)"
-            r".*gen throughput \(token/s\): (?P<rate>\d{1,12}(?:\.\d{0,12})?), #queue-req: (?P<left>\d+)",
+            rf".*token usage: (?P<usage>{_NUMBER})"
+            rf".*gen throughput \(token/s\): (?P<rate>{_NUMBER}), #queue-req: (?P<left>\d+)",
             Act.ENGINE,
         ),
     )
