@@ -22,47 +22,11 @@ _PIECE_BYTES = 4 * 1024
 """Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
 
 
-class _Inflater:
-    """One compressed member, decompressed piece by piece."""
+_ZSTD_BYTES = 256
+"""What zstd is given at a time, as its package holds back no output.
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    @property
-    def is_over(self) -> bool:
-        return bool(self._inner.eof)
-
-    @property
-    def rest(self) -> bytes:
-        return bytes(self._inner.unused_data)
-
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
-        raise NotImplementedError
-
-
-class _Gzip(_Inflater):
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        return self._inner.decompress(data, SLICE_BYTES), self._inner.unconsumed_tail
-
-
-class _Bzip2(_Inflater):
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        # It keeps unused input itself: asked again with nothing, it goes on.
-        return self._inner.decompress(data, SLICE_BYTES), b""
-
-
-class _Zstd(_Inflater):
-    """The package holds back no output, so input goes in by small pieces.
-
-    Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
-    """
-
-    _PIECE_BYTES = 256
-
-    def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        piece = data[: self._PIECE_BYTES]
-        return bytes(self._inner.decompress(piece)), data[self._PIECE_BYTES :]
+Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
+"""
 
 
 class CompressedDecoder(OuterDecoder):
@@ -80,8 +44,10 @@ class CompressedDecoder(OuterDecoder):
         self._inner: Decoder = inner
         self.note = ""
         self._package = zstandard_package() if codec is Codec.ZSTD else None
-        self._errors = _errors_of(self._package)
-        self._inflater: _Inflater | None = None
+        own = () if self._package is None else (self._package.ZstdError,)
+        self._errors: tuple[type[Exception], ...] = (zlib.error, OSError, EOFError, ValueError, *own)
+        self._inflater: Any = None
+        """What unpacks the member that has begun: of zlib, bz2 or zstandard; None between two."""
         self._packed: deque[bytes] = deque()
         self._unpacked = memoryview(b"")
         self._may_give = False
@@ -137,9 +103,7 @@ class CompressedDecoder(OuterDecoder):
         return twin
 
     def finish(self) -> list[Record]:
-        records: list[Record] = []
-        while self.has_more:
-            records += self.go_on()
+        records = self.go_on_to_end()
         if self._inflater is not None and not self._is_broken:
             self.note = f"the {self.codec} stream is truncated; all complete data was read"
         return records + self._inner.finish()
@@ -157,36 +121,41 @@ class CompressedDecoder(OuterDecoder):
         """Unpack the next slice; some bytes, those of a beginning or an end, give nothing."""
         piece = self._packed.popleft() if self._packed else b""
         if self._inflater is None:
-            piece = self._before_member(piece)
+            piece = piece.lstrip(b"\0") if self._members else piece
             if not piece:
                 return
             self._inflater = self._new_inflater()
         inflater = self._inflater
         try:
-            out, piece = inflater.pull(piece)
+            out, piece = self._pull(inflater, piece)
         except self._errors as error:
             self._break(f"the {self.codec} stream is damaged ({error}); the data before that was read")
             return
         self._unpacked = memoryview(out)
         # A codec that has filled a slice may hold more, whether or not it has taken all of its input.
-        self._may_give = bool(out) and not inflater.is_over
-        if inflater.is_over:
+        self._may_give = bool(out) and not inflater.eof
+        if inflater.eof:
             self._inflater = None
             self._members += 1
-            piece = inflater.rest + piece
+            piece = inflater.unused_data + piece
         if piece:
             self._packed.appendleft(piece)
 
-    def _before_member(self, data: bytes) -> bytes:
-        return data.lstrip(b"\0") if self._members else data
-
-    def _new_inflater(self) -> _Inflater:
+    def _new_inflater(self) -> Any:
         if self.codec is Codec.GZIP:
-            return _Gzip(zlib.decompressobj(wbits=31))
+            return zlib.decompressobj(wbits=31)
         if self.codec is Codec.BZIP2:
-            return _Bzip2(bz2.BZ2Decompressor())
+            return bz2.BZ2Decompressor()
         assert self._package is not None
-        return _Zstd(self._package.ZstdDecompressor().decompressobj())
+        return self._package.ZstdDecompressor().decompressobj()
+
+    def _pull(self, inflater: Any, data: bytes) -> tuple[bytes, bytes]:
+        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
+        if self.codec is Codec.ZSTD:
+            return inflater.decompress(data[:_ZSTD_BYTES]), data[_ZSTD_BYTES:]
+        # bz2 keeps unused input itself: asked again with nothing, it goes on.
+        out = inflater.decompress(data, SLICE_BYTES)
+        return out, inflater.unconsumed_tail if self.codec is Codec.GZIP else b""
 
     def _break(self, note: str) -> None:
         self._is_broken = True
@@ -194,8 +163,3 @@ class CompressedDecoder(OuterDecoder):
         self._may_give = False
         self.note = note
         self.counts.refuse(self.counts.lines + 1, note)
-
-
-def _errors_of(package: Any) -> tuple[type[Exception], ...]:
-    own = (zlib.error, OSError, EOFError, ValueError)
-    return own if package is None else (*own, package.ZstdError)

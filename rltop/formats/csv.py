@@ -70,8 +70,7 @@ class CsvDecoder(Decoder):
         self._header: list[str] = []
         self._delimiter = ","
         self._has_step = False
-        self._long: LongTable | None = None
-        self._exported: ExportedRows | None = None
+        self._gathered: LongTable | ExportedRows | None = None
         self._row_number = 0
         self._may_count_rows = may_count_rows
         self._is_in_the_middle = False
@@ -82,8 +81,7 @@ class CsvDecoder(Decoder):
         self._framer.reset()
         self._open.clear()
         self._repeated.rewind()
-        self._long = LongTable(self._builder) if self._long is not None else None
-        self._exported = self._export() if self._exported is not None else None
+        self._gathered = self._gatherer()
         self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -91,24 +89,24 @@ class CsvDecoder(Decoder):
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
             records.extend(self._take_line(line, start))
-        return records if self._long is None or not self._long.is_full else [*records, *self.flush()]
+        is_full = isinstance(self._gathered, LongTable) and self._gathered.is_full
+        return [*records, *self.flush()] if is_full else records
 
     def flush(self) -> list[Record]:
         """The rows of a long table so far, and those that wait for a step; others are given out with their line."""
-        waiting = [] if self._exported is None else self._exported.release(is_end=False)
-        return self._new_ones(waiting if self._long is None else self._long.begin())
+        return self._release(is_end=False)
 
     @property
     def has_more(self) -> bool:
-        return self._long is not None and self._long.has_more
+        return isinstance(self._gathered, LongTable) and self._gathered.has_more
 
     def go_on(self) -> list[Record]:
-        return [] if self._long is None else self._new_ones(self._long.go_on())
+        return self._new_ones(self._gathered.go_on()) if isinstance(self._gathered, LongTable) else []
 
     @property
     def holds_back(self) -> bool:
         """Has a line, or a cell over several, not ended, or does a row wait for its step?"""
-        is_waiting = self._exported is not None and self._exported.steps.is_holding
+        is_waiting = self._gathered is not None and self._gathered.is_holding
         return is_waiting or self._framer.pending is not None or bool(self._open)
 
     def finish(self) -> list[Record]:
@@ -117,10 +115,7 @@ class CsvDecoder(Decoder):
         last = self._framer.finish()
         if last is not None:
             records.extend(self._take_line(*last, is_ended=False))
-        if self._long is not None:
-            records.extend(self._new_ones(self._long.to_end()))
-        if self._exported is not None:
-            records.extend(self._new_ones(self._exported.release(is_end=True)))
+        records.extend(self._release(is_end=True))
         if self._open:
             self._open.clear()
             self._refuse("incomplete row")
@@ -130,7 +125,7 @@ class CsvDecoder(Decoder):
         """The file begins anew, with a header, whoever goes on writing it."""
         self._framer.reset()
         self._open.clear()
-        self._header, self._long, self._exported = [], None, None
+        self._header, self._gathered = [], None
         self._row_number = 0
         self._is_in_the_middle = False
         self._repeated.rewind()
@@ -162,10 +157,7 @@ class CsvDecoder(Decoder):
             return
         cells = self._cells(text) if self._header else None
         if not self._header or (cells is not None and self._is_new_header(cells)):
-            if self._long is not None:
-                yield from self._new_ones(self._long.to_end())
-            if self._exported is not None:
-                yield from self._new_ones(self._exported.release(is_end=True))
+            yield from self._release(is_end=True)
             self._take_header(text)
             return
         reason = self._why_not(cells, is_ended=is_ended)
@@ -174,13 +166,18 @@ class CsvDecoder(Decoder):
             return
         row = self._row(cells if is_ended else cells[:-1])
         position = FilePosition(self._generation, self._open_start)
-        if self._long is not None and (VALUE not in row or self._long.take(row, position)):
-            return
-        if self._exported is not None:
-            yield from self._new_ones(self._exported.take(row, position))
+        gathered = self._gathered
+        if isinstance(gathered, LongTable):
+            if VALUE not in row or gathered.take(row, position):
+                return
+        elif gathered is not None:
+            yield from self._new_ones(gathered.take(row, position))
             return
         record = self._record(row, position)
         yield from self._new_ones([record] if record is not None else [])
+
+    def _release(self, *, is_end: bool) -> list[Record]:
+        return [] if self._gathered is None else self._new_ones(self._gathered.release(is_end=is_end))
 
     def _new_ones(self, records: list[Record]) -> list[Record]:
         new = [record for record in records if self._repeated.is_new(record)]
@@ -230,16 +227,19 @@ class CsvDecoder(Decoder):
         if not names[0] and len(names) > 1:
             self._header[0] = _LEFT_OUT  # the numbers of the rows, as pandas writes them
         self._builder = RecordBuilder(self.counts, self._step_key)
-        self._long = LongTable(self._builder) if is_long(self._header) else None
-        is_export = WRITER_STEP in self._header and not self._step_key and self._long is None
-        self._exported = self._export() if is_export else None
+        self._gathered = self._gatherer()
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
         self.envelope = self.envelope or "flat"
 
-    def _export(self) -> ExportedRows:
-        from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
+    def _gatherer(self) -> LongTable | ExportedRows | None:
+        """What rows are gathered in that are none by themselves, or wait for a step; None for any other table."""
+        if is_long(self._header):
+            return LongTable(self._builder)
+        if WRITER_STEP in self._header and not self._step_key:
+            from rltop.formats.tracker_steps import ExportedRows  # noqa: PLC0415 - few files are an export
 
-        return ExportedRows(self.counts, self._builder)
+            return ExportedRows(self.counts, self._builder)
+        return None
 
     @property
     def _step_keys(self) -> Sequence[str]:

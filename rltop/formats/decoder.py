@@ -139,6 +139,12 @@ class Decoder:
         """Decode the next piece of what was fed: some milliseconds of it."""
         return []
 
+    def go_on_to_end(self) -> list[Record]:
+        records: list[Record] = []
+        while self.has_more:
+            records += self.go_on()
+        return records
+
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on: nothing more has come for a while."""
         return []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import orjson
 
 from rltop.formats.decoder import BOM, MEMORY_BYTES, Decoder, Envelope, conflict_line
-from rltop.formats.jsonl import patient_loads, readable_text, whole_number
+from rltop.formats.jsonl import readable_text, tolerant_loads, whole_number
 from rltop.formats.rows import (
     MAX_STEP,
     NAMES,
@@ -278,21 +278,15 @@ class DocumentDecoder(Decoder):
 
     def finish(self) -> list[Record]:
         """Decode what has come, if it is a document; count it as bad if it is none."""
-        records = self._to_end()
+        records = self.go_on_to_end()
         if self._is_done or not self._bytes.strip():
             return records
-        records = [*self._try(), *self._to_end()]
+        records = [*self._try(), *self.go_on_to_end()]
         if not self._is_done:
             line = conflict_line(self._bytes)
             several = "several JSON documents, which a file ending in .jsonl may hold"
             what = several if b"\n}\n{" in self._bytes else "incomplete JSON document"
             self.counts.refuse(line or 1, "git conflict markers" if line else what)
-        return records
-
-    def _to_end(self) -> list[Record]:
-        records: list[Record] = []
-        while self.has_more:
-            records += self.go_on()
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
@@ -430,14 +424,9 @@ class DocumentDecoder(Decoder):
 
 
 def _parse(data: bytearray) -> tuple[object, int] | None:
-    """The document, and how many of its texts are broken; None if it is not whole. See `patient_loads`."""
-    raw = bytes(_without_mark(data))
+    """The document, and how many of its texts are broken; None if it is not whole. See `tolerant_loads`."""
     try:
-        return orjson.loads(raw), 0
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        return patient_loads(raw)
+        return tolerant_loads(bytes(_without_mark(data)))
     except ValueError:
         return None
 

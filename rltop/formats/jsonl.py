@@ -89,15 +89,20 @@ def whole_number(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
+def tolerant_loads(text: bytes) -> tuple[object, int]:
+    """As `patient_loads`, and as fast as can be where the text is strict JSON."""
+    try:
+        return fast_loads()(text), 0
+    except ValueError:
+        return patient_loads(text)
+
+
 def object_of(line: bytes) -> dict[str, object] | None:
     """A line as an object, NaN and Infinity in it taken for what they are; None where it is none."""
     try:
-        row = fast_loads()(line)
+        row, _ = tolerant_loads(line)
     except ValueError:
-        try:
-            row, _ = patient_loads(line)
-        except ValueError:
-            return None
+        return None
     return row if isinstance(row, dict) else None
 
 
@@ -169,7 +174,7 @@ class JsonlDecoder(Decoder):
 
     @property
     def holds_back(self) -> bool:
-        has_held = self._exported is not None and self._exported.steps.is_holding
+        has_held = self._exported is not None and self._exported.is_holding
         is_waiting = bool(self._stepless or self._open) or has_held
         return is_waiting or self._framer.pending != self._given
 

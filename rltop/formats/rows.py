@@ -328,6 +328,12 @@ def step_of(value: object) -> Step | None:
     return None
 
 
+def bare_step(value: object) -> int | None:
+    """The step of `step_of` where no total stands behind it."""
+    step = step_of(value)
+    return step if isinstance(step, int) else None
+
+
 def is_out_of_range(value: object) -> bool:
     """Is it a number too large for a step? From 2**53 on a float does not tell one step from the next."""
     if isinstance(value, str):
@@ -531,17 +537,17 @@ class RecordBuilder:
         samples. There, and without an epoch, the first `step` that begins anew tells.
         """
         for key in TRAINER_STEP_KEYS if len(self._step_keys) > 1 else ():
-            own = step_of(row[key]) if key in row else None
-            if isinstance(own, int):
+            own = bare_step(row.get(key))
+            if own is not None:
                 self._rival, self._rival_at = key, (step, own)
                 return (key, own) if _EPOCH in row and own <= step else (_COUNTED, step)
         return _COUNTED, step
 
     def _compare_rival(self, row: Row) -> None:
         """Take the trainer's own step from where `step` goes back while that goes on; batches are parts of it."""
-        step, own = step_of(row.get(_COUNTED)), step_of(row.get(self._rival))
+        step, own = bare_step(row.get(_COUNTED)), bare_step(row.get(self._rival))
         self._is_part = False
-        if isinstance(step, int) and isinstance(own, int):
+        if step is not None and own is not None:
             before, self._rival_at = self._rival_at, (step, own)
             if step < before[0] and own > before[1]:
                 self.step_key = self._rival
@@ -553,8 +559,8 @@ class RecordBuilder:
     def _step_of_writer(self, row: Row) -> Step:
         """The step of a row whose trainer says 0: the writer's own count, if the trainer's stays there."""
         self._rows_at_zero += 1
-        own = step_of(row[WRITER_STEP])
-        if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or not isinstance(own, int) or own <= 0:
+        own = bare_step(row[WRITER_STEP])
+        if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or own is None or own <= 0:
             return 0
         del row[WRITER_STEP]
         self.step_key = WRITER_STEP
@@ -608,11 +614,33 @@ class RecordBuilder:
         return Record(step, time_s, schema, values, marks, position)
 
 
-class Gatherer:
-    """Makes rows of values that come one by one: those of one step are a row.
+class Samples:
+    """Samples of the machine, which have no step of the trainer's.
 
-    Samples of the machine have no step of the trainer's: their means are cells of the row that begins next,
-    so that they never look like progress.
+    Their means are cells of the row that begins next, so that they never look like progress.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, list[float]] = {}
+
+    def add(self, key: str, value: float) -> None:
+        """Take in a sample; one that is not finite says nothing."""
+        if value - value == 0.0:
+            sample = self._held.setdefault(key, [0.0, 0.0])
+            sample[0] += value
+            sample[1] += 1.0
+
+    def take(self) -> Row:
+        """The means of the samples since the last row, as cells of the one that begins."""
+        held, self._held = self._held, {}
+        return {key: total / count for key, (total, count) in held.items()}
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
+class Gatherer:
+    """Makes rows of values that come one by one: those of one step are a row, with the samples before it.
 
     Attributes:
         last_step: of the newest row that was begun; None before the first.
@@ -627,20 +655,7 @@ class Gatherer:
         self._begun: tuple[int, float | None, FilePosition] | None = None
         self._is_part = self._is_uncounted = False
         self._own = 0
-        self._samples: dict[str, list[float]] = {}
-
-    def sample(self, key: str, value: float) -> None:
-        """Take in a sample; one that is not finite says nothing."""
-        if value - value == 0.0:
-            sample = self._samples.setdefault(key, [0.0, 0.0])
-            sample[0] += value
-            sample[1] += 1.0
-
-    def take_samples(self) -> Row:
-        """The means of the samples since the last row, as cells of the one that begins."""
-        cells: Row = {key: total / count for key, (total, count) in self._samples.items()}
-        self._samples.clear()
-        return cells
+        self.samples = Samples()
 
     def add(self, step: int, key: str, value: float, time_s: float | None, position: FilePosition) -> Record | None:
         """Take in a value; gives the row before it where that is over.
@@ -656,7 +671,7 @@ class Gatherer:
             done = self.give_out()
             self._is_part = step == self.last_step and not self._is_uncounted
             if not self._is_part:
-                self._cells = self.take_samples()
+                self._cells = self.samples.take()
             self._begun, self.last_step = (step, time_s, position), step
         self._cells[key] = value
         return done
@@ -676,8 +691,7 @@ class Gatherer:
 
 
 def _trainer_step(cells: Row) -> int | None:
-    found = next((step_of(cells[key]) for key in TRAINER_STEP_KEYS if key in cells), None)
-    return found if isinstance(found, int) else None
+    return bare_step(next((cells[key] for key in TRAINER_STEP_KEYS if key in cells), None))
 
 
 def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:
@@ -805,8 +819,8 @@ def put_together(rows: Sequence[object]) -> Sequence[object]:
     found: dict[int, Row] = {}
     for row in rows:
         wide = widened(row) if isinstance(row, dict) else None
-        step = next((step_of(wide[key]) for key in STEP_KEYS if key in wide), None) if wide is not None else None
-        if wide is None or not isinstance(step, int):
+        step = bare_step(next((wide[key] for key in STEP_KEYS if key in wide), None)) if wide is not None else None
+        if wide is None or step is None:
             return rows
         found.setdefault(step, {}).update(wide)
     return [found[step] for step in sorted(found)]
@@ -820,6 +834,8 @@ class LongTable:
 
     Rows of several runs stay apart: those of the run that comes first are given out first.
     """
+
+    is_holding = False  # `release` keeps nothing back
 
     def __init__(self, builder: RecordBuilder) -> None:
         self._builder = builder
@@ -850,25 +866,22 @@ class LongTable:
         self._held += 1
         return True
 
-    def begin(self) -> list[Record]:
-        """Begin to give out what is held; `go_on` gives the rest."""
+    def release(self, *, is_end: bool) -> list[Record]:
+        """Give out what is held: all of it at the end, else a beginning, of which `go_on` gives the rest."""
+        records: list[Record] = []
         if self._held:
-            rest = list(self._ready or ())
+            records += self._ready or ()
             self._ready = self._records(self._runs)
             self._runs, self._held = {}, 0
-            return rest + self.go_on()
-        return []
+            records += self.go_on()
+        while is_end and self.has_more:
+            records += self.go_on()
+        return records
 
     def go_on(self) -> list[Record]:
         records = list(islice(self._ready or (), _AT_ONCE))
         if len(records) < _AT_ONCE:
             self._ready = None
-        return records
-
-    def to_end(self) -> list[Record]:
-        records = self.begin()
-        while self.has_more:
-            records += self.go_on()
         return records
 
     def _records(self, runs: dict[tuple[object, ...], _Steps]) -> Iterator[Record]:

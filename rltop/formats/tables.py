@@ -13,15 +13,15 @@ from pathlib import Path
 import orjson
 
 from rltop.formats.decoder import Decoder, Envelope, LineFramer
-from rltop.formats.jsonl import patient_loads
+from rltop.formats.jsonl import tolerant_loads
 from rltop.formats.rows import (
     Gatherer,
     RecordBuilder,
     Row,
     alert_line,
+    bare_step,
     clipped_key,
     number_of,
-    step_of,
     time_of,
     total_of,
 )
@@ -165,13 +165,10 @@ class TableDecoder(Decoder):
 
     def _object(self, text: bytes) -> dict[str, object]:
         try:
-            found: object = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            try:
-                found, broken = patient_loads(text)
-            except ValueError:
-                found, broken = None, 0
-            self.counts.broken_texts += broken
+            found, broken = tolerant_loads(text)
+        except ValueError:
+            found, broken = None, 0
+        self.counts.broken_texts += broken
         if isinstance(found, dict):
             return found
         self._refuse("not a JSON object")
@@ -183,7 +180,7 @@ class TableDecoder(Decoder):
         cells = self._object(values.get("metrics", b""))
         if not cells:
             return
-        cells |= self._rows.take_samples()
+        cells |= self._rows.samples.take()
         row = TrackerRow(cells, _whole(values.get("step")), _seconds(values.get("timestamp")), position)
         self._steps.is_awaited = self._run.names_steps or bool(self._step_key)
         for placed in self._steps.place(row):
@@ -243,7 +240,7 @@ class TableDecoder(Decoder):
         for key, value in self._object(values.get("metrics", b"")).items():
             number = number_of(value)
             if isinstance(number, float):
-                self._rows.sample(SYSTEM + key, number)
+                self._rows.samples.add(SYSTEM + key, number)
             else:
                 self.counts.text_values += 1
 
@@ -256,7 +253,7 @@ class TableDecoder(Decoder):
         if value is None or step is None:
             self._refuse("a metric without a value and a step")
         elif key.startswith(SYSTEM):
-            self._rows.sample(key, value)
+            self._rows.samples.add(key, value)
         else:
             self._rows.total = self._run.total_steps
             self._keep(self._rows.add(step, key, value, _seconds(values.get("timestamp")), position), records)
@@ -279,8 +276,7 @@ def _logged(values: Values) -> float | None:
 
 
 def _whole(text: bytes | None) -> int | None:
-    step = step_of(text.decode("ascii", "replace")) if text is not None else None
-    return step if isinstance(step, int) else None
+    return None if text is None else bare_step(text.decode("ascii", "replace"))
 
 
 def _seconds(text: bytes | None) -> float | None:

@@ -218,10 +218,6 @@ class ChromeTraceDecoder(Decoder):
         self._generation = generation
         return self._records(self._reader.feed(data, offset))
 
-    def flush(self) -> list[Record]:
-        """Nothing: a step is given out when it has ended."""
-        return []
-
     @property
     def holds_back(self) -> bool:
         """Has the last line not ended, or has no step been named whose end would give the spans out?"""

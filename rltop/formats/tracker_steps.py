@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rltop.formats.rows import ROWS_AT_ZERO, RecordBuilder, Row, Step, is_out_of_range, step_of, take_time, total_of
+from rltop.formats.rows import (
+    ROWS_AT_ZERO,
+    RecordBuilder,
+    Row,
+    Step,
+    bare_step,
+    is_out_of_range,
+    step_of,
+    take_time,
+    total_of,
+)
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS, TIMING_PREFIXES, TRAINER_STEP_KEYS, is_bookkeeping_key
 from rltop.structs import NamedTuple
@@ -155,17 +165,20 @@ class ExportedRows:
 
     def __init__(self, counts: Counts, builder: RecordBuilder) -> None:
         self._counts, self._builder = counts, builder
-        self.steps = TrackerSteps(counts)
+        self._steps = TrackerSteps(counts)
+
+    @property
+    def is_holding(self) -> bool:
+        return self._steps.is_holding
 
     def take(self, row: Row, position: FilePosition) -> list[Record]:
         """The records whose steps are known by now, in order."""
-        number = step_of(row.pop(TRACKER_STEP, None))
-        own = number if isinstance(number, int) else None
-        return self._records_of(self.steps.place(TrackerRow(row, own, take_time(row), position)))
+        number = bare_step(row.pop(TRACKER_STEP, None))
+        return self._records_of(self._steps.place(TrackerRow(row, number, take_time(row), position)))
 
     def release(self, *, is_end: bool) -> list[Record]:
         """The records of rows that wait: nothing has come for a while, or nothing more will (`is_end`)."""
-        return self._records_of(self.steps.release(is_end=is_end))
+        return self._records_of(self._steps.release(is_end=is_end))
 
     def _records_of(self, rows: Iterable[PlacedRow]) -> list[Record]:
         records = []

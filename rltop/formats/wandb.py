@@ -23,12 +23,13 @@ from rltop.formats.rows import (
     Gatherer,
     RecordBuilder,
     Row,
+    Samples,
     alert_line,
+    bare_step,
     clipped_key,
     count_other,
     flat_items,
     number_of,
-    step_of,
     time_of,
 )
 from rltop.formats.tracker_steps import TRACKER_STEP, PlacedRow, TrackerRow, TrackerSteps
@@ -263,7 +264,7 @@ class BlockLogFramer:
 
 # -- Run information in a `.wandb` file: names and a few settings --------------------------------------------------
 
-_ID, _PROJECT, _SETTINGS, _DISPLAY_NAME = 1, 3, 4, 8
+_ID, _SETTINGS, _DISPLAY_NAME = 1, 4, 8
 _UPDATE = 1
 _MAX_SETTING_BYTES = 1024 * 1024
 
@@ -301,7 +302,6 @@ class RunInfo:
 
     run_id: str = ""
     name: str = ""
-    project: str = ""
     total_steps: int | None = None
     group_size: int | None = None
     names_steps: bool = False
@@ -312,21 +312,11 @@ class RunInfo:
         Raises:
             MalformedMessageError: the span is no message.
         """
-        texts: dict[int, str] = {}
-        config: dict[str, object] = {}
-        for number, wire, a, b in fields(data, start, stop):
-            if wire != SPAN:
-                continue
-            if number == _SETTINGS:
-                config.update(read_config(data, a, b))
-            elif number in (_ID, _PROJECT, _DISPLAY_NAME):
-                texts[number] = data[a:b].decode("utf-8", "replace")
-        return replace(
-            self,
-            run_id=texts.get(_ID, self.run_id),
-            name=texts.get(_DISPLAY_NAME, self.name),
-            project=texts.get(_PROJECT, self.project),
-        ).with_config(config)
+        _, texts = _read(data, start, stop)
+        run_id, name = (texts[at].decode("utf-8", "replace") if at in texts else "" for at in (_ID, _DISPLAY_NAME))
+        settings = texts.get(_SETTINGS, b"")
+        named = replace(self, run_id=run_id or self.run_id, name=name or self.name)
+        return named.with_config(read_config(settings, 0, len(settings)))
 
     def with_config(self, config: Mapping[str, object]) -> RunInfo:
         """What settings add; later ones win."""
@@ -533,7 +523,7 @@ class WandbDecoder(BlockLogDecoder):
         self._builder = RecordBuilder(self.counts)
         self._items = ItemReader()
         self._last_keys: dict[str, None] = {}
-        self._samples: dict[str, list[float]] = {}
+        self._samples = Samples()
         self._steps = TrackerSteps(self.counts)
         self._alerts: list[tuple[str, str]] = []
 
@@ -610,20 +600,17 @@ class WandbDecoder(BlockLogDecoder):
             elif number == _CONFIG:
                 self.run = self.run.with_config(read_config(payload, a, b))
             elif number == _EXIT:
-                code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
-                self.exit_code = signed(code)
+                self.exit_code = signed(_read(payload, a, b)[0].get(1, 0))
                 self._last_error = _error_in(self._outputs) if self.exit_code else ""
 
     def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> TrackerRow:
         cells: Row = {}
         self._take_texts(self._items.items(payload, start, stop, _HISTORY_ITEM), cells)
-        number = _whole(cells.pop(TRACKER_STEP, None))
+        number = bare_step(cells.pop(TRACKER_STEP, None))
         if number is None:
             number = _outer_step(payload, start, stop)
         # Also of a row that waits for its step: a sample is of the time before the row that it stands before.
-        for key, (total, count) in self._samples.items():
-            cells[SYSTEM + key] = total / count
-        self._samples.clear()
+        cells |= self._samples.take()
         return TrackerRow(cells, number, time_of(cells.pop(_ROW_TIME, None)), position)
 
     def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: Row) -> None:
@@ -649,21 +636,13 @@ class WandbDecoder(BlockLogDecoder):
     def _sample(self, payload: bytes, start: int, stop: int) -> None:
         for key, text in self._items.items(payload, start, stop, _STATS_ITEM):
             try:
-                value = float(text)
+                self._samples.add(SYSTEM + key, float(text))
             except ValueError:
                 self.counts.text_values += 1
-                continue
-            if value - value == 0.0:
-                sample = self._samples.get(key)
-                if sample is None:
-                    self._samples[key] = [value, 1.0]
-                else:
-                    sample[0] += value
-                    sample[1] += 1.0
 
     def _take_alert(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
         """An alert that the training script raised: part of the newest row, or of the first one where there is none."""
-        texts = {number: payload[a:b] for number, wire, a, b in fields(payload, start, stop) if wire == SPAN}
+        _, texts = _read(payload, start, stop)
         title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
         level = clipped_key(level.lower() or "info")
         self._alerts.append((level, alert_line(level, title, text)))
@@ -696,23 +675,15 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
     """W&B's own number of a row where it is no item: field 2, whose number is left out when it is 0."""
     for field, wire, a, b in fields(payload, start, stop):
         if field == _HISTORY_STEP and wire == SPAN:
-            return next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
+            return _read(payload, a, b)[0].get(1, 0)
     return None
-
-
-def _whole(value: object) -> int | None:
-    step = step_of(value)
-    return step if isinstance(step, int) else None
 
 
 def _error_in(outputs: Iterable[bytes]) -> str:
     """The newest line of a process's output that tells of a failure; empty where none does."""
     from rltop.formats.console.failures import read_error  # noqa: PLC0415 - only for a run that failed
 
-    pieces = []
-    for payload in outputs:
-        inner = fields(payload, 0, len(payload))
-        pieces += [payload[a:b] for number, wire, a, b in inner if number == _OUTPUT_TEXT and wire == SPAN]
+    pieces = (_read(payload, 0, len(payload))[1].get(_OUTPUT_TEXT, b"") for payload in outputs)
     lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
     return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")
 
@@ -797,7 +768,7 @@ class SwanLabDecoder(BlockLogDecoder):
         name = texts.get(_SCALAR_KEY, b"").decode("utf-8", "replace")
         value = _double(texts.get(_SCALAR_VALUE, b""))
         if name in self._of_machine:
-            self._rows.sample(SYSTEM + name, value)
+            self._rows.samples.add(SYSTEM + name, value)
             return
         step = signed(numbers.get(_SCALAR_STEP, 0))
         if not name or abs(step) >= MAX_STEP:

@@ -148,16 +148,27 @@ _TAGS = {
 _NAMED = regex(r"(?P<validation>Validation )?(?P<name>[a-z_0-9]{1,60}(?:/[a-z_0-9]{1,60}){0,4})$")
 
 
-class ListReader:
+class RowReader:
+    """Puts a row together that stands on several lines."""
+
+    def __init__(self) -> None:
+        self._row: dict[str, object] = {}
+
+    @property
+    def is_inside(self) -> bool:
+        return bool(self._row)
+
+
+class ListReader(RowReader):
     """Puts the items of a list together: those of consecutive lines are a row of the step whose title came last.
 
     The title counts within an epoch: one that begins anew behind the last step of an epoch goes on.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._step: tuple[int, int] | None = None
         self._before = 0
-        self._row: dict[str, object] = {}
         self._number = self._title = self._start = -1
 
     def take(self, text: str, number: int, offset: int) -> LineMetrics | None:
@@ -177,10 +188,6 @@ class ListReader:
         self._start, self._number = self._title, number
         self._row[key] = item["value"]
         return found
-
-    @property
-    def is_inside(self) -> bool:
-        return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
         row, self._row = self._row, {}
@@ -203,12 +210,12 @@ def _tag_of(item: re.Match[str]) -> str:
 _GRID_TITLE = regex(r"(?<![\w-])Train step (?P<step>\d{1,15})/(?P<total>\d{1,15}) done\.\s*$")
 
 
-class GridReader:
+class GridReader(RowReader):
     """Puts the lines of a grid together: names and numbers in turn, several of them on a line, below their title."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._title: tuple[int, int, int] | None = None
-        self._row: dict[str, object] = {}
 
     def take(self, text: str, offset: int) -> LineMetrics | None:
         title = _GRID_TITLE.search(text)
@@ -225,10 +232,6 @@ class GridReader:
             pairs = zip(cells[::2], cells[1::2], strict=False)
             self._row |= {key: value for key, value in pairs if isinstance(number_of(value), float | NonFinite)}
         return None
-
-    @property
-    def is_inside(self) -> bool:
-        return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
         row, self._row = self._row, {}
@@ -319,13 +322,13 @@ _FEWEST = 3
 _YAML = {".nan": "nan", ".inf": "inf", "-.inf": "-inf"}
 
 
-class TreeReader:
+class TreeReader(RowReader):
     """Puts the lines of a tree together: its title, its groups, its numbers, and the blank line at its end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._step: int | None = None
         self._start = 0
-        self._row: dict[str, object] = {}
         self._above: list[tuple[int, str]] = []
 
     def take(self, text: str, offset: int) -> LineMetrics | None:
@@ -342,10 +345,6 @@ class TreeReader:
         if title is not None:
             self._step, self._start = int(title["step"]), offset
         return found
-
-    @property
-    def is_inside(self) -> bool:
-        return bool(self._row)
 
     def finish(self) -> LineMetrics | None:
         step, row = self._step, self._row

@@ -316,6 +316,12 @@ def _joined(lines: bytes) -> bytes:
     return lines.replace(b"\n", b"")
 
 
+def _line_end(body: bytes, at: int) -> int:
+    """Where the line ends in which `at` is: its line feed, or the end of `body`."""
+    end = body.find(b"\n", at)
+    return len(body) if end < 0 else end
+
+
 def _end_of_line(data: bytes) -> int:
     return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
 
@@ -332,18 +338,17 @@ def _end_of_value(body: bytes, begin: int) -> int:
 
 def _end_of_validation(body: bytes, begin: int) -> int:
     """Where `validation metrics: {` ends, which is printed over many lines, with those of other processes between."""
-    end = body.find(b"\n", begin)
-    stop = len(body) if end < 0 else end
+    stop = _line_end(body, begin)
     if body.find(_VALIDATION, begin, stop) < 0:
         return 0
     opening = _PRINTED.search(body, begin, stop)
     if opening is None or body.find(b"}", opening.end(), stop) >= 0:
         return 0
     for _ in range(_PRINTED_LINES):
-        if end < 0 or end + 1 >= len(body):
+        line = stop + 1
+        if line >= len(body):
             return -1
-        line, end = end + 1, body.find(b"\n", end + 1)
-        stop = len(body) if end < 0 else end
+        stop = _line_end(body, line)
         if _PRINTED_END.search(body, max(line, stop - _PRINTED_END_BYTES), stop):
             return stop
     return 0
@@ -353,8 +358,7 @@ def _end_of_tensor(body: bytes, begin: int) -> int:
     """Where the last of the tensors is closed that are printed over several lines; as `_end_of_dictionary` else."""
     behind = line = begin
     while True:
-        end = body.find(b"\n", line)
-        stop = len(body) if end < 0 else end
+        stop = _line_end(body, line)
         opening = body.rfind(_TENSOR, line, stop)
         if opening < 0 or body.find(b")", opening, stop) >= 0:
             return behind if behind > begin else 0
@@ -369,16 +373,15 @@ def _end_of_tensor(body: bytes, begin: int) -> int:
 
 def _end_of_dictionary(body: bytes, begin: int) -> int:
     """Where a dictionary is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
-    end = body.find(b"\n", begin)
-    stop = len(body) if end < 0 else end
+    stop = _line_end(body, begin)
     opening = body.rfind(_DICTIONARY, begin, stop)
     if opening < 0 or body.find(b"}", opening, stop) >= 0 or body.find(b"':", opening, stop) < 0:
         return 0
     for _ in range(_WRAPPED_LINES):
-        if end < 0 or end + 1 >= len(body):
+        line = stop + 1
+        if line >= len(body):
             return -1
-        line, end = end + 1, body.find(b"\n", end + 1)
-        stop = len(body) if end < 0 else end
+        stop = _line_end(body, line)
         close = body.find(b"}", line, stop)
         if body.find(b"{", line, stop) >= 0 or (close < 0 and stop - begin > _WRAPPED_BYTES):
             return 0
@@ -436,10 +439,10 @@ def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
     row, last, behind = line, line, 0
     at = begin + len(line) + 1
     for _ in range(_WRAPPED_LINES):
-        end = body.find(b"\n", at)
         if at >= len(body):
             return row, behind, True
-        more = body[at:] if end < 0 else body[at:end]
+        end = _line_end(body, at)
+        more = body[at:end]
         if not _GOES_ON.match(more) or _STEPS.search(more):
             break
         is_soft = b":" in more and (last.endswith(b" -") or more.startswith(b"- "))
@@ -447,7 +450,7 @@ def _unwrapped(body: bytes, begin: int, line: bytes) -> tuple[bytes, int, bool]:
         if not is_soft and not is_hard:
             break
         row += (b" " if is_soft else b"") + more
-        last, behind, at = more, len(body) if end < 0 else end, end + 1 or len(body)
+        last, behind, at = more, end, end + 1
     return row, behind, False
 
 
@@ -523,8 +526,7 @@ def _open_steps(lines: bytes) -> int:
     while (at := lines.rfind(b"step:", max(0, len(lines) - _WRAPPED_BYTES), behind)) >= 0:
         begin = lines.rfind(b"\n", 0, at) + 1
         if _STEPS.match(lines, at):
-            end = lines.find(b"\n", at)
-            first = lines[begin:] if end < 0 else lines[begin:end]
+            first = lines[begin : _line_end(lines, at)]
             return begin if _unwrapped(lines, begin, first)[2] else len(lines)
         behind = at
     return len(lines)

@@ -9,8 +9,10 @@ of which some were sampled. Sources: `verifiers/v1/{episode,trace,graph}.py` of 
 from __future__ import annotations
 
 import os
+import re
 from bisect import insort
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -291,12 +293,14 @@ class StepFiles(RolloutSource):
 
     def refresh(self) -> bool:
         try:
-            self._names = numbered(self.path).get((self._kind, self.prefix), {})
-            self._error = ""
+            self._names, self._error = self._listed(), ""
         except OSError as error:
             self._error = f"{self.path}: {error.strerror or 'cannot be listed'}"
         self.steps = sorted(self._names)
         return False
+
+    def _listed(self) -> dict[int, str]:
+        return numbered(self.path).get((self._kind, self.prefix), {})
 
     def stamp(self, step: int) -> Hashable:
         try:
@@ -341,14 +345,23 @@ def numbered(folder: str) -> dict[tuple[str, str], dict[int, str]]:
         OSError: the folder cannot be listed.
     """
     found: dict[tuple[str, str], dict[int, str]] = {}
-    with os.scandir(folder) as entries:
-        for i, entry in enumerate(entries):
-            match = _NUMBERED.match(entry.name)
-            if i >= MAX_FILES:
-                break
-            if match is not None and int(match[2]) <= MAX_STEP:
-                found.setdefault((match[3], match[1]), {})[int(match[2])] = entry.name
+    for match in _named(folder, _NUMBERED):
+        if int(match[2]) <= MAX_STEP:
+            found.setdefault((match[3], match[1]), {})[int(match[2])] = match.string
     return found
+
+
+def _named(folder: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """The names in a folder that match, in any order.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    with os.scandir(folder) as entries:
+        for entry in islice(entries, MAX_FILES):
+            match = pattern.match(entry.name)
+            if match is not None:
+                yield match
 
 
 def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
@@ -473,25 +486,14 @@ class EpisodeFiles(StepFiles):
     def __init__(self, folder: str) -> None:
         super().__init__(folder, "jsonl", "")
 
-    def refresh(self) -> bool:
+    def _listed(self) -> dict[int, str]:
         names: dict[int, str] = {}
-        try:
-            with os.scandir(self.path) as entries:
-                for i, entry in enumerate(entries):
-                    match = _STEP_FOLDER.match(entry.name)
-                    if i >= MAX_FILES:
-                        break
-                    if match is None or int(match[1]) > MAX_STEP:
-                        continue
-                    places = (f"{entry.name}/{cohort}/{TRACES}" for cohort in _COHORTS)
-                    found = next((each for each in places if Path(self.path, each).is_file()), "")
-                    if found:
-                        names[int(match[1])] = found
-            self._error = ""
-        except OSError as error:
-            self._error = f"{self.path}: {error.strerror or 'cannot be listed'}"
-        self._names, self.steps = names, sorted(names)
-        return False
+        for match in _named(self.path, _STEP_FOLDER):
+            places = (f"{match.string}/{cohort}/{TRACES}" for cohort in _COHORTS)
+            found = next((each for each in places if Path(self.path, each).is_file()), "")
+            if found and int(match[1]) <= MAX_STEP:
+                names[int(match[1])] = found
+        return names
 
     def _rows_of(self, path: str) -> list[Completion]:
         with open_regular(path) as file:

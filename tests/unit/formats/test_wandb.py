@@ -201,7 +201,7 @@ def test_what_a_process_died_of_is_the_last_error_that_it_wrote(written, failure
 def test_what_the_config_says(config):
     (record,), decoder = decode(block_log(run_record(config, "my run"), history({"train/step": 1, "a": 1})))
     info = decoder.run
-    assert (info.name, info.run_id, info.project, info.total_steps, info.group_size) == ("my run", "abc", "p", 300, 8)
+    assert (info.name, info.run_id, info.total_steps, info.group_size) == ("my run", "abc", 300, 8)
     assert record.total_steps == 300
 
 
