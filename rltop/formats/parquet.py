@@ -95,16 +95,14 @@ def hybrid(data: bytes, bits: int, count: int) -> list[int]:
     return found
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(data) and shift < 63:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
+def _varint(data: bytes, at: int, most_bytes: int = 10) -> tuple[int, int]:
+    """The number at `at`, seven bits a byte, and where it ends."""
+    value = 0
+    for i, byte in enumerate(data[at : at + most_bytes]):
+        value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
-            return value, at
-    raise ValueError("truncated page")
+            return value, at + i + 1
+    raise ValueError("unterminated number")
 
 
 def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
@@ -136,7 +134,6 @@ def spread(values: Sequence[Value], levels: Sequence[int]) -> list[Value]:
 
 
 _MAX_DEPTH = 16
-_MAX_VARINT_BYTES = 10
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
 """Bytes of what no parquet header has by itself; within a list a boolean is a byte."""
@@ -218,13 +215,8 @@ class ThriftReader:
         return self._data[self.at - count : self.at]
 
     def _varint(self) -> int:
-        value = 0
-        for i in range(_MAX_VARINT_BYTES):
-            byte = self._byte()
-            value |= (byte & 0x7F) << (7 * i)
-            if byte < 0x80:
-                return value
-        raise ValueError("unterminated number")
+        value, self.at = _varint(self._data, self.at)
+        return value
 
     def _zigzag(self) -> int:
         value = self._varint()
@@ -244,7 +236,7 @@ def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     Raises:
         ValueError: these are no snappy bytes, not all of them, or more than `most` when decompressed.
     """
-    length, at = _length(data)
+    length, at = _varint(data, 0, _MAX_HEADER_BYTES)
     if length > min(most, _MAX_RATIO * len(data)):
         raise ValueError("snappy stream declares an impossible length")
     out = bytearray()
@@ -266,15 +258,6 @@ def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     if len(out) != length:
         raise ValueError("truncated snappy stream")
     return bytes(out)
-
-
-def _length(data: bytes) -> tuple[int, int]:
-    value = 0
-    for at, byte in enumerate(data[:_MAX_HEADER_BYTES]):
-        value |= (byte & 0x7F) << (7 * at)
-        if byte < 0x80:
-            return value, at + 1
-    raise ValueError("not a snappy stream")
 
 
 def _literal(data: bytes, tag: int, at: int) -> tuple[int, int]:

@@ -90,3 +90,19 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
             raise MalformedMessageError("field number 0")
         yield key >> 3, wire, pos, end
         pos = end
+
+
+def message(data: bytes, start: int = 0, stop: int | None = None) -> tuple[dict[int, int], dict[int, bytes]]:
+    """The numbers and the spans of the message in `data[start:stop]`, by field; of a field that comes again the last.
+
+    Raises:
+        MalformedMessageError: the span is no message.
+    """
+    numbers: dict[int, int] = {}
+    spans: dict[int, bytes] = {}
+    for number, wire, a, b in fields(data, start, len(data) if stop is None else stop):
+        if wire == SPAN:
+            spans[number] = data[a:b]
+        elif wire == VARINT:
+            numbers[number] = a
+    return numbers, spans

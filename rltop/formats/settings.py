@@ -15,7 +15,7 @@ from typing import Any
 
 from rltop import units
 from rltop.errors import DecodeError
-from rltop.formats.protobuf import SPAN, fields
+from rltop.formats.protobuf import SPAN, fields, message
 from rltop.model import Counts
 from rltop.regex import regex
 
@@ -278,12 +278,9 @@ def _arguments(data: bytes, start: int, stop: int) -> dict[str, object]:
     for number, wire, a, b in fields(data, start, stop):
         if number != _SUMMARY_VALUE or wire != SPAN:
             continue
-        parts = {inner: (c, d) for inner, kind, c, d in fields(data, a, b) if kind == SPAN}
-        tag = parts.get(_TAG, (0, 0))
-        if data[slice(*tag)] not in _ARGUMENTS or _TENSOR not in parts:
-            continue
-        for inner, kind, c, d in fields(data, *parts[_TENSOR]):
-            if inner == _TENSOR_TEXT and kind == SPAN:
-                found = _of_json(data[c:d].decode("utf-8", "replace"))
-                return found if isinstance(found, dict) else {}
+        _, parts = message(data, a, b)
+        _, tensor = message(parts.get(_TENSOR, b""))
+        if parts.get(_TAG) in _ARGUMENTS and _TENSOR_TEXT in tensor:
+            found = _of_json(tensor[_TENSOR_TEXT].decode("utf-8", "replace"))
+            return found if isinstance(found, dict) else {}
     return {}

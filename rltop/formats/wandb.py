@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from rltop.formats.decoder import Decoder, Envelope, PendingBytes
-from rltop.formats.protobuf import FIXED64, SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
+from rltop.formats.protobuf import FIXED64, SPAN, MalformedMessageError, encode_varint, fields, message, signed
 from rltop.formats.rows import (
     MAX_STEP,
     Gatherer,
@@ -312,7 +312,7 @@ class RunInfo:
         Raises:
             MalformedMessageError: the span is no message.
         """
-        _, texts = _read(data, start, stop)
+        _, texts = message(data, start, stop)
         run_id, name = (texts[at].decode("utf-8", "replace") if at in texts else "" for at in (_ID, _DISPLAY_NAME))
         settings = texts.get(_SETTINGS, b"")
         named = replace(self, run_id=run_id or self.run_id, name=name or self.name)
@@ -600,7 +600,7 @@ class WandbDecoder(BlockLogDecoder):
             elif number == _CONFIG:
                 self.run = self.run.with_config(read_config(payload, a, b))
             elif number == _EXIT:
-                self.exit_code = signed(_read(payload, a, b)[0].get(1, 0))
+                self.exit_code = signed(message(payload, a, b)[0].get(1, 0))
                 self._last_error = _error_in(self._outputs) if self.exit_code else ""
 
     def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> TrackerRow:
@@ -642,7 +642,7 @@ class WandbDecoder(BlockLogDecoder):
 
     def _take_alert(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
         """An alert that the training script raised: part of the newest row, or of the first one where there is none."""
-        _, texts = _read(payload, start, stop)
+        _, texts = message(payload, start, stop)
         title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
         level = clipped_key(level.lower() or "info")
         self._alerts.append((level, alert_line(level, title, text)))
@@ -675,7 +675,7 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
     """W&B's own number of a row where it is no item: field 2, whose number is left out when it is 0."""
     for field, wire, a, b in fields(payload, start, stop):
         if field == _HISTORY_STEP and wire == SPAN:
-            return _read(payload, a, b)[0].get(1, 0)
+            return message(payload, a, b)[0].get(1, 0)
     return None
 
 
@@ -683,7 +683,7 @@ def _error_in(outputs: Iterable[bytes]) -> str:
     """The newest line of a process's output that tells of a failure; empty where none does."""
     from rltop.formats.console.failures import read_error  # noqa: PLC0415 - only for a run that failed
 
-    pieces = (_read(payload, 0, len(payload))[1].get(_OUTPUT_TEXT, b"") for payload in outputs)
+    pieces = (message(payload)[1].get(_OUTPUT_TEXT, b"") for payload in outputs)
     lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
     return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")
 
@@ -752,19 +752,19 @@ class SwanLabDecoder(BlockLogDecoder):
             if number == _SCALAR:
                 self._scalar(payload, a, b, FilePosition(self._generation, at), records)
             elif number == _COLUMN:
-                numbers, texts = _read(payload, a, b)
+                numbers, texts = message(payload, a, b)
                 if numbers.get(_CLASS) == _SYSTEM_CLASS and _COLUMN_KEY in texts:
                     self._of_machine.add(texts[_COLUMN_KEY].decode("utf-8", "replace"))
             elif number == _START:
-                self.name = _read(payload, a, b)[1].get(_NAME, b"").decode("utf-8", "replace")
+                self.name = message(payload, a, b)[1].get(_NAME, b"").decode("utf-8", "replace")
             elif number == _FINISH:
-                numbers, texts = _read(payload, a, b)
+                numbers, texts = message(payload, a, b)
                 self._state = numbers.get(_STATE, 0)
                 lines = texts.get(_ERROR, b"").decode("utf-8", "replace").strip().splitlines()
                 self._error = lines[-1][:_LONGEST_ERROR] if lines else ""
 
     def _scalar(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
-        numbers, texts = _read(payload, start, stop)
+        numbers, texts = message(payload, start, stop)
         name = texts.get(_SCALAR_KEY, b"").decode("utf-8", "replace")
         value = _double(texts.get(_SCALAR_VALUE, b""))
         if name in self._of_machine:
@@ -779,30 +779,14 @@ class SwanLabDecoder(BlockLogDecoder):
             records.append(row)
 
 
-def _read(payload: bytes, start: int, stop: int) -> tuple[dict[int, int], dict[int, bytes]]:
-    """The numbers and the texts of a message, by the numbers of their fields.
-
-    Raises:
-        MalformedMessageError: the span is no message.
-    """
-    numbers: dict[int, int] = {}
-    texts: dict[int, bytes] = {}
-    for number, wire, a, b in fields(payload, start, stop):
-        if wire == SPAN:
-            texts[number] = payload[a:b]
-        elif wire == VARINT:
-            numbers[number] = a
-    return numbers, texts
-
-
-def _double(message: bytes) -> float:
-    for number, wire, a, _ in fields(message, 0, len(message)):
+def _double(data: bytes) -> float:
+    for number, wire, a, _ in fields(data, 0, len(data)):
         if number == 1 and wire == FIXED64:
-            return float(_DOUBLE.unpack_from(message, a)[0])
+            return float(_DOUBLE.unpack_from(data, a)[0])
     return 0.0
 
 
-def _seconds(message: bytes) -> float | None:
+def _seconds(data: bytes) -> float | None:
     """A time in seconds since the epoch; None where there is none."""
-    numbers, _ = _read(message, 0, len(message))
+    numbers, _ = message(data)
     return numbers[_SECONDS] + numbers.get(_NANOS, 0) / 1e9 if _SECONDS in numbers else None
