@@ -149,6 +149,7 @@ class Counts(Struct, frozen=False):
     are the numbers of the newest bad lines of which nothing could be used; `unread_lines` have a step and a number in
     no form that is read, `first_unread` is one; `first_stepless` is what stands in the first row without a step, and
     `missed_key` the key that a person has named for the step and that it lacks;
+    `bar` says how far a bar of training steps is;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
 
@@ -181,6 +182,7 @@ class Counts(Struct, frozen=False):
     first_stepless: str = ""
     missed_key: str = ""
     first_unread: str = ""
+    bar: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
@@ -220,6 +222,7 @@ class Counts(Struct, frozen=False):
         self.first_stepless = self.first_stepless or other.first_stepless
         self.missed_key = self.missed_key or other.missed_key
         self.first_unread = self.first_unread or other.first_unread
+        self.bar = other.bar or self.bar
         self.recent_bad.extend(other.recent_bad)
 
     @staticmethod

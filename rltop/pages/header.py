@@ -480,6 +480,8 @@ def lack_of(counts: Counts) -> str:
     if counts.unread_lines:
         lines = units.counted(counts.unread_lines, "line")
         return f"{lines} with a step and numbers in no form that is read (first {Label.of(counts.first_unread)})"
+    if counts.bar and not counts.rows:
+        return f"its progress bar is at step {counts.bar}"
     told = {"text": counts.text_values, "lists": counts.nested_values, "nulls": counts.null_values}
     what = " and ".join(word for word, count in told.items() if count) or ("a step" if counts.rows else "")
     return f"its rows have {what} and no number" if what else ""

@@ -640,6 +640,7 @@ class ConsoleDecoder(Decoder):
         self._note_bar(bar)
         if bar.is_named:
             self._named_total = bar.total
+            self.counts.bar = f"{bar.done:,} of {bar.total:,}"
         else:
             self._release(self._steps.see(bar), records)
             if self._is_summed_up:

@@ -75,6 +75,12 @@ def test_an_error_before_the_first_step_is_what_is_said(tmp_path: Path) -> None:
     assert "✗ died" in text(run, 80)
 
 
+def test_a_log_with_a_progress_bar_and_no_metric_says_how_far_it_is(tmp_path: Path) -> None:
+    bar = "(TaskRunner pid=7) Training Progress:   0%|          | {}/15625 [36:51<289:24:03, 66.82s/it]\n"
+    run = Watched(tmp_path / "train.log", "".join(map(bar.format, range(34))).encode()).session.runs[0]
+    assert sentence(run) == (Level.WARN, "no metrics yet: 34 lines read; its progress bar is at step 33 of 15,625")
+
+
 def test_an_error_after_which_the_run_goes_on_is_no_death(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "train.log", log(60))
     run = watched.after(1.0, b"RuntimeError: sandbox did not answer\n")
