@@ -118,7 +118,7 @@ _LOOPS = spellings("""
     time_elapsed | elapsed_time | elapsed | time_elapsed | elapsed_s | wall_clock_s
     throughput | throughput | tokens_per_second | tokens_per_sec | tok_per_s | tokens/s
     gen_throughput | generation_tok_per_s | gen_tokens_per_second
-    samples_per_s | samples_per_second | eps | fps | time/fps
+    samples_per_s | samples_per_second | eps | fps | time/fps | sps
     mfu | mfu | MFU
     mem_alloc_gb | memory_gb | gpu_memory_gb | memory_allocated_gb | max_memory_allocated_gb | gpu_mem_gb
     mem_reserved_gb | memory_reserved_gb | max_memory_reserved_gb

@@ -531,7 +531,7 @@ _ASIDE = regex(
 """What stands in parentheses behind a number: a statistic of the same quantity; bare numbers say nothing for sure."""
 _SIGNS = (
     "loss", "rew", "return", "score", "acc", "kl", "entropy", "grad", "norm", "nll", "ppl", "perplex", "lr", "rate",
-    "tok", "samples", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
+    "tok", "samples", "sps", "fps", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
 )  # fmt: skip
 """What the numbers of a training loop are called; `x = 4` behind a step is somebody's calculation."""
 _STRONG = frozenset("|,;\t·•")

@@ -102,6 +102,11 @@ def test_what_a_line_of_an_evaluation_says_is_not_of_training(front):
     assert rows(text) == {5: {"loss": 0.5, "reward": 0.25, "eval/loss": 2.0, "eval/reward": 1.0}}
 
 
+def test_a_speed_behind_a_line_with_a_step_alone_is_of_that_step():
+    text = "Epoch: 1, global_step=0\nSPS: 10133\nEpoch: 2, global_step=102400\nEvaluating\nSPS: 14052\n"
+    assert rows(text) == {0: {"epoch": 1.0, "SPS": 10133.0}}
+
+
 @each_row("mark", ["[EVAL]", "(eval)", "[val]", "[validation]"])
 def test_an_evaluation_may_be_named_behind_the_step(mark):
     text = f"Step 5: loss=0.5, reward=0.25\nStep 5 {mark}: reward=2, val_reward=1.5\nStep 6: loss=0.25\n"
