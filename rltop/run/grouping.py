@@ -472,7 +472,10 @@ def _best(streams: list[tuple[Found, Placement]], grouped: Grouped) -> list[tupl
     kept = [one for one in streams if _rank(one[0]) == best]
     if best == KINDS.index(WHOLE_JSON):
         states = [one for one in kept if Path(one[0].path).name == "trainer_state.json"]
-        newest = max(states, key=lambda one: (one[0].modified_s or 0.0, one[0].path), default=None)
+        # Those of a folder that was copied have hardly any time between them, in any order.
+        late_s = max([one[0].modified_s or 0.0 for one in states], default=0.0) - _LATE_S
+        late = [one for one in states if (one[0].modified_s or 0.0) >= late_s]
+        newest = max(late, key=lambda one: _natural(one[0].path), default=None)
         kept = [one for one in kept if one not in states or one is newest]
     others: list[tuple[Found, Placement]] = []
     copies: dict[int, list[Found]] = {}

@@ -270,6 +270,15 @@ def test_a_total_that_only_another_record_names_is_the_run_s(tmp_path: Path) -> 
     assert session.runs[0].stream.total_steps == 500
 
 
+def test_of_checkpoints_that_were_copied_at_once_the_last_step_is_the_newest(tmp_path: Path) -> None:
+    rows = numbers(1, 400)
+    for at, steps in enumerate((400, 60)):
+        state(tmp_path, rows, steps, 400)
+        os.utime(tmp_path / f"checkpoint-{steps}" / "trainer_state.json", (BEGUN_S + at, BEGUN_S + at))
+    (found,) = discover([str(tmp_path)]).found
+    assert Path(found.path).parent.name == "checkpoint-400"
+
+
 def test_a_total_that_comes_with_the_first_checkpoint_is_taken_in(tmp_path: Path) -> None:
     rows = numbers(1)
     jsonl(tmp_path, rows)
