@@ -14,6 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.actions import parse
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -299,9 +300,9 @@ class RltopApp(PatchedApp, inherit_bindings=False):
     async def run_action(self, *arguments: object, **options: object) -> bool:
         """Do what a key does; what was said of the key before is over."""
         had, self.told = self.told, ""
-        if arguments and str(arguments[0]).removeprefix("app.").startswith(_OF_ONE_RUN):
-            await self._follow_chosen()
-        is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
+        is_of_run = bool(arguments) and str(arguments[0]).removeprefix("app.").startswith(_OF_ONE_RUN)
+        is_there = not is_of_run or await self._follow_chosen(str(arguments[0]))
+        is_done = is_there and await super().run_action(*arguments, **options)  # type: ignore[arg-type]
         if not is_done and arguments and arguments[0] in _WHY:
             self.tell(_WHY[str(arguments[0])])
         if had and not self.told and self.shown is not None:
@@ -493,12 +494,19 @@ class RltopApp(PatchedApp, inherit_bindings=False):
                 self.pop_screen()
             self.action_live()
 
-    async def _follow_chosen(self) -> None:
-        """What a key shows of one run is, where runs are listed, that of the one that is selected."""
+    async def _follow_chosen(self, action: str) -> bool:
+        """What a key shows of one run is, where runs are listed, that of the one that is selected; False: nothing."""
         shown = self.shown
         target = shown.board.selection.target if shown is not None and shown.is_mounted else None
-        if target is not None and target.kind is TargetKind.RUN:
+        if target is None or target.kind is not TargetKind.RUN:
+            return True
+        before, (_, name, parameters) = self.followed, parse(action)
+        self._followed = next((run for run in self.session.runs if run.path.raw == target.name), before)
+        is_there = bool(self.check_action(name, parameters))
+        self._followed = before
+        if is_there:
             await self.follow(target.name)
+        return is_there
 
     async def action_runs(self) -> None:
         await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from rltop import units
 from rltop.cli.open_session import read_whole, runs_of
 from rltop.cli.output import complain, complain_of, say
-from rltop.cli.resolve_paths import answered, load_config, names_sources, newest_first, one_of_several, sources_of
+from rltop.cli.resolve_paths import (
+    STANDARD_INPUT,
+    answered,
+    load_config,
+    names_sources,
+    newest_first,
+    one_of_several,
+    sources_of,
+)
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoMetricsError, RltopError, cannot_read, worst_code
@@ -299,7 +307,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def text_of(path: str, found: Where, now_s: float) -> str:
-    name = Label.of(path).display if path else "job"
+    name = "standard input" if path == STANDARD_INPUT else Label.of(path).display if path else "job"
     lines = [f"{name}: {Label.of(sentence(found, now_s) + idle_in_words(found)).display}"]
     told = [f"job {found.job}: {found.limit}"] if found.limit else []
     told += [f"source: {found.source}"] if found.source and found.source != path else []
@@ -327,6 +335,8 @@ def _old(time_s: float, now_s: float, *, is_asked: bool) -> str:
 
 def _what_to_try(path: str) -> Sequence[str]:
     """What to do where nothing tells anything; what was looked at is said by the lines above."""
+    if path == STANDARD_INPUT:
+        return ("a log tells more by its file, which has a time: rltop where train.log",)
     own = shlex.quote(path or "train.log")
     return (
         f"nothing tells where it is. On the node of the job: rltop where {own}",

@@ -127,10 +127,11 @@ def paint_no_log(state: LogState | None, run_path: str, width: int, height: int,
     if state is None or state.is_looking:
         return fill([*rows, text_row("looking for a console log ...", width, glyphs, "dim")], height)
     path = Label.of(run_path).display
+    looked_for = "looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file"
     texts = (
-        ("no console log beside the run", "text"),
+        ("standard input has no log beside it" if path == "-" else "no console log beside the run", "text"),
         (f"name it: rltop --log FILE {path}", "strong"),
-        ("looked for: *.log, *.out, *.err, log.txt, output.log of W&B, beside the run's file", "dim"),
+        *(() if path == "-" else ((looked_for, "dim"),)),
     )
     for text, role in texts:
         rows += text_rows(text, width, glyphs, role, lines=4)

@@ -96,7 +96,7 @@ class Silent(NamedTuple):
         timed: steps and times of the newest rows that have one.
         came_s: when the newest row came, seconds since the epoch, or None.
         total: steps of the run, or None.
-        is_console: its file is a console log.
+        is_console: its file is a console log, which can be read for its phases too.
     """
 
     path: str
@@ -121,7 +121,7 @@ def silent_run(run: Run, log: str = "") -> Silent:
     timed = [(step, time_s) for step, time_s in zip(steps, times, strict=True) if time_s == time_s]
     return Silent(
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
-        total=stream.total_steps, is_console=run.main.kind_title == CONSOLE.title,
+        total=stream.total_steps, is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
     )  # fmt: skip
 
 

@@ -110,6 +110,23 @@ async def test_a_page_opened_from_the_list_is_of_the_selected_run_and_names_it(t
             assert isinstance(screen_of(app).page, RunsPage)
 
 
+@pytest.mark.parametrize(("key", "said"), [("F", "asynchronous")])
+async def test_a_key_that_has_nothing_to_show_of_the_selected_run_says_so_and_stays(
+    tmp_path: Path, key: str, said: str
+) -> None:
+    paths = [a_run(tmp_path / name / "metrics.jsonl") for name in ("first", "second")]
+    session = session_over(*paths)
+    session.drain()
+    app = app_of(session)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        followed = app.followed
+        screen_of(app).board.select(Target(TargetKind.RUN, session.runs[1].path.raw))
+        await press(pilot, key)
+        assert isinstance(screen_of(app).page, RunsPage)
+        assert (app.followed, said in app.told) == (followed, True)
+
+
 async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:
     app = app_of(session_over(*(a_run(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))))
     async with app.run_test(size=(80, 24)) as pilot:
