@@ -77,6 +77,12 @@ CATALOG: Mapping[str, Metric] = _read_catalog()
 """Canonical name → metric, in the order in which a reference lists them."""
 
 
+def spoken_title(metric: str) -> str:
+    """What a sentence calls a metric: the raw score is the reward there, as in the title of its alert."""
+    found = CATALOG.get("reward_mean" if metric == "score_mean" else metric)
+    return metric if found is None else found.title
+
+
 _WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _GROUPS = (
     ("kl_ref", frozenset({"kl", "kld", "kldiv"})),

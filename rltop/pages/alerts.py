@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.catalog.families import rank_keys
+from rltop.catalog.metrics import spoken_title
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
 from rltop.pages.header import OVER
-from rltop.pages.signals import catalogue_title
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.rows import Piece, Row, RowBuilder, Target, TargetKind
 from rltop.rows.table import Cell, Column, Fit, Table, paint_table
@@ -313,7 +313,7 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
             # What is set from outside before what is measured, where both moved at one step.
             movers = [mover for mover in found.movers if mover.step >= found.onset_step]
             order = sorted(movers, key=lambda mover: (mover.step, mover.metric != _SET))
-            told = tuple((catalogue_title(mover.metric), mover.step) for mover in order)
+            told = tuple((spoken_title(mover.metric), mover.step) for mover in order)
             return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, told)
     return None
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Self
 
-from rltop.catalog.metrics import CATALOG
+from rltop.catalog.metrics import CATALOG, spoken_title
 from rltop.model import Level, Observation, Settled, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import OK, WARN, Detector, Finding, RuleSpec
@@ -333,10 +333,7 @@ class Standing(Cloned):
     @property
     def name(self) -> str:
         """What the number is called; empty where it is none that is logged."""
-        if (judged := self.judged) is None:
-            return ""
-        metric = CATALOG.get(judged.metric)
-        return judged.instance or (judged.metric if metric is None else metric.title)
+        return "" if (judged := self.judged) is None else judged.instance or spoken_title(judged.metric)
 
     def now(self, observation: Observation) -> float | None:
         """The value in a record; None where it is not logged."""

@@ -57,11 +57,11 @@ def test_what_moved_at_one_step_has_no_order_and_as_much_is_told_as_fits() -> No
     banner = build_banner([COLLAPSE._replace(evidence=evidence)])
     assert banner is not None
     whole = text_of([paint_banner(banner, 200, UNICODE)])
-    assert "began with: learning rate, value loss, step KL at 1,150, then entropy at 1,153, raw score at 1,154" in whole
+    assert "began with: learning rate, value loss, step KL at 1,150, then entropy at 1,153, reward at 1,154" in whole
     part = text_of([paint_banner(banner, 120, UNICODE)])
     assert cell_width(part) <= 120
     assert "began with: learning rate" in part
-    assert "raw score" not in part
+    assert "reward" not in part
 
 
 def test_no_checkpoint_is_said_and_not_invented() -> None:
