@@ -241,13 +241,17 @@ def _outstanding(phase: Phase) -> str | None:
 
 
 def processes_of(phases: Phases, source: str) -> list[Process]:
-    """What each process is in that a log or a trace tells apart."""
+    """What each process is in that a log or a trace tells apart; one that failed, in what it failed in."""
+    inner, failed = phases.innermost(), None if phases.failure is None else phases.failure.phase
+    if failed is not None and failed not in inner:
+        inner = [each for each in inner if each.process != failed.process]
+        inner += [failed] if failed.process else []
     found = [
         Process(
             source, each.moved_s, phase=each.name or each.words, key=each.key, since_s=each.begun_s, rank=each.rank,
             done=each.done, of=each.of, words=each.words, **_named(each),
         )
-        for each in phases.innermost()
+        for each in inner
     ]  # fmt: skip
     return sorted(found, key=lambda each: (each.rank is None, each.rank or 0))
 

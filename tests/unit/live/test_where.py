@@ -99,6 +99,24 @@ def test_an_exception_that_left_the_program_is_not_waited_for_as_long_as_a_step(
     assert "ValueError: x" in found["cause"]
 
 
+def test_a_process_that_failed_before_the_first_step_is_in_what_it_failed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "train.log"
+    bar = "Loading checkpoint shards:  50%|█████     | 1/2 [00:05<00:05,  5.00s/it]\n"
+    trace = [
+        "Traceback (most recent call last):", '  File "workers.py", line 3, in update_actor', "    loss.backward()",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    ]  # fmt: skip
+    log.write_text("".join(f"(Worker pid={n}) {bar}" for n in (7, 8)) + "".join(f"(Worker pid=7) {x}\n" for x in trace))
+    os.utime(log, (NOW_S - 600.0, NOW_S - 600.0))
+    assert main(["where", str(log), "--now", str(NOW_S)]) == 1
+    said = capsys.readouterr().out
+    assert "while training" in said
+    assert "pid 7" in next(line for line in said.splitlines() if "1 in training" in line)
+    assert "pid 8" in next(line for line in said.splitlines() if "(starting up)" in line)
+
+
 def test_the_log_beside_the_metrics_tells_the_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, now_s = write(CASES[0], tmp_path)
     rows(tmp_path / "metrics.jsonl", 6, now_s - 950, 90.0)
