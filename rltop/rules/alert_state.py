@@ -252,7 +252,7 @@ class AlertState(Cloned):
                 established = Level(established - 1)
         if established <= OK or self._is_moot(context):
             return None
-        self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
+        self.since_record, self.since_step = self.detector.since or self._lasting.began(established)
         self.recovered_step, self._better = None, 0
         self.is_firing, self.is_idle = True, False
         self.standing, self.worst, self._first = NOWHERE, OK, finding._replace(level=min(finding.level, earned))
@@ -309,7 +309,7 @@ class AlertState(Cloned):
         if not was_alarm:
             self.incident = 0
             self.standing = stand(self.spec, self.detector, finding, context, self.since_record)
-            if self.detector.began() is None:
+            if self.detector.since is None:
                 onset = self.standing.onset(context.recent, self.since_record, self.recovered_record)
                 self.since_record, self.since_step = onset or (self.since_record, self.since_step)
                 if onset is not None:
@@ -379,7 +379,7 @@ class AlertState(Cloned):
             self._stand_at(established)
             return self._event(context, EventState.RESUMED, established, said(self, finding))
         if self.level == INFO:
-            since = self.detector.began() or self._lasting.began(established)
+            since = self.detector.since or self._lasting.began(established)
             # What was as far out from its first record on, and lasts, began with that.
             is_near = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS
             was_held = self._is_capped and established <= self._first.level

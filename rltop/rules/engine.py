@@ -265,7 +265,7 @@ class Engine(Cloned):
 
     def _join(self, state: AlertState) -> int:
         """Put an alarm into an incident; one whose sentence names the onset names that of the incident."""
-        spec, is_dated = state.spec, state.detector.names_onset and state.detector.began() is not None
+        spec, is_dated = state.spec, state.detector.names_onset and state.detector.since is not None
         incident, record = self._incidents.join(
             spec.rule, spec.group.value, state.since_record, state.since_step, is_dated=is_dated
         )

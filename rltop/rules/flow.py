@@ -79,7 +79,6 @@ class Waiting(Detector):
 
     word = ""
     word_since: int | None = None
-    told: _Side | None = None
     recent = _Recent(goodput.WAIT_METRICS, goodput.WAITS_RECORDS)
     sides = [_Side(goodput.TRAINER), _Side(goodput.GENERATION)]
 
@@ -101,7 +100,7 @@ class Waiting(Detector):
         found = [self._judge(side, waits, context.record) for side in here]
         most = worst(*found)
         if most is not None and most is not QUIET:
-            self.told = here[found.index(most)]
+            self.since = here[found.index(most)].began
         return most
 
     def _judge(self, side: _Side, waits: goodput.Waits, record: int) -> Finding | None:
@@ -124,9 +123,6 @@ class Waiting(Detector):
 
     def _since(self, word: str) -> int | None:
         return self.word_since if word == self.word else None
-
-    def began(self) -> tuple[int, int] | None:
-        return None if self.told is None else self.told.began
 
     def headline(self, finding: Finding) -> str:
         was = "" if finding.baseline is None else f" (baseline {share(finding.baseline)})"

@@ -357,7 +357,6 @@ class KeyVanished(Detector):
     is_about_word = True
     watched: dict[str, _Cadence] = {}
     usual = rated = 0
-    told: _Cadence | None = None
     is_complete = False
     complete = 0
 
@@ -427,11 +426,8 @@ class KeyVanished(Detector):
         return self._told(long, gone[long[0]].missing, WARN) if long else QUIET
 
     def _told(self, names: list[str], rows: int, level: Level) -> Finding:
-        self.told = self.watched[names[0]]
+        self.since = self.watched[names[0]].since
         return Finding(level, float(rows), words=tuple(names))
-
-    def began(self) -> tuple[int, int] | None:
-        return None if self.told is None else self.told.since
 
     def headline(self, finding: Finding) -> str:
         first, *others = finding.words

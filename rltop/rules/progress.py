@@ -227,7 +227,7 @@ class Plateau(Detector):
     best = float("-inf")
     best_at = 0
     first = at_best = (0, 0)
-    is_told = has_moved = False
+    is_told = False
     blocks = _Blocks()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -238,8 +238,8 @@ class Plateau(Detector):
             self.first = context.place
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
-        self.has_moved = not self._has_never_moved(context)
-        if not self.has_moved:
+        if self._has_never_moved(context):
+            self.since = self.first
             rise, _ = self.blocks.rise()
             return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
         if reward.usual > self.best:
@@ -254,11 +254,8 @@ class Plateau(Detector):
         is_still = self.is_told or self.best - reward.usual <= _STILL * reach
         if reward.is_constant or reward.is_solved or context.is_ending or not is_still:
             return QUIET
-        self.is_told = True
+        self.is_told, self.since = True, self.at_best
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
-
-    def began(self) -> tuple[int, int]:
-        return self.at_best if self.has_moved else self.first
 
     def _has_never_moved(self, context: RuleContext) -> bool:
         """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""

@@ -157,6 +157,7 @@ class RewardCrash(Detector):
         learned = self.best - min(self.worst, self.initial)
         loss = (finding.baseline or 0.0) - finding.value
         is_known = self.dips.is_known(loss / learned if learned > 0.0 else loss, context.place)
+        self.since = self.dips.began if self.thresholds["lasts"] > 1 else None
         self.evaluation.is_after = True
         self.is_ill = self.is_ill or not ILL.isdisjoint(context.onsets)
         if self.evaluation.is_fine and not self.is_ill and not self.is_firing:
@@ -165,9 +166,6 @@ class RewardCrash(Detector):
         if (is_known and self.thresholds["lasts"] > 1) or (self.is_single and not has_lasted):
             return QUIET
         return finding if has_lasted else finding._replace(level=INFO)
-
-    def began(self) -> tuple[int, int] | None:
-        return self.dips.began if self.thresholds["lasts"] > 1 and self.dips.bad else None
 
     def _is_wrong_for_long(self, value: float) -> bool:
         """One answer a record is right or wrong, and a median of three a throw of dice: a row without any counts."""
@@ -363,11 +361,6 @@ class _Sameness(State):
         chance = 2.0 * self.chance if has_few else self.chance
         return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < chance
 
-    @property
-    def began(self) -> tuple[int, int] | None:
-        """(Record, step) of the first of those in a row, as far back as is held."""
-        return self.places[0] if self.places else None
-
 
 class ConstantReward(Detector):
     """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top."""
@@ -384,7 +377,9 @@ class ConstantReward(Detector):
         if is_same is None or reward.value is None:
             return None
         self.highest = max(self.highest, context.values.get("reward_max", self.highest))
-        if not self.sameness.push(is_same, context):
+        is_beyond_chance, places = self.sameness.push(is_same, context), self.sameness.places
+        self.since = places[0] if places else None
+        if not is_beyond_chance:
             return QUIET
         # A mean can stand at its own top while single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)
@@ -395,9 +390,6 @@ class ConstantReward(Detector):
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         return earn_the_same(values)
-
-    def began(self) -> tuple[int, int] | None:
-        return self.sameness.began
 
 
 _BAD_DOWN = frozenset({"entropy", "response_len_mean", "kl_ref"})

@@ -180,7 +180,7 @@ class Detector(State, ABC):
         nats: the unit of an entropy or a KL in this run, see `applicability.nats_of`; set before anything is worded.
         is_about_word: the first word of a finding, if it has any, is the metric that it is about.
         names_onset: its sentence names the step of the onset, that of the incident that it belongs to.
-        since: (record, step) at which the verdict began, where the detector dates it better than its findings do.
+        since: (record, step) at which what it has found began, where the detector dates it better than its findings do.
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
 
@@ -237,9 +237,6 @@ class Detector(State, ABC):
     def subject(self, finding: Finding) -> Subject | None:
         """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
         return Subject(finding.words[0]) if self.is_about_word and finding.words else None
-
-    def began(self) -> tuple[int, int] | None:
-        return self.since
 
     def date(self, record: int, step: int) -> None:
         """The onset of the incident that the alert belongs to: for what names it in its own sentence."""
@@ -424,7 +421,10 @@ class Several(Detector):
             one = other.detect(context)
             if found is None or (one is not None and one is not QUIET and one.level > found.level):
                 found, whose = one, name
-        return found._replace(words=(whose, *found.words)) if whose and found is not None and found.level else found
+        if found is None or found is QUIET:
+            return found
+        self.since = next(filter(None, [one.since for one in (self.main, *self.others.values())]), None)
+        return found._replace(words=(whose, *found.words)) if whose else found
 
     def _of(self, finding: Finding) -> tuple[Detector, Finding]:
         """Whose finding it is, and as it was found."""
@@ -444,7 +444,3 @@ class Several(Detector):
     def subject(self, finding: Finding) -> Subject | None:
         one, found = self._of(finding)
         return one.subject(found)
-
-    def began(self) -> tuple[int, int] | None:
-        dated = (one.began() for one in (self.main, *self.others.values()))
-        return next((place for place in dated if place is not None), None)

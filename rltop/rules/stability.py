@@ -436,6 +436,7 @@ class LearningRateChange(Detector):
         assert self.raised is not None
         if any(abs(context.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
             self.jumped, self.jumped_for, self.raised = self.raised._replace(level=WARN, words=("shaken",)), 0, None
+            self.since = self.place
         elif context.record - self.raised_at > near:
             self.raised = None
 
@@ -445,7 +446,7 @@ class LearningRateChange(Detector):
             if self.jumped_for < self.thresholds["shown"]:
                 self.last_ratio = 1.0
                 return self.jumped
-            self.jumped, self.jumped_for = None, 0
+            self.jumped, self.jumped_for, self.since = None, 0, None
         if before is None or before <= 0.0 or value <= 0.0:
             self.last_ratio, self.last_change = inf, 0.0 if before is None else value - before
             return QUIET
@@ -459,9 +460,6 @@ class LearningRateChange(Detector):
         finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
         self.jumped = finding if is_new_height else None
         return finding
-
-    def began(self) -> tuple[int, int] | None:
-        return self.place if self.jumped is not None and self.jumped.words else None
 
     def headline(self, finding: Finding) -> str:
         ratio = finding.extra[0]

@@ -42,10 +42,8 @@ class GroupStraggler(Detector):
         is_strong = self.strong.push_at(value > 2.0 * line, *context.place)
         if value <= held or not (lasts or is_strong):
             return QUIET
+        self.since = (self.lasting if lasts else self.strong).began
         return Finding(WARN, value, base, line, (float(size or 0),))
-
-    def began(self) -> tuple[int, int] | None:
-        return (self.lasting if self.lasting.is_met else self.strong).began
 
     def headline(self, finding: Finding) -> str:
         size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""

@@ -89,6 +89,7 @@ class ValidationFalls(Detector):
             self._note(name, source, history, context)
         if not self.low:
             return QUIET
+        self.since = min(filter(None, [sources[name].since for name in self.low]), default=None)
         words = sorted(self.low, key=lambda name: (-self.low[name].level, list(self.sources).index(name)))
         return self.low[words[0]]._replace(words=tuple(words))
 
@@ -159,10 +160,6 @@ class ValidationFalls(Detector):
             return CRIT
         # As far below the first as below the best: a lucky first evaluation is no level to fall below.
         return CRIT if is_gaming and value < history.first - reach else WARN
-
-    def began(self) -> tuple[int, int] | None:
-        dates = [since for name in self.low if (since := self.sources[name].since) is not None]
-        return min(dates, default=None)
 
     def subject(self, finding: Finding) -> Subject | None:
         return Subject(*metric_of(finding.words[0]))
@@ -403,6 +400,7 @@ class HeldOutFlat(Detector):
             return QUIET
         others = [source.held for name, source in sources.items() if name not in self.flat]
         is_other = any(len(held) >= self.thresholds["info_evaluations"] and _fit(held).least > 0.0 for held in others)
+        self.since = min(filter(None, [sources[name].since for name in self.flat]), default=None)
         words = sorted(self.flat, key=lambda name: (-self.flat[name].level, name))
         finding = self.flat[words[0]]._replace(words=tuple(words))
         return finding._replace(level=INFO) if is_other else finding
@@ -482,9 +480,6 @@ class HeldOutFlat(Detector):
         is_other = is_same and not 1.0 / thresholds["other"] <= odds <= thresholds["other"]
         is_early = len(values) < thresholds["warn_evaluations"]
         return (INFO if is_other or is_early else WARN), fit
-
-    def began(self) -> tuple[int, int] | None:
-        return min([one for name in self.flat if (one := self.sources[name].since) is not None], default=None)
 
     def subject(self, finding: Finding) -> Subject:
         return Subject(*metric_of(finding.words[0]))

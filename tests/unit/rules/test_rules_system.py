@@ -307,6 +307,6 @@ def test_a_rank_that_falls_behind_is_found_in_its_fifth_step_whenever_it_does(ga
             slow = {"3": 2.0} if usual and step >= begins * gap else {}
             context.advance(observation(step, {})._replace(ranks={("", "gen"): usual | slow}))
             if detector.detect(context) not in (QUIET, None):
-                found.append((step // gap, detector.began()))
+                found.append((step // gap, detector.since))
         assert found[0] == (begins + 4, (begins * gap, begins * gap))
         assert [step for step, _ in found] == list(range(begins + 4, 31))
