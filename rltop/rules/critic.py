@@ -53,7 +53,6 @@ class Returns(State):
 class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
-    text = "explained variance {value}{best}"
     window = Window(10)
     best = float("-inf")
     seen = 0
@@ -103,7 +102,6 @@ class ExplainedVariance(Detector):
 class ValueLossJump(Detector):
     """C3: value loss a multiple of what it has been."""
 
-    text = "value loss {value} (baseline {baseline})"
     window = Window(50)
     start = Frozen(skip=0, size=5, minimum=3)
     returns = Returns()
@@ -142,7 +140,6 @@ class ValueLossJump(Detector):
 class NotLearning(Detector):
     """C2: value loss where it was at the start, long after it should have fallen."""
 
-    text = "value loss {value}, no lower than the baseline {baseline}: critic not learning"
     start = Frozen(skip=3, size=20)
     recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
     explained = Window(_MIN_SAMPLES)
@@ -177,7 +174,6 @@ class NotLearning(Detector):
 class ValueLossVanished(Detector):
     """C6: value loss near 0 although the returns still vary: the critic is not trained on them any more."""
 
-    text = "value loss {baseline} → {value} although rewards still vary"
     start = Frozen(skip=3, size=20)
     line = 0.0
 
@@ -211,7 +207,6 @@ class ValueLossVanished(Detector):
 class ValueDrift(Detector):
     """C4: predicted values and returns are on different scales."""
 
-    text = "mean value {value} vs mean return {baseline}"
     returns = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:

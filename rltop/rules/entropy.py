@@ -28,8 +28,6 @@ _SPREAD_OVER = 51
 class EntropyCrash(Detector):
     """E1: entropy falls off a cliff against the 20 records before, be it per token, per completion or per action."""
 
-    text = "entropy {baseline} → {value} nats within a few records"
-
     window = Window(20)
     before: deque[float] = deque(maxlen=_SPREAD_OVER)
 
@@ -192,10 +190,6 @@ class EntropySurge(Detector):
         is_longer = length is not None and usual_length > 0.0 and length > thresholds["longer"] * usual_length
         is_cut = cut is not None and cut > thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, jump * usual)
-
-    def headline(self, finding: Finding) -> str:
-        more = "; completions growing or truncated" if finding.level is CRIT else ""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} {self.nats}{more}"
 
 
 HARDLY_BETTER = 0.005

@@ -63,8 +63,6 @@ class _Occasion(Detector):
 class Checkpoint(_Occasion):
     """F2: a checkpoint was written on this step."""
 
-    text = "checkpoint written in {value:s}"
-
     def detect(self, context: RuleContext) -> Finding | None:
         seconds = context.values.get("time_save", 0.0)
         if seconds <= 0.0 and not self.often.bits:

@@ -165,7 +165,6 @@ class WaitsForFew(Detector):
 class ThrownAway(Detector):
     """G7: completed rollouts that nothing was wrong with and that are not trained on: too old, or one too many."""
 
-    text = "{value:%} of what is generated is thrown away: {words[0]}"
     recent = _Recent(goodput.METRICS, goodput.LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:

@@ -33,7 +33,6 @@ _COSTS = {"time_step": "step time", "total_tokens": "tokens"}
 class ZeroVariance(Detector):
     """G1: share of zero-variance groups, and what they cost; a reward that never moved is R13's."""
 
-    further = (("reward", Unit.NONE), ("zero-variance groups", Unit.FRACTION))
     cost = ""
     lost = spent = 0.0
     is_long = is_at_top = has_parts = False
@@ -158,8 +157,6 @@ class EmptyBatches(Detector):
     Where a gradient is small for another reason there are values between; where it is rounded to 0, others are alike.
     """
 
-    text = "gradient exactly 0 on {extra[0]:.0f} of the last {extra[1]:.0f} steps: these taught nothing"
-
     newest = -math.inf
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -197,11 +194,6 @@ class Discarded(Detector):
     """G2: share of generated completions discarded, for zero variance or staleness."""
 
     is_about_word = True
-    texts = (
-        ("filter_pass_rate", "{value:%} of rollouts discarded: zero-variance groups"),
-        ("cancelled_frac", "{value:%} of rollouts discarded: cancelled, mostly stale"),
-        ("discarded_count", "{baseline} → {value} rollouts discarded a step since the start"),
-    )
     count = Frozen(skip=0, size=10, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -235,7 +227,6 @@ class Discarded(Detector):
 class FewSamples(Detector):
     """G6: an update is made of a fraction of the samples that it had at the start."""
 
-    text = "samples a step {baseline} → {value} since the start"
     start = Frozen(skip=0, size=10, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -266,8 +257,6 @@ def largest_advantage(group_size: int) -> float:
 class NoAdvantage(ConstantReward):
     """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
 
-    text = "all advantages are 0 (reward {value}): no gradient"
-
     def detect(self, context: RuleContext) -> Finding | None:
         found = super().detect(context)
         return found if found is None or context.standing.isdisjoint(NO_SIGNAL) else QUIET
@@ -283,11 +272,6 @@ class NoAdvantage(ConstantReward):
 class AdvantageScale(Detector):
     """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
 
-    text = "largest advantage {value} (median before: {baseline})"
-    texts = (
-        ("mean", "mean advantage {value}, expected near 0 (threshold {threshold})"),
-        ("bound", "largest advantage {value} exceeds {threshold}, the bound for this group size"),
-    )
     sizes = Window(_WINDOW)
     extreme = NOfMCounter(3, 10)
     beyond = NOfMCounter(5, 10)

@@ -27,8 +27,6 @@ _MOVE_TO_SIGMA = math.sqrt(math.pi) / 2.0
 class Truncation(Detector):
     """T1: share of completions truncated at the maximum length; there are runs that learn at a share of 1."""
 
-    text = "{value:%} of completions truncated at the maximum length{was:%}"
-
     moves = Ema(30)
     before: float | None = None
     first = least = math.inf
@@ -67,8 +65,6 @@ class Truncation(Detector):
 
 class LengthExplosion(Detector):
     """T2: mean length more than doubles against the 50 records before, or far outgrows its baseline without gain."""
-
-    text = "completion length {baseline} → {value} tokens"
 
     window = Window(50)
 

@@ -25,7 +25,6 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities; estimates may be signed."""
 
-    text = "rollout/train mismatch {value} nats/token{start}"
     window = Window(_MEDIAN_OF)
     small = 0
     start = Frozen()
@@ -57,7 +56,6 @@ class MismatchKl(Detector):
 class MismatchTrend(Detector):
     """M2: the mismatch rises steadily: the KL, else the mean log-probability difference."""
 
-    text = "rollout/train mismatch {extra[0]}× in 50 records"
     trend = BlockTrend(block=5, count=10)
     metric = ""
 
@@ -88,11 +86,6 @@ class ProbabilityCorrelation(Line):
 class FirstUpdate(Detector):
     """M9: log-probabilities differ before the policy has been trained; a resumed or asynchronous one may."""
 
-    text = (
-        "{value} {words[1]} from the {words[0]} at the first update, expected 0: other weights, or log-probabilities "
-        "computed differently"
-    )
-
     def detect(self, context: RuleContext) -> Finding | None:
         if context.record > _FIRST_RECORDS:
             return None
@@ -120,7 +113,6 @@ class FirstUpdate(Detector):
 class WeightsOffOne(Detector):
     """M6: mean importance weight of the correction between sampler and trainer."""
 
-    text = "mean importance weight {value}, expected near 1"
     window = Window(_MEDIAN_OF)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -144,14 +136,6 @@ class Staleness(Detector):
     Trainers that bound how much is generated, and not the age of a rollout, let single slow ones pass: those are INFO.
     """
 
-    text = "mean staleness {value} policy versions{was}"
-    texts = (
-        ("stale_held", "{value:g} samples held that may become stale, beyond the bound of {threshold:g}"),
-        ("staleness_violations", "{value:g} groups a step beyond the staleness bound"),
-        ("staleness_mean", "samples {value} policy versions old on average, beyond the bound of {threshold:g}"),
-        ("oldest", "oldest samples {value:g} policy versions old, beyond the bound of {threshold:g}"),
-        ("staleness_max", "oldest rollouts {value} policy versions old; {extra[0]:%} cancelled as stale"),
-    )
     start = Frozen(skip=5, size=20, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -200,7 +184,6 @@ class Staleness(Detector):
 class MismatchCreep(Creep):
     """M10: the mean log-probability difference against the start, or the first records before an update counted."""
 
-    text = "rollout/train log-prob gap {baseline} → {value} nats/token {words[0]}"
     first: list[float] = []
     untrained: float | None = None
 

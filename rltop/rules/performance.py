@@ -241,7 +241,6 @@ class ThroughputDrop(Detector):
     """
 
     is_about_word = True
-    text = "throughput {baseline} → {value} tok/s since the baseline"
     start, use, tokens = Frozen(), Frozen(), Frozen()
     first: tuple[int, int] | None = None
     is_plain = False
@@ -510,7 +509,6 @@ class AuxiliaryStage(Detector):
     """P12: a stage other than generation and update takes too much of the step, or many times what it took."""
 
     is_about_word = True
-    further = (("seconds", Unit.SECONDS),)
     stages: dict[str, _Stage] = {}
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -555,8 +553,6 @@ class AuxiliaryStage(Detector):
 
 class Unexplained(Detector):
     """P14: step time that no logged stage accounts for."""
-
-    text = "{value:%} of step time unaccounted for ({extra[0]:s})"
 
     def detect(self, context: RuleContext) -> Finding | None:
         if context.record % _EVERY:

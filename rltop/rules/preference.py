@@ -157,7 +157,6 @@ def margin_of(values: Mapping[str, float]) -> float | None:
 class Inverted(Detector):
     """D8: the rejected completion is preferred, beyond batch noise, in 10 of 15 records."""
 
-    text = "reward margin {value}: rejected completions preferred; labels swapped?"
     margins: deque[float] = deque(maxlen=_SHORT)
     often = NOfMCounter(10, _SHORT)
 
@@ -181,7 +180,6 @@ class ChosenFalls(Detector):
     record's deviation.
     """
 
-    text = "chosen log-probability {baseline} → {value}: likelihood falling for both completions"
     start = Frozen(skip=0, size=_FEW, minimum=_FEW)
     first: tuple[float, ...] = ()
     noise = 0.0
@@ -207,8 +205,6 @@ class NotRanking(Detector):
     """RM2: a reward model that does not rank: its margin is near 0, or its accuracy that of a coin."""
 
     is_about_word = True
-    text = "reward model accuracy {value:%}: no better than chance"
-    texts = (("rm_margin", "reward margin {value}: chosen and rejected not separated"),)
     settled = AfterWarmUp()
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -348,7 +344,6 @@ class Memorised(Detector):
 class MarginRunsAway(Detector):
     """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
 
-    further = (("margin on evaluation pairs", Unit.NONE),)
     window = Window(_LEVEL)
     evaluated: float | None = None
 
@@ -381,7 +376,6 @@ _LEARNED = 4.0
 class PreferenceLost(Detector):
     """D8: the margin drops from its level from one record to the next, by Welch's test, or turns round."""
 
-    further = (("noise of one record", Unit.NONE),)
     held: deque[float] = deque(maxlen=_HELD)
     recent: deque[float] = deque(maxlen=_RECENT)
     usual = 0.0

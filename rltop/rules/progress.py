@@ -10,7 +10,6 @@ import math
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from rltop.model import Unit
 from rltop.rules.context import ALL_FLAT, FLAT_REWARD_STD, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Detector, Finding, State
 from rltop.stats.rolling import Frozen, mean_and_error
@@ -26,7 +25,6 @@ class NoLearningSignal(Detector):
     is the same everywhere is a task that was solved before.
     """
 
-    further = (("records", Unit.COUNT),)
     has_lived = False
     what = "reward"
     dead = still = 0
@@ -137,11 +135,6 @@ _SAME = 1e-6
 class StuckAtFloor(Detector):
     """R21: the reward has been at its lowest nearly all along, and nothing else moves either."""
 
-    text = (
-        "reward {value}, at or near its lowest, {baseline}, since the first of {extra[1]:,.0f} records "
-        "({extra[0]:,.0f} exactly there): nothing learned"
-    )
-
     starts = {name: Frozen(skip=0, size=START_VALUES, minimum=_FEW) for name in _MOVING}
     floor = math.inf
     at_floor = seen = streak = 0
@@ -222,8 +215,6 @@ class _Blocks(State):
 class Plateau(Detector):
     """R3: plateau: none better in a hundred records or a quarter of the run; WARN where it has never moved at all."""
 
-    further = (("records since best", Unit.COUNT),)
-    text = "plateau: best median of ten {baseline}, none better in {extra[0]:,.0f} records; now {value}"
     best = float("-inf")
     best_at = 0
     first = at_best = (0, 0)

@@ -30,7 +30,7 @@ _FLAGS = {
     "new at each phase": "resets_on_phase",
 }
 _NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
-_TEXTS = ("family", "part of", "measures", "says", "value", "baseline", "threshold", "unit", "if")
+_TEXTS = ("family", "part of", "measures", "value", "baseline", "threshold", "unit", "extra", "if")
 _VALUED = {name.partition(" ")[0]: name for name in (*_NUMBERS, *_TEXTS)}
 """By their first words."""
 _GROUPS = frozenset(each.value for each in Group)
@@ -99,8 +99,10 @@ def _limits(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in map(str.split, text.split(", "))} if text else {}
 
 
-def _made(home: str, name: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
+def _made(home: str, name: str, says: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
     detector: Detector = getattr(import_module(f"rltop.rules.{home}"), name)(thresholds, **given)
+    detector.text, *others = says.split("; says of ")
+    detector.texts = dict([each.split(": ", 1) for each in others])
     return detector
 
 
@@ -115,22 +117,29 @@ def _several(
     return Several(thresholds, main(thresholds), made)
 
 
-def _detector(home: str, metrics: Sequence[str], detector: str, words: str) -> Callable[..., Detector]:
+def _detector(home: str, metrics: Sequence[str], detector: str, says: str) -> Callable[..., Detector]:
     """`Line`, `Line below`, `Own below`: a line on the first metric, else a class of the family's file."""
     kind, _, side = detector.partition(" ")
-    given: dict[str, Any] = {"metric": metrics[0], "text": words, "is_below": side == "below"} if words else {}
-    return partial(_made, "rule" if kind == "Line" else home, kind, **given)
+    given: dict[str, Any] = {"metric": metrics[0], "is_below": bool(side)} if kind == "Line" or side else {}
+    return partial(_made, "rule" if kind == "Line" else home, kind, says, **given)
+
+
+def _extra(text: str) -> tuple[tuple[str, Unit], ...]:
+    """`factor, high in last 10: count`: what the further numbers of findings are called, and their units."""
+    named = (each.partition(": ") for each in filter(None, text.split(", ")))
+    return tuple([(name, Unit(unit)) for name, _, unit in named])
 
 
 def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list[str]]) -> RuleSpec:
     rule, title, *rest = ["" if column == "-" else column for column in columns]
     logged, detector, limits, lasts, more = rest
+    more, _, says = more.partition("says ")
     said, metrics = _items([*common, *more.split("; ")]), tuple(logged.split())
     names = {name: said.pop(name) for name in ("value", "baseline", "threshold") if name in said}
-    unit, applies, words = Unit(said.pop("unit", "")), said.pop("if", ""), said.pop("says", "")
-    made = _detector(home, metrics, detector, words) if detector else None
+    unit, applies, extra = Unit(said.pop("unit", "")), said.pop("if", ""), _extra(said.pop("extra", ""))
+    made = _detector(home, metrics, detector, says) if detector else None
     thresholds = _limits(limits)
-    if words:
+    if detector.startswith("Line"):
         names = {"value": metrics[0], "baseline": ""}
     if made is not None and lines:
         further = {}
@@ -151,7 +160,7 @@ def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list
         n_of_m=_lasting(lasts),
         part_of=said.pop("part of", ""),
         clear_after=said.pop("clear_after", MIN_CLEAR_AFTER),
-        evidence=EvidenceNames(unit=unit, **names),
+        evidence=EvidenceNames(unit=unit, extra=extra, **names),
         **said,
     )
 

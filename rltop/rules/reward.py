@@ -115,8 +115,6 @@ class RewardCrash(Detector):
     them, come by chance once in C(25, 5), about 2e-5, whatever the noise looks like.
     """
 
-    further = (("record noise (σ)", Unit.NONE),)
-
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.recent: deque[float] = deque(maxlen=_RECENT)
@@ -364,8 +362,6 @@ class _Sameness(State):
 
 class ConstantReward(Detector):
     """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top."""
-
-    text = "all completions score {value}: no gradient"
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
 
-from rltop.model import Label, Unit
+from rltop.model import Label
 from rltop.rules.context import RuleContext
 from rltop.rules.entropy import HARDLY_BETTER
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding, State, Subject
@@ -41,7 +41,6 @@ def _is_about(words: str, name: str) -> bool:
 class RewardFromLength(Detector):
     """R8: reward rises while completions double and evaluations do not follow; those that shrink are T3's."""
 
-    further = (("reward at start", Unit.NONE), ("reward now", Unit.NONE))
     best = -math.inf
     reward_then = 0.0
     flat_for = evaluations = 0
@@ -83,7 +82,6 @@ class _Component(State):
 class PartTraded(Detector):
     """R10: one reward component falls far below its best level while the total rises."""
 
-    further = (("reward", Unit.NONE),)
     parts: dict[str, _Component] = {}
     earned: set[str] = set()
     seen = 0
@@ -232,11 +230,6 @@ _SIDE = 10
 class PenalisedDown(Detector):
     """R20: the score rises while score minus KL penalty, which is what is maximised, falls."""
 
-    further = (("score at start", Unit.NONE), ("score", Unit.NONE))
-    text = (
-        "penalised reward {baseline} → {value} while the score rises {extra[0]} → {extra[1]}: the KL penalty costs "
-        "more than is gained"
-    )
     first_score: list[float] = []
     first_final: list[float] = []
     at_start = (0.0, 0.0), (0.0, 0.0)

@@ -77,12 +77,14 @@ class EvidenceNames(NamedTuple):
 
     Attributes:
         value, baseline, threshold: the names; a number that a finding has not got is left out too.
+        extra: names and units of its further numbers.
     """
 
     value: str = _PLAIN
     baseline: str = "baseline"
     unit: Unit = Unit.NONE
     threshold: str = "threshold"
+    extra: tuple[tuple[str, Unit], ...] = ()
 
     def on(self, metric: str) -> EvidenceNames:
         """These names, a value that has none of its own called as the metric that it is of."""
@@ -90,7 +92,9 @@ class EvidenceNames(NamedTuple):
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
         numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
-        return tuple([Evidence(name, number, self.unit) for name, number in numbers if name and number is not None])
+        found = [Evidence(name, number, self.unit) for name, number in numbers if name and number is not None]
+        further = zip(self.extra, finding.extra, strict=False)
+        return (*found, *(Evidence(name, number, unit) for (name, unit), number in further))
 
 
 VALUE_AND_LINES = EvidenceNames()
@@ -169,11 +173,10 @@ class Detector(State, ABC):
     Thresholds come in by name and may be overridden by the user.
 
     Attributes:
-        text: the headline, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it; {start} is
-            " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
+        text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it;
+            {start} is " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
             nothing where there is none.
-        texts: other headlines, by the first word of the findings that have one of their own.
-        further: what the `extra` numbers of its findings are called in the evidence, and their units.
+        texts: other headlines, by the first word of the findings that have one of their own, or by their level.
         holds: the level at which the rule is raised now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
         is_firing: it holds a level; `hysteresis`: the part of a threshold that then counts.
@@ -185,8 +188,7 @@ class Detector(State, ABC):
     """
 
     text = ""
-    texts: tuple[tuple[str, str], ...] = ()
-    further: tuple[tuple[str, Unit], ...] = ()
+    texts: Mapping[str, str] = MappingProxyType({})
     is_excused = names_onset = is_about_word = False
     since: tuple[int, int] | None = None
     nats = "nats/token"
@@ -215,7 +217,7 @@ class Detector(State, ABC):
 
     def headline(self, finding: Finding) -> str:
         """One line with the numbers and their units."""
-        text = dict(self.texts).get(finding.words[0], self.text) if finding.words else self.text
+        text = self.texts.get(finding.words[0] if finding.words else finding.level.name, self.text)
         return text.format(
             value=_Shown(finding.value),
             baseline=_Shown(finding.baseline or 0.0),
@@ -231,8 +233,7 @@ class Detector(State, ABC):
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The numbers behind the headline."""
-        extra = zip(self.further, finding.extra, strict=False)
-        return names.of(finding) + tuple([Evidence(name, number, unit) for (name, unit), number in extra])
+        return names.of(finding)
 
     def subject(self, finding: Finding) -> Subject | None:
         """What the headline is about, where that need not be the first of the rule's metrics that is logged."""

@@ -13,7 +13,6 @@ from collections import deque
 from itertools import islice
 from math import inf
 
-from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Line
@@ -38,9 +37,6 @@ _ANY_NOISE = 100.0
 
 class GradientSpike(Detector):
     """O1: gradient norm against the median of the 50 records before it, and a fifth of run start at least."""
-
-    further = (("factor", Unit.NONE), ("high in last 10", Unit.COUNT))
-    text = "gradient norm {value}: {extra[0]}× baseline {baseline}"
 
     window, start = Window(_WINDOW), Frozen()
     losses: deque[float] = deque(maxlen=_WINDOW)
@@ -137,6 +133,7 @@ class GradientSpike(Detector):
 class AbsurdGradient(Line):
     """O1: a gradient norm beyond any, from the first record on; CRIT in two of three records."""
 
+    metric = "grad_norm"
     often = NOfMCounter(2, 3)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -149,8 +146,6 @@ class AbsurdGradient(Line):
 class GradientDrift(Detector):
     """O2: a steady rise of the gradient norm, judged on medians of ten records."""
 
-    further = (("growth", Unit.NONE),)
-    text = "gradient norm {value}: up {extra[0]}× in 100 records"
     trend, start = BlockTrend(), Frozen()
     rewards: deque[float] = deque(maxlen=trend.count)
     flat: deque[bool] = deque(maxlen=trend.count)
@@ -205,7 +200,6 @@ class GradientDrift(Detector):
 class VanishingGradient(Detector):
     """O4: the gradient norm has nearly vanished while there is something left to learn."""
 
-    text = "gradient norm {baseline} → {value} since the baseline, although the task is not saturated"
     start = Frozen()
     newest: deque[float] = deque(maxlen=_SETTLING)
     base, empty = 0.0, 0
@@ -241,8 +235,6 @@ class VanishingGradient(Detector):
 
 class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
-
-    text = "loss {value} (baseline {baseline})"
 
     loss, gradient, kl, critic = Window(_WINDOW), Window(_WINDOW), Window(_WINDOW), Window(_WINDOW)
     largest, moved = 0.0, 0
@@ -487,10 +479,3 @@ class StuckLearningRate(Detector):
         if self.last > self.thresholds["height"] * context.top_lr:
             return Finding(WARN, 0.0, self.last)
         return Finding(INFO, 0.0) if is_early else QUIET
-
-    def headline(self, finding: Finding) -> str:
-        if finding.level >= CRIT:
-            return "learning rate stuck at 0 with NaN/Inf gradients: every update is skipped"
-        if finding.level >= WARN:
-            return f"learning rate {finding.baseline or 0.0:.3g} → 0 within one record: no more updates"
-        return "learning rate still 0: warm-up has not started"

@@ -55,11 +55,6 @@ class GroupStraggler(Detector):
 class LoneStraggler(Detector):
     """P5b: one completion that the whole step waits for, beyond any that the run has shown before."""
 
-    text = (
-        "longest completion of group {words[0]} {value}× its group's median at step {extra[1]:,.0f}, {extra[0]}× the "
-        "longest of any other group"
-    )
-    further = (("longest / longest of the other groups", Unit.NONE),)
     usual = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -84,7 +79,6 @@ class LoneStraggler(Detector):
 class GroupInequality(Detector):
     """P7: Gini coefficient of the lengths within a group."""
 
-    text = "length Gini within groups {value}{start}"
     start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -161,8 +155,6 @@ class SequenceImbalance(Detector):
     """P8: tokens of the heaviest rank against the lightest; a balanced spread equal to the raw one is no balancing."""
 
     is_about_word = True
-    text = "sequence-length imbalance across ranks {value:%} of the mean (threshold {threshold:%})"
-    texts = (("seqlen_minmax_diff", text.replace("across ranks", "before balancing")),)
     raw = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Unit
+from rltop.model import Algorithm
 from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.persistence import NOfMCounter
@@ -30,7 +30,6 @@ class StepKl(Detector):
     and k3 estimates cannot be negative and count as they are.
     """
 
-    text = "step KL {value} {nats} (threshold {threshold})"
     lately: deque[float] = deque(maxlen=_MEDIAN_OF)
     small = 0
 
@@ -126,7 +125,6 @@ _FAMILIES = frozenset({"kl", "reward", "entropy"})
 class TokenClip(Detector):
     """O6: share of tokens, sequences, or actions of a robot, whose update was clipped."""
 
-    text = "clip fraction {value:%} ({usual:%}threshold {threshold:%})"
     window, start = Window(_WINDOW), Frozen()
     gradient = Frozen(skip=0, size=10, minimum=5)
     harmful = NOfMCounter(1, _BEFORE)
@@ -185,10 +183,6 @@ class TokenClip(Detector):
 class PinnedGradient(Detector):
     """O3: gradient norm logged at one maximum value: it is logged after clipping."""
 
-    further = (("records at maximum", Unit.COUNT),)
-    text = (
-        "gradient norm at its maximum {value} in {extra[0]:.0f} of {extra[1]:.0f} records: nearly every step is clipped"
-    )
     top = line = 0.0
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -213,8 +207,6 @@ class PinnedGradient(Detector):
 
 class ReferenceKlSpike(Detector):
     """O11: KL to the reference policy, per token or summed: no policy of language is ten nats per token away."""
-
-    text = "KL to reference {value} nats ({usual}threshold {threshold})"
 
     window = Window(_WINDOW)
     high = NOfMCounter(2, 3)
@@ -320,7 +312,6 @@ def _fall_of_reward(context: RuleContext) -> tuple[int, int] | None:
 class NegativeKl(Detector):
     """O13: a KL estimate that stays below zero: sampling and scoring differ."""
 
-    text = "KL estimate {value} over five records: log-probabilities from a different distribution"
     lately: deque[float] = deque(maxlen=_MEDIAN_OF)
     window = Window(_WINDOW)
 
@@ -360,7 +351,3 @@ class NothingMoves(Detector):
         reward = context.reward
         is_flat = reward.count >= _SETTLED and not (reward.is_improving or reward.is_high or reward.is_constant)
         return Finding(WARN if is_flat or self.has_moved else INFO, value, None, line)
-
-    def headline(self, finding: Finding) -> str:
-        flat = ", and reward is not rising" if finding.level >= WARN else ""
-        return f"KL to reference stuck at {number(finding.value)}: weights may not be updating{flat}"

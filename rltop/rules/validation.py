@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from operator import mul
 
-from rltop.model import Algorithm, Evidence, Level, Unit
+from rltop.model import Algorithm, Evidence, Level
 from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
@@ -180,7 +180,6 @@ class EvaluationLossUp(Detector):
     than chance, and needs no best to compare with.
     """
 
-    further = (("training loss", Unit.NONE),)
     held, train = Window(HELD), Window(20)
     best = train_at_best = math.inf
     noise = 0.0
@@ -347,7 +346,6 @@ class HeldOutFlat(Detector):
         is_noted: one of them is flat, or was when it was last looked at.
     """
 
-    further = (("training reward before", Unit.NONE), ("training reward", Unit.NONE))
     sources: dict[str, _EvaluatedSet] = {}
     rewards: deque[float] = deque(maxlen=_REWARDS)
     flat: dict[str, Finding] = {}
