@@ -196,10 +196,7 @@ class AlertState(Cloned):
 
     def observe(self, context: RuleContext) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
-        finding = self.detect(context)
-        if self.is_idle and (finding is QUIET or finding is None):
-            return None
-        return self.take(context, finding)
+        return self.take(context, self.detect(context))
 
     def take(self, context: RuleContext, finding: Finding | None) -> Event | None:
         """Move the alert on by what its detector has found, if anything."""
@@ -354,19 +351,11 @@ class AlertState(Cloned):
         found = finding.level
         if found < WARN and standing.is_mostly_back:
             return self.recover(context)
-        if self.level == INFO and self._is_capped and context.observation.record - self.since_record >= SETTLED_AFTER:
-            level = standing.leaves_again(self._first.level)
-            return None if level < WARN else self._escalate(context, level)
         # What is bad by definition is never at home where it stays; a note has told what its metric did.
         is_bad = found == CRIT and is_absolute(self.detector, finding)
         if self.level <= INFO or is_bad or not standing.stays(context.recent, self.since_record):
             return None
         return self._settle(context, standing)
-
-    @property
-    def _is_capped(self) -> bool:
-        """It would have been an alarm, had its rule not raised so many."""
-        return self.is_firing and self._first.level >= WARN > self.worst
 
     def _escalate(self, context: RuleContext, level: Level) -> Event:
         """By where the metric stands, whatever the rule finds by now."""
@@ -382,8 +371,7 @@ class AlertState(Cloned):
             since = self.detector.since or self._lasting.began(established)
             # What was as far out from its first record on, and lasts, began with that.
             is_near = 0 <= since[0] - self.since_record <= TOGETHER_RECORDS
-            was_held = self._is_capped and established <= self._first.level
-            if not (was_held or (is_near and _is_past(self._first.value, finding))):
+            if not (established <= self._first.level or (is_near and _is_past(self._first.value, finding))):
                 self.since_record, self.since_step = since
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 

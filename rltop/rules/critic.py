@@ -59,9 +59,7 @@ class ExplainedVariance(Detector):
     first: tuple[int, int] | None = None
     returns = Returns()
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("explained_var")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window, thresholds = self.window, self.thresholds
         window.push(value)
         self.seen += 1
@@ -107,9 +105,7 @@ class ValueLossJump(Detector):
     returns = Returns()
     explained = Window(50)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("value_loss")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window = self.window
         self.returns.observe(context.values, context.reward)
         is_worse = self._explains_less(context.values.get("explained_var"))
@@ -177,9 +173,7 @@ class ValueLossVanished(Detector):
     start = Frozen(skip=3, size=20)
     line = 0.0
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("value_loss")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if not self.start.is_final:
             self.start.push(abs(value))
             self.line = self.thresholds["warn"] * (self.start.value or 0.0)

@@ -201,7 +201,7 @@ class Engine(Cloned):
             happened += self._begin_anew()
         quiet = QUIET
         for state in self._states:
-            # As `AlertState.observe`, which is not called for the nine in ten that have nothing to say.
+            # Nine in ten have nothing to say.
             detect = state.detect  # by itself: a slot that is called at once is looked up the slow way
             finding = detect(context)
             if (finding is quiet or finding is None) and state.is_idle:
@@ -308,8 +308,7 @@ class Engine(Cloned):
             before = next((event.message for event in reversed(self.events) if event.rule == RESTART_RULE), "")
             message += _EACH_EPOCH if before.startswith(message) else ""
             happened.append(_fact(observation, RESTART_RULE, message))
-        ended = self._context.clone()
-        ended.observation = observation
+        ended = self._context.late(observation)
         is_same = not observation.other_run
         passed = [one for one in self._states if one.is_firing and is_same and observation.step > one.since_step]
         # What was before an onset that the run has passed still says whether the metric comes back; what is beyond a
@@ -398,7 +397,8 @@ class Engine(Cloned):
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         level, worst = (self.rules.shown_level(found.said_by, one) for one in (found.level, found.worst))
-        also = [Beside(one.spec.id, one.spec.title, one.since_step) for one in self._standing_with(state)]
+        beside = self._beside(state) if state.is_firing else []
+        also = [Beside(one.spec.id, one.spec.title, one.since_step) for one in beside]
         found = found._replace(incident=self._incidents.get(state.incident), level=level, worst=worst, also=tuple(also))
         return advise(found, self._context.checkpoints.before(state.since_step), is_followed=self._is_followed(state))
 
@@ -412,9 +412,6 @@ class Engine(Cloned):
             and one.since_record >= state.since_record
             for one in self._states
         )
-
-    def _standing_with(self, state: AlertState) -> list[AlertState]:
-        return self._beside(state) if state.is_firing and state.spec.rule in registry.PARTS else []
 
     @property
     def active(self) -> Sequence[RuleSpec]:

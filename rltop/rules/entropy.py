@@ -96,10 +96,8 @@ class EntropyLost(Detector):
     teacher = Frozen(skip=0, size=5, minimum=3)
     first_step: int | None = None
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
-        if (value := values.get("entropy")) is None:
-            return None
         if self.first_step is None:
             self.first_step = context.observation.step
         for name, known in (("reward_std", self.spread_start), ("kl_teacher", self.teacher)):
@@ -160,10 +158,8 @@ class EntropySurge(Detector):
     truncated: deque[float] = deque(maxlen=50)
     high: deque[bool] = deque(maxlen=_OF_HIGH)
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
-        if (value := values.get("entropy")) is None:
-            return None
         window, length, cut = self.window, values.get("response_len_mean"), values.get("truncated_frac")
         is_jump, usual, usual_length, usual_cut, jump = False, 0.0, 0.0, 0.0, thresholds["jump"]
         if value > thresholds["jump_floor"] and value > jump * window.least and window.count >= _MIN_SAMPLES:

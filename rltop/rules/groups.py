@@ -229,10 +229,8 @@ class FewSamples(Detector):
 
     start = Frozen(skip=0, size=10, minimum=5)
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         """Against the start; a last, shorter batch of an epoch comes alone."""
-        if (value := context.values.get("sample_count")) is None:
-            return None
         if not self.start.is_final:
             self.start.push(value)
             return QUIET

@@ -31,9 +31,7 @@ class Truncation(Detector):
     before: float | None = None
     first = least = math.inf
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("truncated_frac")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         base, thresholds = context.baseline("truncated_frac"), self.thresholds
         if self.before is not None:
             self.moves.push(abs(value - self.before))
@@ -68,9 +66,7 @@ class LengthExplosion(Detector):
 
     window = Window(50)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("response_len_mean")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window, warn = self.window, self.thresholds["warn"]
         is_long = value > warn * window.least and window.count >= _MIN_SAMPLES
         usual = window.median if is_long else 0.0
@@ -135,9 +131,7 @@ class NoEndOfText(Detector):
 class LengthCollapse(Detector):
     """T3: mean length less than half of its baseline; a note where reward and evaluations have risen."""
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("response_len_mean")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if (base := context.baseline("response_len_mean")) is None:
             return QUIET
         line, nothing = self.thresholds["warn"] * base, self.thresholds["crit"] * base

@@ -29,9 +29,7 @@ class MismatchKl(Detector):
     small = 0
     start = Frozen()
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("off_policy_kl")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, thresholds = self.window, self.start, self.thresholds
         window.push(value)
         start.push(abs(value))
@@ -57,13 +55,13 @@ class MismatchTrend(Detector):
     """M2: the mismatch rises steadily: the KL, else the mean log-probability difference."""
 
     trend = BlockTrend(block=5, count=10)
-    metric = ""
+    distance = ""
 
     def detect(self, context: RuleContext) -> Finding | None:
         values = context.values
-        if not self.metric:
-            self.metric = next((name for name in _DISTANCES if name in values), "")
-        if (value := values.get(self.metric)) is None:
+        if not self.distance:
+            self.distance = next((name for name in _DISTANCES if name in values), "")
+        if (value := values.get(self.distance)) is None:
             return None
         trend, thresholds = self.trend, self.thresholds
         if not trend.push(abs(value)) or not trend.is_full:
@@ -79,8 +77,9 @@ class ProbabilityCorrelation(Line):
 
     is_held = False
 
-    def says_nothing(self, context: RuleContext) -> bool:
-        return context.values.get("entropy", 1.0) < self.thresholds["entropy"]
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        is_told = context.values.get("entropy", 1.0) >= self.thresholds["entropy"]
+        return super().look(value, context) if is_told else None
 
 
 class FirstUpdate(Detector):
@@ -115,11 +114,9 @@ class WeightsOffOne(Detector):
 
     window = Window(_MEDIAN_OF)
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         """Band around 1, for the median of five: one large weight moves a mean."""
         thresholds = self.thresholds
-        if (value := context.values.get("is_ratio_mean")) is None:
-            return None
         self.window.push(value)
         if self.window.count < _MEDIAN_OF:
             return QUIET

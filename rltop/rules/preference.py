@@ -185,9 +185,7 @@ class ChosenFalls(Detector):
     noise = 0.0
     window = Window(_FEW)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("logps_chosen")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         self.window.push(value)
         self.start.push(value)
         if len(self.first) <= _LEVEL:

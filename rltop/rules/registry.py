@@ -99,8 +99,9 @@ def _limits(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in map(str.split, text.split(", "))} if text else {}
 
 
-def _made(home: str, name: str, says: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
+def _made(home: str, name: str, metric: str, says: str, thresholds: Mapping[str, float], **given: Any) -> Detector:
     detector: Detector = getattr(import_module(f"rltop.rules.{home}"), name)(thresholds, **given)
+    detector.metric = metric
     detector.text, *others = says.split("; says of ")
     detector.texts = dict([each.split(": ", 1) for each in others])
     return detector
@@ -120,8 +121,8 @@ def _several(
 def _detector(home: str, metrics: Sequence[str], detector: str, says: str) -> Callable[..., Detector]:
     """`Line`, `Line below`, `Own below`: a line on the first metric, else a class of the family's file."""
     kind, _, side = detector.partition(" ")
-    given: dict[str, Any] = {"metric": metrics[0], "is_below": bool(side)} if kind == "Line" or side else {}
-    return partial(_made, "rule" if kind == "Line" else home, kind, says, **given)
+    given: dict[str, Any] = {"is_below": True} if side else {}
+    return partial(_made, "rule" if kind == "Line" else home, kind, next(iter(metrics), ""), says, **given)
 
 
 def _extra(text: str) -> tuple[tuple[str, Unit], ...]:

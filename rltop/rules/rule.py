@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
@@ -167,12 +166,13 @@ class _IfKnown:
 _FORMS: Mapping[str, Callable[[float], str]] = {"": number, "%": percent, "s": duration}
 
 
-class Detector(State, ABC):
+class Detector(State):
     """Looks at records one by one and says how bad each of them is.
 
     Thresholds come in by name and may be overridden by the user.
 
     Attributes:
+        metric: the first metric of its row.
         text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it;
             {start} is " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
             nothing where there is none.
@@ -187,7 +187,7 @@ class Detector(State, ABC):
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
 
-    text = ""
+    metric = text = ""
     texts: Mapping[str, str] = MappingProxyType({})
     is_excused = names_onset = is_about_word = False
     since: tuple[int, int] | None = None
@@ -207,13 +207,18 @@ class Detector(State, ABC):
     def held_part(self, level: Level) -> float:
         return RELEASE if OK < level <= self.holds else 1.0
 
-    @abstractmethod
     def detect(self, context: RuleContext) -> Finding | None:
         """How bad this record is; None where it does not log what the rule looks at.
 
         Every rule that a run logs something for is asked about every record, in the order of the file. Must return
-        `QUIET` itself, not an equal copy, when nothing is wrong.
+        `QUIET` itself, not an equal copy, when nothing is wrong. What reads more than one metric has its own.
         """
+        value = context.values.get(self.metric)
+        return None if value is None else self.look(value, context)
+
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        """How bad a value of the metric is."""
+        raise NotImplementedError
 
     def headline(self, finding: Finding) -> str:
         """One line with the numbers and their units."""
@@ -322,15 +327,11 @@ class Line(Detector):
     line does not flicker, unless `is_held` is False.
     """
 
-    metric = ""
     is_held = True
 
-    def __init__(
-        self, thresholds: Mapping[str, float], metric: str = "", text: str = "", *, is_below: bool = False
-    ) -> None:
+    def __init__(self, thresholds: Mapping[str, float], *, is_below: bool = False) -> None:
         """`thresholds`: at least one of `info`, `warn`, `crit`; `is_below`: what is below a line is bad, not above."""
         super().__init__(thresholds)
-        self.metric, self.text = metric or self.metric, text or self.text
         self.is_below = is_below
         names = ((CRIT, "crit"), (WARN, "warn"), (INFO, "info"))
         self.lines = tuple([(level, thresholds[name]) for level, name in names if name in thresholds])
@@ -341,14 +342,7 @@ class Line(Detector):
     def subject(self, finding: Finding) -> Subject:
         return Subject(self.metric)
 
-    def says_nothing(self, context: RuleContext) -> bool:
-        """Whether a record is passed over although it logs the metric."""
-        return False
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        value = context.values.get(self.metric)
-        if value is None or self.says_nothing(context):
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if value >= self.edge if self.is_below else value <= self.edge:
             return QUIET
         for level, line in self.lines:

@@ -44,9 +44,7 @@ class GradientSpike(Detector):
     largest, awake = 0.0, 0
     raised, spiking = NOfMCounter(3, 10), NOfMCounter(3, 10)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("grad_norm")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, base, is_raised = self.window, self.start, 0.0, False
         warn, thresholds = self.thresholds["warn"], self.thresholds
         if self.awake or value > warn * max(window.least, _START_SHARE * (start.value or 0.0)):
@@ -133,14 +131,13 @@ class GradientSpike(Detector):
 class AbsurdGradient(Line):
     """O1: a gradient norm beyond any, from the first record on; CRIT in two of three records."""
 
-    metric = "grad_norm"
     often = NOfMCounter(2, 3)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        found = super().detect(context)
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        found = super().look(value, context)
         if found is None or (found is QUIET and not self.often.bits) or self.often.push(found.level >= CRIT):
             return found
-        return found._replace(level=min(found.level, INFO)) if found.level else found
+        return found._replace(level=min(found.level, INFO))
 
 
 class GradientDrift(Detector):
@@ -404,9 +401,7 @@ class LearningRateChange(Detector):
     raised: Finding | None = None
     place: tuple[int, int] | None = None
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("lr")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         before = self.last
         if self.raised is not None:
             self._look_for_consequences(context)
@@ -467,9 +462,7 @@ class StuckLearningRate(Detector):
 
     last = 0.0
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("lr")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if value != 0.0:
             self.last = value
             return QUIET

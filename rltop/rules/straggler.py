@@ -27,10 +27,8 @@ class GroupStraggler(Detector):
     lasting = DatedNOfMCounter(5, 10)
     strong = DatedNOfMCounter(3, 5)
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 at twice the threshold."""
-        if (value := context.values.get("group_len_ratio")) is None:
-            return None
         base, size = self.start.push(value), context.group_size
         line = self.thresholds["warn"] if size is None else expected_ratio(size).one_group
         if base is not None and base > line:
@@ -81,9 +79,7 @@ class GroupInequality(Detector):
 
     start = Frozen()
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("group_len_gini")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         base = self.start.push(value)
         line = self.thresholds["info"] if base is None else min(self.thresholds["info"], base + self.thresholds["rise"])
         if value <= line:
@@ -188,10 +184,6 @@ _BEHIND, _OF = 5, 10
 _MASK = (1 << _OF) - 1
 
 
-def _has_times(seen: Observation) -> bool:
-    return any(seen.ranks.values())
-
-
 class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
@@ -205,20 +197,18 @@ class RankStraggler(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         seen = context.observation
+        if not any(seen.ranks.values()):
+            return None
         self.newest.append(seen)
         self.passed_over += 1
         is_calm = not self.behind and not self.is_firing
         if is_calm and self.passed_over < _BEHIND:
             return QUIET
-        if not _has_times(seen):
-            self.newest.pop()
-            return None
         self.passed_over = 0
         lags = self._lags(seen)
         if not lags and not self.behind:
             return QUIET
         if is_calm:
-            self.newest = deque(filter(_has_times, self.newest), maxlen=_OF)
             for before in list(self.newest)[:-1]:
                 self._count(self._lags(before))
         self._count(lags)

@@ -81,10 +81,8 @@ class ImportanceRatio(Detector):
 
     start = Frozen()
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         values = context.values
-        if (value := values.get("ratio_mean")) is None:
-            return None
         thresholds, warn = self.thresholds, self.thresholds["warn"]
         # In a run of an unknown kind a ratio is only one between policies where an update is logged beside it.
         is_known = context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
@@ -129,9 +127,7 @@ class TokenClip(Detector):
     gradient = Frozen(skip=0, size=10, minimum=5)
     harmful = NOfMCounter(1, _BEFORE)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("clip_frac")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         window, is_harmful, thresholds = self.window, self._is_harmful(context), self.thresholds
         self.start.push(value)
         if value <= thresholds["rise_floor"] * RELEASE and value <= thresholds["warn"] * RELEASE:
@@ -189,9 +185,7 @@ class PinnedGradient(Detector):
         super().__init__(thresholds)
         self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("grad_norm")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if value < self.line:
             self.often.push(False)
             return QUIET
@@ -211,9 +205,7 @@ class ReferenceKlSpike(Detector):
     window = Window(_WINDOW)
     high = NOfMCounter(2, 3)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("kl_ref")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         if context.traits.kl_is_sequence_sum:
             return self._sequence_sum(value)
         window, thresholds = self.window, self.thresholds
@@ -261,9 +253,7 @@ class FarWithoutReward(Detector):
     later = Frozen(skip=20, size=10, minimum=10)
     reward_then: float | None = None
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("kl_ref")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         lately, base, thresholds, is_sum = self.lately, self.base, self.thresholds, context.traits.kl_is_sequence_sum
         lately.append(value)
         if not base.is_final:
@@ -315,9 +305,7 @@ class NegativeKl(Detector):
     lately: deque[float] = deque(maxlen=_MEDIAN_OF)
     window = Window(_WINDOW)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("kl_ref")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         self.lately.append(value)
         self.window.push(value)
         if value >= 0.0 or len(self.lately) < _MEDIAN_OF:
@@ -339,9 +327,7 @@ class NothingMoves(Detector):
 
     has_moved = False
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("kl_ref")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         line = self.thresholds["info"]
         if abs(value) >= line:
             self.has_moved = self.has_moved or abs(value) > self.thresholds["moved"]

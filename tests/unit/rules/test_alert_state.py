@@ -17,6 +17,10 @@ from rltop.rules.rule import RELEASE, Group, Line, NOfM, RuleSpec, State
 N_OF_M = {Level.WARN: NOfM(3, 5), Level.CRIT: NOfM(2, 3), Level.INFO: NOfM(3, 5)}
 
 
+class Cut(Line):
+    metric, text = "truncated_frac", "{value} above {threshold}"
+
+
 def spec(**changes: object) -> RuleSpec:
     settings: dict[str, object] = {
         "id": "Z1",
@@ -24,7 +28,7 @@ def spec(**changes: object) -> RuleSpec:
         "family": "length",
         "group": Group.LEARNING,
         "metrics": ("truncated_frac",),
-        "detector": lambda thresholds: Line(thresholds, metric="truncated_frac", text="{value} above {threshold}"),
+        "detector": Cut,
         "thresholds": {"warn": 1.0, "crit": 2.0},
         "n_of_m": N_OF_M,
     }
