@@ -6,6 +6,7 @@ takes; a run whose algorithm is not known is given every rule whose metrics it l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rltop.model import Algorithm, Traits
@@ -13,8 +14,7 @@ from rltop.model import Algorithm, Traits
 if TYPE_CHECKING:
     from rltop.rules.context import RuleContext
 
-_PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
-_NO_ROLLOUTS = _PREFERENCE | {Algorithm.SFT}
+_NO_ROLLOUTS = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD, Algorithm.SFT})
 _NO_REWARD = _NO_ROLLOUTS | {Algorithm.DISTILL}
 _UNCLIPPED = frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN})
 """Classic RL without a trust region, and without groups."""
@@ -51,11 +51,6 @@ def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
     return traits.is_async and has_rollouts(algorithm, traits)
 
 
-def has_reference_kl(algorithm: Algorithm, traits: Traits) -> bool:
-    """A KL to a reference policy is logged and means drift (KTO's is a batch estimate)."""
-    return has_rollouts(algorithm, traits)
-
-
 def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
     return traits.has_critic or algorithm is Algorithm.UNKNOWN
 
@@ -65,25 +60,10 @@ def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
     return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO and algorithm not in _UNCLIPPED
 
 
-def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
-    return algorithm is Algorithm.DPO
-
-
-def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
-    return algorithm in {Algorithm.DPO, Algorithm.KTO}
-
-
-def is_of_pairs(algorithm: Algorithm, traits: Traits) -> bool:
-    """A policy or a reward model learns from pairs."""
-    return algorithm in _PREFERENCE
-
-
-def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:
-    return algorithm is Algorithm.REWARD
-
-
-def is_supervised(algorithm: Algorithm, traits: Traits) -> bool:
-    return algorithm is Algorithm.SFT
+def named(names: str) -> Callable[[Algorithm, Traits], bool]:
+    """Whether the algorithm is one of some: `dpo kto`."""
+    algorithms = frozenset(map(Algorithm, names.split()))
+    return lambda algorithm, traits: algorithm in algorithms
 
 
 def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
@@ -93,4 +73,4 @@ def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
 
 def has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
     """Whether a reference model is loaded: a column of zeros means that there is none."""
-    return has_reference_kl(algorithm, traits) and traits.has_reference
+    return has_rollouts(algorithm, traits) and traits.has_reference

@@ -189,7 +189,4 @@ class SilentFailure(Detector):
         is_pinned = max(recent) - min(recent) < reach
         found = (sign, "zero-variance groups" if is_flat else "", "constant reward" if is_pinned else "")
         signs = tuple(filter(None, found))
-        return Finding(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
-
-    def headline(self, finding: Finding) -> str:
-        return f"not learning for {finding.extra[0]:,.0f} records: {', '.join(finding.words)}"
+        return Finding(CRIT, reward.value, reward.best, None, words=(", ".join(signs),)) if len(signs) >= 2 else QUIET

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import number
 
 _TINY, _TRIFLE = 1e-5, 1e-3
 _MIN_SAMPLES = 20
@@ -89,12 +88,6 @@ class ExplainedVariance(Detector):
         if self.best > thresholds["good"] and usual < thresholds["lost"]:
             return Finding(min(WARN, worst), value, self.best, thresholds["lost"])
         return QUIET
-
-    def headline(self, finding: Finding) -> str:
-        if not finding.extra:
-            return super().headline(finding)
-        line, records = number(finding.threshold or 0.0), finding.extra[0]
-        return f"explained variance {number(finding.value)}: never above {line} in {records:,.0f} records"
 
 
 class ValueLossJump(Detector):

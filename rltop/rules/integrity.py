@@ -13,7 +13,6 @@ from rltop.model import Evidence, Level, NonFinite
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
-from rltop.units import number
 
 FATAL = ("grad_norm", "policy_loss", "loss")
 """What goes straight into the weights: one null here is a NaN that the writer could not encode."""
@@ -315,10 +314,6 @@ class NotUpdating(Detector):
         ends = (("reward_max", "reward_min"), ("adv_max", "adv_min"))
         reaches = [values[high] - values[low] for high, low in ends if high in values and low in values]
         return min(reaches, default=math.inf) <= self.thresholds["reward_std"]
-
-    def headline(self, finding: Finding) -> str:
-        reason = f"loss is {number(finding.extra[0])}" if finding.extra else "rewards differ"
-        return f"gradient norm {finding.value:.1g} although {reason}: weights are not being updated"
 
 
 _LOSSES = ("policy_loss", "loss")

@@ -123,10 +123,6 @@ class NoEndOfText(Detector):
             return True
         return values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
 
-    def headline(self, finding: Finding) -> str:
-        since = f": none in the first {finding.extra[0]:.0f} records" if finding.extra else ""
-        return f"0 completions emit EOS{since}"
-
 
 class LengthCollapse(Detector):
     """T3: mean length less than half of its baseline; a note where reward and evaluations have risen."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.persistence import BlockTrend
-from rltop.units import number, percent
+from rltop.units import number
 
 _RESERVED = ("mem_reserved_gb", "mem_peak_gb", "mem_alloc_gb")
 _PEAKS = 3
@@ -44,11 +44,6 @@ class DeviceMemory(Detector):
         if len(self.peaks) == _PEAKS and self.peaks[0] > since:
             return Finding(INFO, value)
         return QUIET
-
-    def headline(self, finding: Finding) -> str:
-        if finding.baseline is None:
-            return f"GPU memory {number(finding.value)} GB: {_PEAKS} new peaks in {_PEAK_RECORDS} records"
-        return f"GPU memory {number(finding.value)} of {number(finding.baseline)} GB ({percent(finding.extra[0])})"
 
 
 class HostLeak(Detector):

@@ -359,12 +359,6 @@ class MarginRunsAway(Detector):
         extra = () if evaluated is None else (evaluated,)
         return Finding(INFO, level, None, thresholds["info"], extra) if level > thresholds["info"] else QUIET
 
-    def headline(self, finding: Finding) -> str:
-        # No baseline: the margin of other pairs is not what it was before.
-        evaluated = f", {number(finding.extra[0])} on evaluation pairs" if finding.extra else None
-        told = "; no evaluation margin logged" if evaluated is None else evaluated
-        return f"reward margin {number(finding.value)} on training pairs{told}"
-
 
 _HELD, _RECENT, _IN_A_ROW, _LEAST = 20, 5, 3, 8
 _LEARNED = 4.0

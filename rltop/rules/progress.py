@@ -262,10 +262,3 @@ class Plateau(Detector):
         if reward.best - reward.start > _AT_ONCE * (reward.top - reward.bottom):
             return False
         return not any(one.level > one.first + one.noise for one in context.histories.values())
-
-    def headline(self, finding: Finding) -> str:
-        if finding.level is not WARN:
-            return super().headline(finding)
-        records, rise = finding.extra
-        newer = f"their newer half {'+' if rise >= 0.0 else ''}{number(rise)}"
-        return f"reward {number(finding.value)}: not moved in {records:,.0f} records ({newer})"

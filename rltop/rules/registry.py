@@ -151,7 +151,7 @@ def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list
             metrics = (*metrics, *(each for each in own_metrics if each not in metrics))
         made = partial(_several, made, further)
     if applies:
-        said["applies"] = getattr(applicability, applies)
+        said["applies"] = getattr(applicability, applies, None) or applicability.named(applies)
     return RuleSpec(
         id=rule,
         title=title,

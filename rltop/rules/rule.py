@@ -144,7 +144,7 @@ class State(Cloned):
 
 
 class _Shown(float):
-    """A number of a headline: `{value}`, a percentage `{value:%}`, a duration `{value:s}`, or any form of Python's."""
+    """A number of a headline: `{value}`, `{value:%}`, a duration `{value:s}`, signed `{value:+}`, any of Python's."""
 
     __slots__ = ()
 
@@ -163,7 +163,12 @@ class _IfKnown:
         return "" if self.baseline is None else self.words.format(_FORMS[form](self.baseline))
 
 
-_FORMS: Mapping[str, Callable[[float], str]] = {"": number, "%": percent, "s": duration}
+_FORMS: Mapping[str, Callable[[float], str]] = {
+    "": number,
+    "%": percent,
+    "s": duration,
+    "+": lambda value: f"{'+' if value >= 0.0 else ''}{number(value)}",
+}
 
 
 class Detector(State):
@@ -176,7 +181,8 @@ class Detector(State):
         text: the headline, as its row says it, with {value}, {baseline}, {threshold}, {extra[0]} and {words[0]} in it;
             {start} is " (0.5 at start)", {was} " (baseline 0.5)", {best} " (best 0.5)" and {usual} "baseline 0.5, ",
             nothing where there is none.
-        texts: other headlines, by the first word of the findings that have one of their own, or by their level.
+        texts: headlines of findings that have one of their own: by their first word, by their level, for those with
+            `extra` numbers (`more`), and for those without a baseline (`alone`).
         holds: the level at which the rule is raised now, from WARN on, else OK; a detector may hold on to
             a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
         is_firing: it holds a level; `hysteresis`: the part of a threshold that then counts.
@@ -222,7 +228,9 @@ class Detector(State):
 
     def headline(self, finding: Finding) -> str:
         """One line with the numbers and their units."""
-        text = self.texts.get(finding.words[0] if finding.words else finding.level.name, self.text)
+        kinds = finding.level.name, "more" if finding.extra else "", "alone" if finding.baseline is None else ""
+        case = next((one for one in (*finding.words[:1], *kinds) if one in self.texts), "")
+        text = self.texts.get(case, self.text)
         return text.format(
             value=_Shown(finding.value),
             baseline=_Shown(finding.baseline or 0.0),

@@ -309,13 +309,10 @@ _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
 class StillEvaluation(Detector):
     """O19: every evaluation since the first gave the same loss to the last digit."""
 
-    text = "evaluation loss {value} in each of {extra[0]:.0f} evaluations, to the last digit: weights do not change"
     first: float | None = None
     count = 0
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("val_loss")) is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         self.first = value if self.first is None else self.first
         self.since = self.since or context.place
         self.count = self.count + 1 if value == self.first and value and self.count >= 0 else -1

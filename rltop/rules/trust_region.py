@@ -103,12 +103,6 @@ class ImportanceRatio(Detector):
         base, crit = self.start.value or 0.0, self.thresholds["crit"]
         return base > 0.0 and not 1.0 / crit <= value / base <= crit
 
-    def headline(self, finding: Finding) -> str:
-        if finding.baseline is None:
-            line = number(finding.threshold or 0)
-            return f"importance ratio {number(finding.value)}, expected near 1 (threshold {line})"
-        return f"importance ratio {number(finding.value)} (baseline {number(finding.baseline)})"
-
 
 _MIN_SAMPLES = 10
 _WINDOW = 50
