@@ -17,7 +17,6 @@ from typing import Self
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
 from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
-from rltop.rules.levels import MOOT
 from rltop.rules.registry import PARTS
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, Finding, NOfM, RuleSpec
 from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, Standing, comes_home, is_absolute, quoted, stand
@@ -257,7 +256,7 @@ class AlertState(Cloned):
         return self._raise(context, EventState.FIRING, finding, established)
 
     def _is_moot(self, context: RuleContext) -> bool:
-        return not context.standing.isdisjoint(MOOT.get(self.spec.id, ()))
+        return not context.standing.isdisjoint(self.spec.silent_under)
 
     def _leave_again(self, context: RuleContext, recovered: _Recovered) -> Event | None:
         """Raise what has recovered, but has left the level of before again and stays away.

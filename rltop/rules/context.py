@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import EvaluationHistory, evaluations
-from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, mean_and_error, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of, rise_and_error
 from rltop.structs import Cloned, NamedTuple
 
 if TYPE_CHECKING:
@@ -330,10 +330,8 @@ class RewardTrack(Cloned):
         near = self.top - 0.2 * (self.top - self.bottom)
         if self.is_sudden or self.value is None or self.value < near or self.count < 10:
             return False
-        held = self._window.values
-        old, old_error = mean_and_error(held[:5])
-        new, new_error = mean_and_error(held[5:])
-        return new - old > 2.0 * math.hypot(old_error, new_error)
+        rise, error = rise_and_error(self._window.values)
+        return rise > 2.0 * error
 
     @property
     def is_improving(self) -> bool:

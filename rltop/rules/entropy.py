@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from itertools import pairwise
 
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
+from rltop.rules.evaluations import noise_of
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
-from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
+from rltop.stats.rolling import Frozen, Window, log_spread_of, median_of
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -64,7 +63,7 @@ class EntropyCrash(Detector):
     def _is_beyond_noise(self, value: float, usual: float) -> bool:
         if value <= 0.0:
             return min(self.before) >= 0.0
-        return math.log(usual / value) > self.thresholds["sigmas"] * _log_noise(list(self.before)[:-1])
+        return math.log(usual / value) > self.thresholds["sigmas"] * log_spread_of(list(self.before)[:-1])
 
     def _falls_as_always(self) -> bool:
         """In ten records it falls by no more than twice what it did before; a density's entropy goes on below 0."""
@@ -74,18 +73,12 @@ class EntropyCrash(Detector):
         return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
 
 
-def _log_noise(values: Sequence[float]) -> float:
-    return MAD_TO_SIGMA * mad_of([math.log(one) for one in values if one > 0.0])
-
-
 def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
     """The fall of ln entropy against how far it jumps between records: batches of one prompt differ by 100 times."""
     if value <= 0.0:
         return True
-    held = [one for row in context.recent if (one := row.values.get("entropy", 0.0)) > 0.0]
-    jumps = [math.log(after / before) for before, after in pairwise(held)]
-    noise = MAD_TO_SIGMA * mad_of(jumps) / math.sqrt(2.0) if jumps else 0.0
-    return math.log(base / value) > sigmas * noise
+    held = [math.log(one) for row in context.recent if (one := row.values.get("entropy", 0.0)) > 0.0]
+    return math.log(base / value) > sigmas * noise_of(held)
 
 
 class EntropyLost(Detector):
@@ -166,7 +159,7 @@ class EntropySurge(Detector):
             usual = window.median
             is_jump = value > jump * usual
             if is_jump and usual > 0.0:
-                is_jump = math.log(value / usual) > thresholds["sigmas"] * _log_noise(window.values)
+                is_jump = math.log(value / usual) > thresholds["sigmas"] * log_spread_of(window.values)
             usual_length = median_of(self.lengths) if is_jump and self.lengths else 0.0
             usual_cut = median_of(self.truncated) if is_jump and self.truncated else 0.0
         window.push(value)

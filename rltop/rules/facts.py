@@ -53,6 +53,8 @@ class _Occasion(Detector):
         self.left = int(thresholds["most"])
 
     def _occurs(self, is_now: bool) -> bool:
+        if not (is_now or self.often.bits):
+            return False
         is_usual = self.often.push(is_now)
         if not is_now or is_usual or self.left <= 0:
             return False
@@ -65,11 +67,7 @@ class Checkpoint(_Occasion):
 
     def detect(self, context: RuleContext) -> Finding | None:
         seconds = context.values.get("time_save", 0.0)
-        if seconds <= 0.0 and not self.often.bits:
-            return QUIET
-        if not self._occurs(seconds > 0.0):
-            return QUIET
-        return Finding(INFO, seconds)
+        return Finding(INFO, seconds) if self._occurs(seconds > 0.0) else QUIET
 
 
 class Validation(_Occasion):
@@ -82,8 +80,6 @@ class Validation(_Occasion):
         found = "val_score" if "val_score" in values else "val_loss" if "val_loss" in values else ""
         if not found and values.get("time_eval", 0.0) > 0.0:
             found = "time_eval"
-        if not found and not self.often.bits:
-            return QUIET
         if not self._occurs(bool(found)):
             return QUIET
         value, before = values[found], None

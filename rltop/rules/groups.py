@@ -17,7 +17,7 @@ from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
 from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
-from rltop.stats.rolling import Frozen, Window, mean_and_error, median_of
+from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
 from rltop.units import number, percent
 
 _HALF, _GAP, _FEW = 0.5, 0.1, 5
@@ -144,11 +144,10 @@ class ZeroVariance(Detector):
 
 def _rises(values: Sequence[float], errors: float) -> bool:
     """Whether the mean of the later half is above that of the earlier one by so many standard errors of this."""
-    half = len(values) // 2
-    if half < _FEW:
+    if len(values) < 2 * _FEW:
         return False
-    (before, before_error), (now, now_error) = mean_and_error(values[:half]), mean_and_error(values[half:])
-    return now - before > errors * math.hypot(before_error, now_error)
+    rise, error = rise_and_error(values)
+    return rise > errors * error
 
 
 class EmptyBatches(Detector):

@@ -263,17 +263,15 @@ class NotUpdating(Detector):
     before: float | None = None
     alive = streak = dead = seen = 0
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        norm, reward, line = context.values.get("grad_norm"), context.reward, self.thresholds["gradient"]
-        if norm is None:
-            return None
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        reward, line = context.reward, self.thresholds["gradient"]
         if reward.count == 0:
-            return self._against_loss(norm, context)
+            return self._against_loss(value, context)
         if reward.zero_share is None:
-            return None if reward.value is None else self._against_mean(norm, reward.value, context)
-        if norm >= line or context.is_paused:
+            return None if reward.value is None else self._against_mean(value, reward.value, context)
+        if value >= line or context.is_paused:
             return QUIET
-        return Finding(CRIT, norm, None, line) if self._has_variance(context) else None
+        return Finding(CRIT, value, None, line) if self._has_variance(context) else None
 
     def _has_variance(self, context: RuleContext) -> bool:
         if (context.reward.zero_share or 0.0) >= self.thresholds["zero_share"] or self._is_flat(context.values):

@@ -1,6 +1,6 @@
-"""What is said at which level: rules that are notes by the evidence, and rules that a graver alert makes meaningless.
+"""What is said at which level: rules that are notes by the evidence.
 
-Owns two tables of rule ids. The levels that rules give their findings are the rules' business; composites and
+The levels that rules give their findings are the rules' business; composites and
 incidents see those, only what is shown is capped here.
 """
 
@@ -49,24 +49,5 @@ Rules that were wrong in two repositories or more and right in under half of the
 those that were not right in two, at two thirds, and catch no made fault. `evidence.csv` has the counts.
 """
 
-_LOST = frozenset({"R1", "R2", "R13", "X1", "X2"})
-NO_SIGNAL = _LOST | {"G1"}
-MOOT: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("R8", "R10", "R14", "R20", "R21"), _LOST),
-        "P16": frozenset({"P1"}),
-        "E8": _LOST | {"E1"},
-        "R2": NO_SIGNAL - {"R2"},
-        "R22": NO_SIGNAL,
-        "G8": _LOST | {"L3"},
-        **dict.fromkeys(("E2", "E3"), frozenset({"E1"})),
-        "D2": frozenset({"D3", "D4"}),
-        **dict.fromkeys(("D1", "RM2"), frozenset({"D8"})),
-        "D8": frozenset({"O5"}),
-        "C2": frozenset({"C1"}),
-        "O2": frozenset({"O1", "R13", "X2"}),
-        "O4": frozenset({"X2", "L3"}),
-        "M2": frozenset({"M1"}),
-    }
-)
-"""Rule → rules under whose alert it is not raised: a reward that is lost, or zero-variance groups, say it all."""
+NO_SIGNAL = frozenset({"R1", "R2", "R13", "X1", "X2", "G1"})
+"""Rules of a reward that is lost, and of groups without variance."""

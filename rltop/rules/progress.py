@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from rltop.rules.context import ALL_FLAT, FLAT_REWARD_STD, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Detector, Finding, State
-from rltop.stats.rolling import Frozen, mean_and_error
+from rltop.stats.rolling import Frozen, rise_and_error
 from rltop.units import number, percent
 
 _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
@@ -204,13 +204,6 @@ class _Blocks(State):
             self.means = [(one + other) / 2.0 for one, other in pairs]
             self.size *= 2
 
-    def rise(self) -> tuple[float, float]:
-        """How far the newer half of the blocks is above the older, and the standard error of that."""
-        middle = len(self.means) // 2
-        old, old_error = mean_and_error(self.means[:middle])
-        new, new_error = mean_and_error(self.means[middle:])
-        return new - old, math.hypot(old_error, new_error)
-
 
 class Plateau(Detector):
     """R3: plateau: none better in a hundred records or a quarter of the run; WARN where it has never moved at all."""
@@ -231,7 +224,7 @@ class Plateau(Detector):
             return None
         if self._has_never_moved(context):
             self.since = self.first
-            rise, _ = self.blocks.rise()
+            rise, _ = rise_and_error(self.blocks.means)
             return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
@@ -255,7 +248,7 @@ class Plateau(Detector):
             return False
         if len(means) < 4 or max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
             return False
-        rise, error = self.blocks.rise()
+        rise, error = rise_and_error(self.blocks.means)
         if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
             return False
         # It rose at once, within the first of the blocks.

@@ -30,7 +30,7 @@ _FLAGS = {
     "new at each phase": "resets_on_phase",
 }
 _NUMBERS = {"clears after": "clear_after", "warm-up": "warm_up"}
-_TEXTS = ("family", "part of", "measures", "value", "baseline", "threshold", "unit", "extra", "if")
+_TEXTS = ("family", "part of", "measures", "silent under", "value", "baseline", "threshold", "unit", "extra", "if")
 _VALUED = {name.partition(" ")[0]: name for name in (*_NUMBERS, *_TEXTS)}
 """By their first words."""
 _GROUPS = frozenset(each.value for each in Group)
@@ -160,6 +160,7 @@ def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list
         thresholds=MappingProxyType(thresholds),
         n_of_m=_lasting(lasts),
         part_of=said.pop("part of", ""),
+        silent_under=frozenset(said.pop("silent under", "").split()),
         clear_after=said.pop("clear_after", MIN_CLEAR_AFTER),
         evidence=EvidenceNames(unit=unit, extra=extra, **names),
         **said,

@@ -277,6 +277,7 @@ class RuleSpec(Struct):
         n_of_m: how long each level must last.
         clear_after: good records in a row that end a verdict, where more than the m of `n_of_m`.
         warm_up: records before the rule can fire (0: from the first record).
+        silent_under: rules and parts under whose alert it is not raised: they say it all.
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO findings are facts about the run, not a state that lasts.
         runs_always: looks at every record, not only at those of runs that log one of `metrics`.
@@ -297,6 +298,7 @@ class RuleSpec(Struct):
     n_of_m: Mapping[Level, NOfM] = field(default_factory=lambda: MappingProxyType({}))
     clear_after: int = MIN_CLEAR_AFTER
     warm_up: int = 0
+    silent_under: frozenset[str] = frozenset()
     applies: Callable[[Algorithm, Traits], bool] = _always
     is_fact: bool = False
     runs_always: bool = False

@@ -18,7 +18,7 @@ from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Line
 from rltop.rules.validation import LN2, NEAR_LN2, ON_PAIRS
 from rltop.stats.persistence import BlockTrend, NOfMCounter
-from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, log_spread_of, mad_of, median_of
 from rltop.units import number
 
 _WINDOW = 50
@@ -110,8 +110,7 @@ class GradientSpike(Detector):
     def _is_beyond_noise(self, value: float, ratio: float) -> bool:
         """Against the robust deviation of ln gradient before, and against the tenth of the records that is highest."""
         before = self.window.values[:-1]
-        logs = [math.log(one) for one in before if one > 0.0]
-        spread = MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+        spread = log_spread_of(before)
         high = sorted(before)[len(before) * 9 // 10] if before else 0.0
         is_beyond = math.log(ratio) > min(self.thresholds["sigmas"] * spread, math.log(_ANY_NOISE))
         return is_beyond and value > self.thresholds["above"] * high
@@ -147,9 +146,8 @@ class GradientDrift(Detector):
     rewards: deque[float] = deque(maxlen=trend.count)
     flat: deque[bool] = deque(maxlen=trend.count)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        value = context.values.get("grad_norm")
-        if value is None or context.is_lr_rising:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        if context.is_lr_rising:
             return None
         self.start.push(value)
         trend, reward = self.trend, context.reward
@@ -335,10 +333,9 @@ class LossDiverging(Detector):
     seen = 0
     is_climb = False
 
-    def detect(self, context: RuleContext) -> Finding | None:
+    def look(self, value: float, context: RuleContext) -> Finding | None:
         """Median of ten, because a batch of two jumps; losses on pairs that do not start at ln 2 are excluded."""
-        value = context.values.get("loss")
-        if value is None or not applicability.has_loss_to_minimise(context.algorithm, context.traits):
+        if not applicability.has_loss_to_minimise(context.algorithm, context.traits):
             return None
         if self.is_logistic is None:
             on_pairs = context.algorithm in ON_PAIRS

@@ -37,9 +37,9 @@ class StepKl(Detector):
         super().__init__(thresholds)
         self.often = NOfMCounter(int(thresholds["often"]), _LATELY)
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        finding = self._judge(context)
-        if finding is None or (finding is QUIET and not self.often.bits):
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        finding = self._judge(value, context)
+        if finding is QUIET and not self.often.bits:
             return finding
         thresholds = self.thresholds
         is_often = self.often.push(finding.level >= WARN)
@@ -48,9 +48,7 @@ class StepKl(Detector):
             return finding
         return finding._replace(level=INFO)
 
-    def _judge(self, context: RuleContext) -> Finding | None:
-        if (value := context.values.get("kl_old")) is None:
-            return None
+    def _judge(self, value: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
         warn = thresholds["warn"]
         if context.traits.kl_is_signed:

@@ -43,6 +43,19 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(squares / ((count - 1) * count))
 
 
+def rise_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """How far the mean of the later half of four values or more is above that of the earlier; its standard error."""
+    half = len(values) // 2
+    (before, before_error), (now, now_error) = mean_and_error(values[:half]), mean_and_error(values[half:])
+    return now - before, math.hypot(before_error, now_error)
+
+
+def log_spread_of(values: Sequence[float]) -> float:
+    """1.4826 * MAD of the logarithms of those above 0; 0.0 where there are none."""
+    logs = [math.log(one) for one in values if one > 0.0]
+    return MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+
+
 class Window(Cloned):
     """The last `size` values of a series.
 
@@ -179,8 +192,7 @@ class Frozen(Cloned):
         """The same of their logarithms, positive values only. O(size), once the baseline is final O(1)."""
         if self._log_spread is not None:
             return self._log_spread
-        logs = [math.log(one) for one in self._held if one > 0.0]
-        spread = MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+        spread = log_spread_of(self._held)
         if self.is_final:
             self._log_spread = spread
         return spread
