@@ -208,7 +208,7 @@ def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
         links=tuple(links),
         missing=tuple(missing),
         first=first,
-        conclusion=_conclusion(subject, links, first, verdict),
+        conclusion=_conclusion(subject, links, verdict),
         frame=reader.frame,
         markers=_markers(snapshot, reader.frame, verdict),
     )
@@ -369,7 +369,7 @@ def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
     return i if all(other - records > TOGETHER_RECORDS for other in rest) else None
 
 
-def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: int | None, verdict: Verdict) -> str:
+def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], verdict: Verdict) -> str:
     known = [link for link in links if link.moved.is_known or link.moved.step is not None]
     if not links:
         return "this run logs none of these metrics"

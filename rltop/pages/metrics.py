@@ -147,7 +147,7 @@ def _worst(snapshot: Snapshot, line: TreeKey) -> Verdict | None:
 
 
 def spark_cells(width: int) -> int:
-    columns = tree_columns((), width, UNICODE)
+    columns = tree_columns(width, UNICODE)
     return lay_out([column.least for column in columns], columns, width - _SIGN).of(_LINE)
 
 
@@ -157,8 +157,9 @@ def name_cells(width: int) -> int:
 
 def paint_lines(lines: Sequence[TreeLine], width: int, glyphs: Glyphs) -> list[Row]:
     leaves = _leaves(lines, width)
-    columns = tree_columns(leaves, width, glyphs)
-    table = Table(columns, leaves, lambda leaf: leaf.row.target, sign=lambda leaf: row_sign(leaf.row, glyphs))
+    table = Table(
+        tree_columns(width, glyphs), leaves, lambda leaf: leaf.row.target, sign=lambda leaf: row_sign(leaf.row, glyphs)
+    )
     painter, numbers = TablePainter(table, width, glyphs), count()
     return [painter.row(next(numbers)) if line.row is not None else _paint_above(line, width, glyphs) for line in lines]
 
@@ -204,8 +205,7 @@ _LEAST_LINE = 10
 _LINE, _NOTE = 3, 17
 
 
-def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
-    """The columns of the metrics; those that are not in view have no say in them."""
+def tree_columns(width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
     name = name_cells(width)
 
     def line(leaf: _Leaf, cells: int) -> Line:

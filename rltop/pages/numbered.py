@@ -44,6 +44,10 @@ class NumberedMember(NamedTuple):
     value: float
     sigmas: float
 
+    @property
+    def name(self) -> str:
+        return Label.of(self.key).display
+
 
 class NumberedView(NamedTuple):
     """All of them at a step.
@@ -107,11 +111,7 @@ class NumberedView(NamedTuple):
         if one is None:
             return ""
         value, middle = self.measured(one.value), self.measured(self.middle)
-        name = self.name_of(one)
-        return f"{name} {value}, {sigmas_text(one.sigmas)}; median of {len(self.values)}: {middle}"
-
-    def name_of(self, member: NumberedMember) -> str:
-        return Label.of(member.key).display
+        return f"{one.name} {value}, {sigmas_text(one.sigmas)}; median of {len(self.values)}: {middle}"
 
 
 def sigmas_text(sigmas: float) -> str:
@@ -192,7 +192,7 @@ def paint_outlier(view: NumberedView, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" OUTLIER", "title").add("  ")
     middle = view.measured(view.middle)
     parts = [
-        (f"{view.name_of(one)} ", "strong"),
+        (f"{one.name} ", "strong"),
         (f"{view.measured(one.value)} ", "value"),
         (sigmas_text(one.sigmas), "value"),
         (f"   median of {len(view.values)}: {middle}", "note"),

@@ -187,6 +187,9 @@ class Page(ABC):
     rule: str = ""
     """The rule that the page is about, if it is about one."""
 
+    begins_at: Target | None = None
+    """What is selected when the page opens; None is the first there is."""
+
     def __init__(self, stream: str = "") -> None:
         self.stream = stream
 
@@ -194,11 +197,6 @@ class Page(ABC):
     def about(cls) -> str:
         """What the page shows, for the help page; `{open}` stands for the key of that action."""
         return " ".join(_help_texts()[cls.__name__].split())
-
-    @property
-    def begins_at(self) -> Target | None:
-        """What is selected when the page opens; None is the first there is."""
-        return None
 
     def paint(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         if width < self.least[0] or height < self.least[1]:

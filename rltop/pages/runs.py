@@ -345,11 +345,13 @@ class RunsPage(ListPage[RunEntry]):
         self.held, self.at = None if moment.picked is None else Target(TargetKind.RUN, moment.picked), 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        entries = sort_items(self._listed(moment), self._columns(moment), self.sorting)
+        context = self._context(moment)
+        columns = run_columns((), moment.glyphs, context)
+        entries = sort_items(self._listed(moment), columns, self.sorting)
         self.settle(entries, max(1, height - HEAD_ROWS))
         longest = max((cell_width(one.name.display) for one in entries), default=0)
         # Names that do not fit whole are told apart in less.
-        context = self._context(moment)._replace(name_cells=longest if longest <= width // _NAME_SHARE else 0)
+        context = context._replace(name_cells=longest if longest <= width // _NAME_SHARE else 0)
         return paint_runs(
             entries, width, height, moment.glyphs,
             top=self.top, total=len(moment.runs), sorting=self.sorting, context=context,
@@ -377,9 +379,6 @@ class RunsPage(ListPage[RunEntry]):
         is_crowd = len(runs) > CROWD
         self._read = tuple(runs), [self._book.of(run, is_crowd=is_crowd) for run in runs]
         return self._read[1]
-
-    def _columns(self, moment: Moment) -> Sequence[Column[RunEntry]]:
-        return run_columns((), moment.glyphs, self._context(moment))
 
     def _context(self, moment: Moment) -> ListContext:
         """What is shown beside the entries: the curve of the reward, and settings of marked runs, else of all."""

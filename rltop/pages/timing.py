@@ -297,11 +297,7 @@ class TimingPage(Page):
 
     def __init__(self, stage: Target | None = None) -> None:
         super().__init__()
-        self._stage = stage
-
-    @property
-    def begins_at(self) -> Target | None:
-        return self._stage
+        self.begins_at = stage
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A stage opens its own chart, a step of the strip is shown on this page."""

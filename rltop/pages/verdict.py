@@ -113,12 +113,12 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
-        text = _muted_words(view, keys) if view.is_muted else "no alert from this rule at this step"
+        text = _muted_words(keys) if view.is_muted else "no alert from this rule at this step"
         rows += text_rows(text, width, glyphs, "dim", lines=4)
         return [*rows, *_paint_rule(view, view.rule, width, glyphs), *_paint_events(view, width, glyphs)]
     rows = _paint_head(view, verdict, width, glyphs)
     if view.is_muted:
-        rows += text_rows(_muted_words(view, keys), width, glyphs, "dim", lines=4)
+        rows += text_rows(_muted_words(keys), width, glyphs, "dim", lines=4)
     elif view.is_acknowledged:
         rows.append(
             text_row(f"quiet until it gets worse{keys.clause('acknowledge', ' ({} undoes it)')}", width, glyphs, "dim")
@@ -143,7 +143,7 @@ def paint_verdict(view: VerdictView, width: int, glyphs: Glyphs, keys: KeyNames 
     return [*rows, *_paint_events(view, width, glyphs)]
 
 
-def _muted_words(view: VerdictView, keys: KeyNames) -> str:
+def _muted_words(keys: KeyNames) -> str:
     undo = keys.clause("mute", " ({} unmutes it)")
     return f"this rule is muted, here and in check, watch and reports{undo}"
 

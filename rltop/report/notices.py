@@ -88,7 +88,7 @@ class Announcer:
         self.past_events = 0
         self.worst = Level.NO_DATA
         self._told: Counter[str] = Counter()
-        self._has_begun = False
+        self.has_begun = False
         self._episodes: dict[_Name, _Episode] = {}
         self._count = 0
         self._is_reread = False
@@ -97,11 +97,7 @@ class Announcer:
         """Switch to the same run after a reread, without announcing its past again."""
         self.run = run
         self._told.clear()
-        self._is_reread = self._has_begun
-
-    @property
-    def has_begun(self) -> bool:
-        return self._has_begun
+        self._is_reread = self.has_begun
 
     def news(self) -> list[Notice]:
         """What has happened since the last call, in order.
@@ -112,10 +108,10 @@ class Announcer:
         run = self.run
         if not run.has_caught_up:
             return []
-        is_past = not self._has_begun
+        is_past = not self.has_begun
         events = self._new_events()
         if is_past:
-            self._has_begun = True
+            self.has_begun = True
             self.past_events = sum(event.state is not EventState.FACT for event in events)
             events = []
         elif self._is_reread:

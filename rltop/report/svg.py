@@ -214,7 +214,7 @@ class _Frame:
     """Where steps and values stand in a picture."""
 
     def __init__(self, axes: Axes, height: int) -> None:
-        self._axes, self._bottom = axes, height - _BOTTOM
+        self._axes, self.bottom = axes, height - _BOTTOM
         self._span = axes.last - axes.first
         # Halved: the distance of two finite numbers may be none.
         self._low, high = self._scaled(axes.low), self._scaled(axes.high)
@@ -228,11 +228,7 @@ class _Frame:
 
     def y(self, value: float) -> float:
         share = 0.5 if self._reach <= 0 else (self._scaled(value) / 2 - self._low / 2) / self._reach
-        return self._bottom - share * (self._bottom - _TOP)
-
-    @property
-    def bottom(self) -> int:
-        return self._bottom
+        return self.bottom - share * (self.bottom - _TOP)
 
     def axes(self, unit: Unit) -> Iterator[str]:
         left, right = _LEFT, WIDTH - _RIGHT
@@ -242,8 +238,8 @@ class _Frame:
             yield _text(left - 6, at + 4, label, "axis", "end")
         for tick, label in zip(self._axes.x_ticks, self._axes.x_labels, strict=True):
             anchor = "end" if self.x(tick) > right - 16 else "middle"
-            yield _text(min(right, self.x(tick)), self._bottom + 15, label, "axis", anchor)
-        yield f'<line class="rule" x1="{left}" x2="{right}" y1="{self._bottom}" y2="{self._bottom}"/>'
+            yield _text(min(right, self.x(tick)), self.bottom + 15, label, "axis", anchor)
+        yield f'<line class="rule" x1="{left}" x2="{right}" y1="{self.bottom}" y2="{self.bottom}"/>'
 
     def level(self, value: float, role: str) -> str:
         at = _n(self.y(value))
@@ -252,7 +248,7 @@ class _Frame:
     def mark(self, step: float, role: str, label: str) -> str:
         at = _n(self.x(step))
         return (
-            f'<line class="mark {role}" x1="{at}" x2="{at}" y1="{_TOP}" y2="{self._bottom}">'
+            f'<line class="mark {role}" x1="{at}" x2="{at}" y1="{_TOP}" y2="{self.bottom}">'
             f"<title>{escaped(label)}</title></line>"
         )
 

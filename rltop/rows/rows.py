@@ -178,39 +178,35 @@ def _parts_unit(text: str, blank: int) -> bool:
 class RowBuilder:
     """Puts one row together from left to right; what does not fit is cut off."""
 
-    __slots__ = ("_cells", "_glyphs", "_links", "_pieces", "width")
+    __slots__ = ("_glyphs", "_links", "_pieces", "column", "width")
 
     def __init__(self, width: int, glyphs: Glyphs) -> None:
         self.width = width
         self._glyphs = glyphs
         self._pieces: list[Piece] = []
         self._links: list[RowLink] = []
-        self._cells = 0
-
-    @property
-    def column(self) -> int:
-        return self._cells
+        self.column = 0
 
     @property
     def room(self) -> int:
-        return self.width - self._cells
+        return self.width - self.column
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
-        start = self._cells
+        start = self.column
         cells = len(text)
         if cells > self.width - start or not text.isascii():
             text = clip(text, self.room)
             cells = cell_width(text)
         if not cells and not text:
             return self
-        self._cells = start + cells
+        self.column = start + cells
         last = self._pieces[-1] if self._pieces else None
         if last is not None and last.role == role:
             self._pieces[-1] = Piece(last.text + text, role)
         else:
             self._pieces.append(Piece(text, role))
-        if target is not None and self._cells > start:
-            self._links.append(RowLink(start, self._cells, target))
+        if target is not None and self.column > start:
+            self._links.append(RowLink(start, self.column, target))
         return self
 
     def line(self, pieces: Line) -> Self:
@@ -220,17 +216,17 @@ class RowBuilder:
 
     def to(self, column: int) -> Self:
         """Go on at `column`; one blank if the text is there already."""
-        missing = column - self._cells
+        missing = column - self.column
         return self.add(" " * missing) if missing > 0 else self
 
     def left(self, text: str, width: int, role: str = "text") -> Self:
-        stop = self._cells + width
+        stop = self.column + width
         return self.add(clip(text, min(width, self.room)), role).to(min(stop, self.width))
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
         if len(text) > min(width, self.room) or not text.isascii():
             text = clip(text, min(width, self.room))
-        return self.to(self._cells + width - cell_width(text)).add(text, role)
+        return self.to(self.column + width - cell_width(text)).add(text, role)
 
     def row(self, target: Target | None = None) -> Row:
         """The finished row; with a target the whole width can be selected."""

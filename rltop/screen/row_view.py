@@ -194,18 +194,14 @@ class RowView(Widget, can_focus=True):
         self._mouse = mouse or Mouse()
         self._painted_for = Size(0, 0)
         self.rows: Sequence[Row] = ()
-        self._top = 0
+        self.top = 0
         self.selection = Selection()
         self._strips: dict[int, Strip] = {}
 
     @property
-    def top(self) -> int:
-        return self._top
-
-    @property
     def below(self) -> int:
         """How many rows there are under the last visible one."""
-        return max(0, len(self.rows) - self._top - self.size.height)
+        return max(0, len(self.rows) - self.top - self.size.height)
 
     def draw(self) -> list[Region]:
         if not self.size:
@@ -215,16 +211,16 @@ class RowView(Widget, can_focus=True):
 
     def show(self, rows: Sequence[Row]) -> list[Region]:
         """Draw `rows` instead of the present ones; the regions marked for repainting, in cells of this widget."""
-        old_rows, old_top, old_spot, old_target = self.rows, self._top, self.selection.spot, self.selection.target
+        old_rows, old_top, old_spot, old_target = self.rows, self.top, self.selection.spot, self.selection.target
         self.rows = rows
         self.selection.update(rows)
-        self._top = min(self._top, self._last_top())
-        if old_top != self._top:
+        self.top = min(self.top, self._last_top())
+        if old_top != self.top:
             regions = [self.size.region]
         else:
             regions = [
-                Region(start, y - self._top, stop - start, 1)
-                for y in range(self._top, min(self._top + self.size.height, max(len(rows), len(old_rows))))
+                Region(start, y - self.top, stop - start, 1)
+                for y in range(self.top, min(self.top + self.size.height, max(len(rows), len(old_rows))))
                 for start, stop in changed_spans(_line(old_rows, y), _line(rows, y), self.size.width)
             ]
             regions += self._moved(old_spot, self.selection.spot)
@@ -244,10 +240,10 @@ class RowView(Widget, can_focus=True):
     @property
     def here(self) -> int:
         spot = self.selection.spot
-        return spot.y if spot is not None and self.sees(spot.y) else self._top
+        return spot.y if spot is not None and self.sees(spot.y) else self.top
 
     def sees(self, y: int) -> bool:
-        return self._top <= y < self._top + self.size.height
+        return self.top <= y < self.top + self.size.height
 
     def go_to(self, y: int) -> None:
         self._move(lambda: self.selection.in_row(y))
@@ -258,7 +254,7 @@ class RowView(Widget, can_focus=True):
         self.settle()
         strip = self._strips.get(y)
         if strip is None:
-            strip = self._strips[y] = self._strip(self._top + y)
+            strip = self._strips[y] = self._strip(self.top + y)
         return strip
 
     def _strip(self, y: int) -> Strip:
@@ -271,13 +267,13 @@ class RowView(Widget, can_focus=True):
         if self._painted_for == self.size:
             return
         spot, height = self.selection.spot, self._painted_for.height
-        was_seen = not height or (spot is not None and self._top <= spot.y < self._top + height)
+        was_seen = not height or (spot is not None and self.top <= spot.y < self.top + height)
         self._painted_for = self.size
         old, below = self.selection.target, self.below
         self.rows = self._paint(*self.size)
         self._strips.clear()
         self.selection.update(self.rows)
-        self._top = min(self._top, self._last_top())
+        self.top = min(self.top, self._last_top())
         if old is not None and was_seen:
             self._follow()
         if self.selection.target != old or self.below != below:
@@ -298,9 +294,9 @@ class RowView(Widget, can_focus=True):
         if old is not None and new is not None and (old.y, old.link[:2]) == (new.y, new.link[:2]):
             return []
         return [
-            Region(spot.link.start, spot.y - self._top, spot.link.stop - spot.link.start, 1)
+            Region(spot.link.start, spot.y - self.top, spot.link.stop - spot.link.start, 1)
             for spot in (old, new)
-            if spot is not None and 0 <= spot.y - self._top < self.size.height
+            if spot is not None and 0 <= spot.y - self.top < self.size.height
         ]
 
     def _move(self, change: Callable[[], bool], *, tells: bool = True) -> bool:
@@ -317,17 +313,17 @@ class RowView(Widget, can_focus=True):
         spot = self.selection.spot
         if spot is None or not self.size.height:
             return
-        if spot.y < self._top:
+        if spot.y < self.top:
             # The first selectable row brings the title above it along.
             self._scroll(0 if spot == self.selection.first else spot.y)
-        elif spot.y >= self._top + self.size.height:
+        elif spot.y >= self.top + self.size.height:
             self._scroll(spot.y - self.size.height + 1)
 
     def _scroll(self, top: int) -> bool:
         top = max(0, min(top, self._last_top()))
-        if top == self._top:
+        if top == self.top:
             return False
-        self._top = top
+        self.top = top
         self._strips.clear()
         self.refresh()
         self.post_message(Selected(self.selection.target))
@@ -335,7 +331,7 @@ class RowView(Widget, can_focus=True):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if event.button == 1:
-            self._mouse.down(event.x, self._top + event.y)
+            self._mouse.down(event.x, self.top + event.y)
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -352,21 +348,21 @@ class RowView(Widget, can_focus=True):
     def action_browse(self, by: int) -> None:
         """Select the row above (-1) or below (1); where it is far away, or there is none, scroll there."""
         row = self.selection.next_row(by)
-        is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
+        is_near = row is not None and self.top - 1 <= row <= self.top + self.size.height
         tells = not (isinstance(self.app, PatchedApp) and self.app.leave_to_next())
         if (
             self._hidden_by() * by > 0
             or not is_near
             or not self._move(lambda: self.selection.vertical(by), tells=tells)
         ):
-            self._scroll(self._top + by)
+            self._scroll(self.top + by)
 
     def _hidden_by(self) -> int:
         """-1 or 1 where the selection is above or below what can be seen, else 0."""
         spot = self.selection.spot
         if spot is None or self.sees(spot.y):
             return 0
-        return -1 if spot.y < self._top else 1
+        return -1 if spot.y < self.top else 1
 
     def go_to_block(self, by: int) -> bool:
         return self._move(lambda: self.selection.block(by, self.rows))
@@ -376,7 +372,7 @@ class RowView(Widget, can_focus=True):
 
     def action_page(self, direction: int) -> None:
         step = direction * max(1, self.size.height - 1)
-        self._scroll(self._top + step)
+        self._scroll(self.top + step)
         self._move(lambda: self.selection.vertical(step))
 
     def action_first(self) -> None:
@@ -397,7 +393,7 @@ class RowView(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Select the cell that was clicked, and open it at the second click; the head of a table at the first."""
         event.stop()
-        was, y = self.selection.spot, self._top + event.y
+        was, y = self.selection.spot, self.top + event.y
         for start, stop, target in (self.rows[y] if y < len(self.rows) else _EMPTY).links:
             if target.kind in POINTED and start <= event.x < stop:
                 self.post_message(Opened(target))
@@ -415,11 +411,11 @@ class RowView(Widget, can_focus=True):
 
     def _turned(self, event: events.MouseEvent, by: int) -> None:
         event.stop()
-        if not self._mouse.point(event.x, self._top + event.y, -by):
+        if not self._mouse.point(event.x, self.top + event.y, -by):
             self._roll(by * WHEEL_ROWS)
 
     def _roll(self, rows: int) -> None:
-        self._scroll(self._top + rows)
+        self._scroll(self.top + rows)
 
     def on_focus(self) -> None:
         self._repaint(self._moved(None, self.selection.spot))
@@ -497,20 +493,16 @@ class RoleStyles:
     """
 
     def __init__(self, palette: Palette) -> None:
-        self._text = rich_style(palette.style("text"), palette)
+        self.ground = rich_style(palette.style("text"), palette)
         self._plain = {role: rich_style(palette.style(role), palette) for role in ROLES}
-        over = _overlay(palette.selection)
+        over = _style(palette.selection)
         self._selected = {role: style + over for role, style in self._plain.items()}
-        self._selected_text = self._text + over
-
-    @property
-    def ground(self) -> Style:
-        return self._text
+        self._selected_text = self.ground + over
 
     def of(self, role: str, is_selected: bool = False) -> Style:
         if is_selected:
             return self._selected.get(role, self._selected_text)
-        return self._plain.get(role, self._text)
+        return self._plain.get(role, self.ground)
 
 
 @lru_cache(16)
@@ -519,18 +511,11 @@ def _colour(name: str) -> Color:
 
 
 def rich_style(style: RoleStyle, palette: Palette) -> Style:
-    return Style(
-        color=_colour(style.fg or palette.colours["foreground"]),
-        bgcolor=_colour(style.bg or palette.colours["background"]),
-        bold=style.bold,
-        dim=style.dim,
-        italic=style.italic,
-        underline=style.underline,
-        reverse=style.reverse,
-    )
+    fg, bg = style.fg or palette.colours["foreground"], style.bg or palette.colours["background"]
+    return _style(style._replace(fg=fg, bg=bg))
 
 
-def _overlay(style: RoleStyle) -> Style:
+def _style(style: RoleStyle) -> Style:
     return Style(
         color=_colour(style.fg) if style.fg else None,
         bgcolor=_colour(style.bg) if style.bg else None,
