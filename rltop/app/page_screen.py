@@ -129,8 +129,7 @@ class PageScreen(Screen[None]):
 
     @property
     def _is_searched(self) -> bool:
-        is_filtered = self.has_filter and self.is_mounted and bool(self.filter.value.strip())
-        return is_filtered or bool(self._sought)
+        return bool(self._sought) or any(each.value.strip() for each in self.query(FilterInput))
 
     @property
     def keys(self) -> KeyNames:
@@ -282,8 +281,8 @@ class PageScreen(Screen[None]):
 
     @property
     def has_something_to_close(self) -> bool:
-        has_open_filter = self.has_filter and bool(self.filter.display)
-        is_open = has_open_filter or bool(self._sought)
+        # Textual asks a screen that is being taken away, too: its filter may have gone by then.
+        is_open = bool(self._sought) or any(each.display for each in self.query(FilterInput))
         return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
 
     def close_something(self) -> None:
