@@ -235,7 +235,7 @@ def differ(whole: Numbers, copy: Numbers) -> bool:
         return False
     odd = {value for row in copied for value in row.values.values() if _is_odd(value)}
     known = {value for row in rows for value in row.values.values()}
-    return 2 * sum(any(_is_rounded(value, other) for other in known) for value in odd) <= len(odd)
+    return bool(odd) and 2 * sum(any(_is_rounded(value, other) for other in known) for value in odd) <= len(odd)
 
 
 def _keys(rows: Sequence[RowSample]) -> set[str]:
@@ -502,10 +502,19 @@ def _copied(
     if found.kind is None or not found.kind.has_metrics or last_rows(found.kind, ROWS) is None:
         return 0
     own = numbers_of(found)
-    like = [at for at, (each, _) in enumerate(kept) if not differ(numbers_of(each), own)]
+    like = [
+        at
+        for at, (each, _) in enumerate(kept)
+        if _is_kept_with(each, found) or _is_kept_with(found, each) or not differ(numbers_of(each), own)
+    ]
     if len(like) < len(kept) and any(spot.role for _, spot in kept):
         return None  # they are parts of one run
     return min(like, key=lambda at: not are_same(numbers_of(kept[at][0]), own), default=None)
+
+
+def _is_kept_with(run: Found, found: Found) -> bool:
+    """Does a file lie in the folder that Weights & Biases made for one run?"""
+    return run.kind is WANDB and Path(run.path).parent in Path(found.path).parents
 
 
 def _newest_s(found: Found) -> float:

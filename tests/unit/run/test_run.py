@@ -326,7 +326,8 @@ def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -
     path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
     found = Found(str(path), name_of(str(path)))
     session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)
-    session.step(0.5)
+    while not session.runs[0].stream.rows:
+        session.step(0.5)
     with path.open("ab") as file:
         file.write(b" " * 3_000_000)
     while session.step(1e9):
