@@ -502,7 +502,7 @@ class Vigil:
         how, silent_s = None, self._still_s(announcer)
         if announcer.has_begun:
             # The rows may go by another clock than the machine's, by hours: then the file says that it is written to.
-            age_s = run.main.age_s
+            age_s = None if self._options.is_from_now else run.main.age_s
             how = self._how_it_ended(announcer, silent_s if age_s is None else min(age_s, run.main.still_s))
         elif run.state is RunState.LOST:
             how = self._given_up(announcer, silent_s)
@@ -566,8 +566,6 @@ class Vigil:
     def _is_gone(self, announcer: Announcer, silent_s: float) -> bool:
         """Is it taken to have ended, as nothing has come for so long?"""
         run, watched_s = announcer.run, self._still_s(announcer)
-        if self._options.is_from_now:
-            silent_s = watched_s
         if run.stream.rows and run.state is not RunState.LOST:
             has_looked = self._session.has_looked_for_ending(run)
             return run.state is RunState.ENDED and silent_s >= ENDED_S and has_looked

@@ -260,6 +260,8 @@ def test_how_it_ends(
         (rows(40), {}, 3e5, 1.0, 4),
         (rows(40), {"is_from_now": True}, 3e5, 7_000.0, None),
         (rows(40), {"is_from_now": True}, 3e5, 7_300.0, 4),
+        (rows(40), {"is_from_now": True, "give_up_s": 600.0}, 3e5, 500.0, None),
+        (rows(40), {"is_from_now": True, "give_up_s": 600.0}, 3e5, 700.0, 4),
         ("no row\n", {}, 0.0, 1e5, None),
         ("no row\n", {}, 0.0, 2e5, 3),
         ("no row\n", {}, 3e5, 1.0, 3),
