@@ -182,9 +182,7 @@ class Announcer:
         episode = self._episodes.get(name)
         is_raised = verdict.state is VerdictState.FIRING if event is None else event.state is EventState.FIRING
         if episode is not None and episode.is_settled and is_raised:
-            # It has left the level at which it had settled: another alert.
-            yield from self._over(name, self._newest_step() if step is None else step, "had settled")
-            episode = None
+            episode = None  # it has left the level at which it had settled: another alert, of what has not recovered
         if episode is not None and episode.level >= level:
             return
         kind = NoticeKind.RAISED if episode is None else NoticeKind.ESCALATED
@@ -208,13 +206,13 @@ class Announcer:
             verdict.part if event is None else event.part,
         )  # fmt: skip
 
-    def _over(self, name: _Name, step: int, how: str = "recovered") -> Iterator[Notice]:
+    def _over(self, name: _Name, step: int) -> Iterator[Notice]:
         episode = self._episodes.pop(name, None)
         if episode is not None:
             stream, rule = name
             yield Notice(
                 NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
-                "", "", f"{how}; began at step {units.step(episode.since_step)}", episode.number, stream,
+                "", "", f"recovered; began at step {units.step(episode.since_step)}", episode.number, stream,
             )  # fmt: skip
 
 
@@ -232,9 +230,9 @@ def notice_words(notice: Notice) -> str:
     if notice.kind is NoticeKind.FACT:
         level = "info"
     what = f"{notice.title}: {notice.headline}" if notice.title else notice.headline
-    since = f", since step {units.step(notice.since_step)}" if notice.since_step < notice.step else ""
-    if notice.kind is NoticeKind.RECOVERED:
-        since = ""
+    onset = f"since step {units.step(notice.since_step)}"
+    is_said = notice.kind is NoticeKind.RECOVERED or notice.since_step >= notice.step or notice.headline.endswith(onset)
+    since = "" if is_said else f", {onset}"
     past = " (before watching started)" if notice.is_past else ""
     past += f"; {notice.advice}" if notice.advice else ""
     return f"{level:<4}  {notice.rule:<4}  step {units.step(notice.step)}  {Label.of(what).display}{since}{past}"

@@ -97,6 +97,22 @@ def test_a_notice_is_one_line_and_harmless() -> None:
     assert notice_document(notice)["headline"] == "a\x1b[2J\nb"
 
 
+def test_what_leaves_the_level_at_which_it_had_settled_has_not_recovered() -> None:
+    run = Run()
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert told(announcer) == []
+    run.events += [event(4, EventState.FIRING), event(6, EventState.SETTLED), event(9, EventState.FIRING)]
+    run.verdicts = [VERDICT]
+    notices = announcer.news()
+    assert [(one.kind.value, one.step) for one in notices] == [("raised", 4), ("settled", 6), ("raised", 9)]
+    assert notices[0].episode != notices[2].episode
+
+
+def test_the_onset_is_said_once() -> None:
+    (notice,) = Announcer(Run(verdicts=(VERDICT._replace(headline="9 → 2 since step 3"),))).news()  # type: ignore[arg-type]
+    assert notice_words(notice).count("since step 3") == 1
+
+
 def test_what_was_over_before_it_was_told_began_where_its_event_says() -> None:
     run = Run()
     announcer = Announcer(run)  # type: ignore[arg-type]
