@@ -255,7 +255,7 @@ def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
         Column("", lambda one: (_meaning(one), "note"), Fit.TEXT, least=8, most=26, priority=4),
         Column("since", lambda one: (_since(one, view.now_s), "value"), least=8, priority=1),
         Column("who", lambda one: (Label.of(_who(one)).display, "text"), Fit.TEXT, least=10, most=48, likes=24),
-        Column("told by", lambda one: (_source(one.members), "note"), Fit.NAME, least=8, priority=5),
+        Column("source", lambda one: (_source(one.members), "note"), Fit.NAME, least=8, priority=5),
         Column("age", lambda one: (_age(min(each.time_s for each in one.members), view.now_s), "note"), priority=2),
     )
     return [title.row(), *rows, *paint_table(Table(columns, view.groups, sign=sign), width, glyphs)]
@@ -325,7 +325,7 @@ def _engine_columns(now_s: float) -> Sequence[Column[InferenceEngine]]:
         Column("tokens/s", lambda one: (_told(one.tokens_per_s), "value"), least=8, priority=1),
         Column("preempted", lambda one: (_told(one.preemptions), "value"), priority=5),
         Column("", state, Fit.TEXT, least=8),
-        Column("told by", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
+        Column("source", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
         Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
     )
 
@@ -348,7 +348,7 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
             priority=2,
         ),
         Column("", lambda one: (Label.of(one.trouble).display, "warn"), Fit.TEXT, least=8),
-        Column("told by", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
+        Column("source", lambda one: (_brief(one.source), "note"), Fit.NAME, least=8, priority=4),
         Column("age", lambda one: (_age(one.time_s, now_s), "note"), priority=3),
     )
 
@@ -369,8 +369,8 @@ def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Ro
         rows += text_rows(said, width, glyphs, "warn")
     elif job.id == view.where.job and "stops near" in view.where.limit:
         rows += text_rows(view.where.limit, width, glyphs, "warn")
-    told = f"told by {job.source}, {_ago(job.time_s, now_s)}"
-    return [*rows, text_row(Label.of(told).display, width, glyphs, "dim")]
+    source = f"source: {job.source}, {_ago(job.time_s, now_s)}"
+    return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")]
 
 
 def _paint_log(log: LogTold, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
