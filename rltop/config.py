@@ -175,7 +175,6 @@ def in_force(
 
 
 def _is_of_session(found: Gathered, environ: Mapping[str, str]) -> bool:
-    """Whether a flag or a variable sets the theme, and neither the config file nor the screen did."""
     return found.origins.get("theme", str(found.file)) not in {str(found.file), str(state_folder(environ) / THEME)}
 
 
@@ -194,7 +193,6 @@ def files_of(config: Config, environ: Mapping[str, str]) -> list[Path]:
 
 
 def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
-    """The config file to read; None where there is none and none was asked for."""
     if config_path is not None:
         return config_path
     if named := environ.get(CONFIG_VARIABLE):

@@ -403,7 +403,6 @@ class TableRow:
         return b"".join(found)
 
     def _further_page(self, number: int) -> bytes:
-        """The page with that number among those on which the row goes on, which name one another."""
         while len(self._further) <= number:
             self._further.append(int.from_bytes(self._pages.page(self._further[-1])[:4]))
             if len(self._further) & (len(self._further) - 1) == 0 and len(set(self._further)) < len(self._further):

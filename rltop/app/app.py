@@ -214,7 +214,6 @@ class RltopApp(PatchedApp, inherit_bindings=False):
 
     @property
     def _rule_at_hand(self) -> str:
-        """The rule of the verdict on the page, or of the one that is selected; else empty."""
         shown = self.shown
         if shown is None or shown.page.rule:
             return shown.page.rule if shown is not None else ""

@@ -169,7 +169,6 @@ class MainLoop:
             self._pace.end()
 
     def _tell_beyond(self) -> None:
-        """Tell beyond the screen what it shows: what the rules say of those rows is known by then."""
         said = self._bell.look(self._app.followed)
         if said:
             self._app.send(said, self._bell.title)

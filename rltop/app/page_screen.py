@@ -361,7 +361,6 @@ class PageScreen(Screen[None]):
     # -- the search ----------------------------------------------------------------------------------------------
 
     def _search(self, text: str) -> None:
-        """Go to the first match from what is selected on; an empty text ends the search."""
         self._sought, self._match = text.strip(), None
         self.draw()
         if self._sought:

@@ -143,7 +143,6 @@ def _with_cursors(picture: _Picture, cursors: Sequence[PlotMark], axes: Axes, gl
 
 
 def _row_of(value: float | None, axes: Axes, rows: int) -> int | None:
-    """The row of a value, of `rows` from the top; None where the chart does not show it."""
     if value is None or rows < 2 or not axes.low <= value <= axes.high:
         return None
     low, high, at = (math.log10(one) if axes.is_log else one for one in (axes.low, axes.high, value))

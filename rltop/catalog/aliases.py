@@ -146,7 +146,6 @@ def in_order(
 
 
 def _may_hold(alias: Alias, algorithm: Algorithm) -> bool:
-    """Whether a key can mean that in a run of this algorithm; of an unknown one anything can be."""
     return not alias.algorithms or algorithm is Algorithm.UNKNOWN or algorithm in alias.algorithms
 
 

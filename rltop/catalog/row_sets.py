@@ -113,7 +113,6 @@ class Arrangement(NamedTuple):
 
 
 def _merged(before: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Keys in my order, without those that only they took away, and behind them those that only they have added."""
     kept = [key for key in mine if key in theirs or key not in before]
     return kept + [key for key in theirs if key not in before and key not in mine]
 

@@ -97,7 +97,6 @@ class _HelpAll(argparse.Action):
 
 
 def _add_settings(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    """The flags of the settings, which fill a screen of their own: listed where the whole help is wanted."""
     about = "config file (default: ~/.config/rltop/config.toml)"
     parser.add_argument("--config", type=_PATH, metavar="FILE", help=about if is_whole else argparse.SUPPRESS)
     add_flags(parser, is_shown=is_whole)
@@ -380,8 +379,6 @@ _WIDTH = _whole(MIN_WIDTH, MAX_WIDTH, f"a number of columns from {MIN_WIDTH} to 
 
 
 def _filled(what: str) -> Callable[[str], str]:
-    """The type of an option that is a text; `what` says which."""
-
     def filled(text: str) -> str:
         if not text.strip():
             raise argparse.ArgumentTypeError(f"is empty, but must be {what}")

@@ -560,7 +560,6 @@ class Vigil:
         return None
 
     def _may_judge(self, run: Run) -> bool:
-        """Has nobody said how long to wait, nor for what? A pipe that is open tells that its writer lives."""
         return self._options.give_up_s is None and self._options.pid is None and run.path.raw != STANDARD_INPUT
 
     def _is_gone(self, announcer: Announcer, silent_s: float) -> bool:
@@ -582,7 +581,6 @@ class Vigil:
         return now - self._moved[announcer][1]
 
     def _is_process_gone(self, run: Run) -> bool:
-        """Has the process of the run ended, and long enough ago for its last rows to be seen?"""
         if self._options.pid is None:
             return False
         now = self._clock.monotonic()
@@ -601,7 +599,6 @@ class Vigil:
 
 
 def _broken_off(run: Run) -> tuple[str, str, int]:
-    """Event, words and exit code of a run that says what it died of, or that it was interrupted."""
     word = broken_off(run.failure).value
     return word, f"{word}: {run.failure.display}", EXIT_DIED
 

@@ -199,7 +199,6 @@ def where_of_read(read: Read, now_s: float, asked: Asked) -> Where:
 
 
 def _has_told(asked: Asked) -> bool:
-    """Has a source that somebody named said anything, or why it says nothing?"""
     return any(fact.source != TitlesProbe.source for fact in asked.facts.all) or any(map(_is_news, asked.silences))
 
 
@@ -325,7 +324,6 @@ def text_of(path: str, found: Where, now_s: float) -> str:
 
 
 def _is_news(silence: Silence) -> bool:
-    """Is it worth a line that a source is silent, or was it only looked at because it might be there?"""
     return silence.source != TitlesProbe.source and silence.reason != NO_SQUEUE
 
 

@@ -415,7 +415,6 @@ class DocumentDecoder(Decoder):
         return self._builder.build(number, row, self._position)
 
     def _note_row(self, number: int, mark: int) -> None:
-        """Remember a row that is not the one that stood here before; what was behind that one says nothing now."""
         del self._known_rows[number:]
         self._known_rows.append(mark)
 
@@ -486,7 +485,6 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
 
 
 def _is_of_columns(document: Row) -> bool:
-    """Does it hold a list of its own, so that objects in it stand beside the rows?"""
     return any(isinstance(value, list) and value for value in document.values())
 
 

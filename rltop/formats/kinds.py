@@ -76,7 +76,6 @@ _CSV_HEADER = regex(
 
 
 def _no_sign(head: bytes) -> bool:
-    """A form of text that is told from the others by what the first line is not."""
     del head
     return False
 

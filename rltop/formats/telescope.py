@@ -436,7 +436,6 @@ class TelescopeDecoder(Decoder):
     # -- giving out ------------------------------------------------------------------------------------------------
 
     def _next(self) -> int | None:
-        """The oldest step that is known and not given out; one of which there are only events does not count."""
         return min((*self._metrics, *self._samples.steps, *self._values), default=None)
 
     def _whole_steps(self) -> Iterator[Record]:
@@ -511,7 +510,6 @@ Key = tuple[str, int, float]
 
 
 def _metric(operation: str) -> str:
-    """What an operation is called among the metrics: by its own name, wherever it is nested."""
     name = operation.rpartition("/")[2]
     return "weight_sync_trainer" if name == WEIGHT_SYNC else name
 

@@ -123,7 +123,6 @@ def row_starts(data: bytes, offset: int) -> Sequence[int]:
 
 
 def _next_record(data: bytes, pos: int) -> int | None:
-    """Where the next record begins at `pos` or behind it; None where there is none."""
     for sign in _SIGN.finditer(data, pos):
         at = sign.start()
         if len(data) - at >= HEADER_BYTES and record_length(data[at : at + HEADER_BYTES]) is not None:

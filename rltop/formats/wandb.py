@@ -641,7 +641,6 @@ class WandbDecoder(BlockLogDecoder):
                 self.counts.text_values += 1
 
     def _take_alert(self, payload: bytes, start: int, stop: int, position: FilePosition, records: list[Record]) -> None:
-        """An alert that the training script raised: part of the newest row, or of the first one where there is none."""
         _, texts = message(payload, start, stop)
         title, text, level = (texts.get(number, b"").decode("utf-8", "replace") for number in (1, 2, 3))
         level = clipped_key(level.lower() or "info")
@@ -787,6 +786,5 @@ def _double(data: bytes) -> float:
 
 
 def _seconds(data: bytes) -> float | None:
-    """A time in seconds since the epoch; None where there is none."""
     numbers, _ = message(data)
     return numbers[_SECONDS] + numbers.get(_NANOS, 0) / 1e9 if _SECONDS in numbers else None

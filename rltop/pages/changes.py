@@ -119,7 +119,6 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
 
 
 def _until(stretch: Stretch) -> int | None:
-    """The last step of the window; None where it is one record, or what stands there is downsampled."""
     after = stretch.steps[stretch.split : stretch.split + AFTER_VALUES]
     return after[-1] if len(after) > 1 and not stretch.is_approximate else None
 

@@ -228,7 +228,6 @@ _ALIKE = 0.1
 
 
 def _logged_otherwise(snapshot: Snapshot, step_s: float | None) -> float | None:
-    """What is logged of a step where that is not what it takes, and the two are about the same steps."""
     logged_s = None if cadence_of(snapshot) > 1 else _logged_pace(_logged(snapshot.at(None)))
     return None if step_s is None or logged_s is None or abs(step_s - logged_s) <= _ALIKE * step_s else logged_s
 

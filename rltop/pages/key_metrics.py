@@ -162,7 +162,6 @@ def _guess(parts: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Choice]:
 
 
 def _logged(snapshot: Snapshot, names: Sequence[str]) -> Sequence[Signal]:
-    """The signals of the first of these metrics that the stream logs; none if it logs none."""
     signals = {} if snapshot.identity is None else snapshot.identity.signals
     return next((signals[name] for name in names if signals.get(name)), ())
 

@@ -596,7 +596,6 @@ def _unheard_of(name: str, sign: str, value: str) -> str:
 
 
 def _told_words(text: str) -> list[tuple[bool, str]]:
-    """The words, and whether each is wanted; quotes hold one together."""
     found = re.findall(r'(-?)((?:[^\s"]|"[^"]*"?)+)', text)
     return [(not minus, word.replace('"', "")) for minus, word in found if word.replace('"', "")]
 

@@ -283,7 +283,6 @@ class _Axis:
 
 
 def _sign(number: int, level: Level, glyphs: Glyphs) -> str:
-    """What stands for the events that began in one cell: the sign of their level, or how many they are."""
     return glyphs.level(level) if number == 1 else str(number) if number <= _MOST_COUNTED else "+"
 
 

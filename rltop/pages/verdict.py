@@ -103,7 +103,6 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
 
 
 def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
-    """For how many records a verdict has stood; unknown while only the newest rows are held."""
     if snapshot.part.is_preview or verdict.state is not VerdictState.FIRING:
         return None
     return max(0, snapshot.stream.rows - verdict.since_record + 1) or None

@@ -135,7 +135,6 @@ def paint_open(view: OpenStep, axis_s: float, bar_at: int, width: int, glyphs: G
 
 
 def _notes_within(cells: int, *notes: Sequence[str]) -> str:
-    """The first of the notes that there is room for; may be empty."""
     texts = (" " + ", ".join(filter(None, parts)) for parts in notes if any(parts))
     return next((text for text in texts if cell_width(text) <= cells), "")
 

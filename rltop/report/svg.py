@@ -201,7 +201,6 @@ def _stack(step: StripStep, timing: TimingView, left: float, width: float, longe
 
 
 def _axes(plot: PlotData) -> Axes | None:
-    """The axes of a chart, without a band that flattens the curve; None where there is nothing that can be drawn."""
     axes = axes_of(plot, *_AXIS_CELLS)
     if axes is not None and axes.band:
         alone = axes_of(plot, *_AXIS_CELLS, has_band=False)

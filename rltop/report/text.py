@@ -136,7 +136,6 @@ def check_text(
 
 
 def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
-    """That the run died or was interrupted, and of what, as the file or the console log beside it says."""
     state = snapshot.source.state
     if state not in BROKEN_OFF:
         return []

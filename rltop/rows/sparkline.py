@@ -168,7 +168,6 @@ def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[li
 
 
 def _distances(upper: list[float], lower: list[float]) -> list[float]:
-    """By how much one lies above the other, where it does, in order; loops of C."""
     return sorted(filter((0.0).__lt__, map(sub, upper, lower)))
 
 
@@ -391,7 +390,6 @@ def _drawn(heights: _Heights, restarts: frozenset[int], nonfinite: frozenset[int
 
 
 def _joined_cells(cells: Sequence[tuple[str, str]]) -> Line:
-    """Characters with a role each, as pieces of one role."""
     return tuple(Piece("".join([char for char, _ in found]), role) for role, found in groupby(cells, itemgetter(1)))
 
 

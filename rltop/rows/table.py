@@ -125,7 +125,6 @@ def amount(
 
 
 def _order_behind(column: Column[T], sorting: Sorting | None) -> Sorting:
-    """The order that a head leads to: by its column, the other way round where it already is."""
     head = str(column.head)
     if sorting is not None and sorting.head == head:
         return Sorting(head, not sorting.is_falling)

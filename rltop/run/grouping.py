@@ -269,7 +269,6 @@ def _fitting(rows: Sequence[RowSample], copied: Sequence[RowSample]) -> float | 
 
 
 def _is_rounded(value: float, whole: float) -> bool:
-    """Whether a number is another one, written with fewer digits."""
     unit = 10.0 ** int(Decimal(repr(value)).normalize().as_tuple().exponent) if value else 0.1
     return math.isclose(value, whole, rel_tol=_CLOSE, abs_tol=0.6 * unit)
 
@@ -443,7 +442,6 @@ def _has_metrics(streams: Iterable[tuple[Found, Placement]]) -> bool:
 
 
 def _is_metrics(found: Found) -> bool:
-    """Does it hold more than times? What does not is shown beside the run in whose folder it lies."""
     return found.kind is None or found.kind.has_metrics
 
 
@@ -513,7 +511,6 @@ def _copied(
 
 
 def _is_kept_with(run: Found, found: Found) -> bool:
-    """Does a file lie in the folder that Weights & Biases made for one run?"""
     return run.kind is WANDB and Path(run.path).parent in Path(found.path).parents
 
 
@@ -565,7 +562,6 @@ def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]
 
 
 def _folder(folder: Path, files: list[Found], title: str) -> Found:
-    """The folder above archives that are written anew: it is followed as one stream, called as its W&B run is."""
     size = sum(each.size for each in files)
     modified_s = max((each.modified_s or 0.0 for each in files), default=None)
     name = titled(title, str(folder / "metrics"))
@@ -582,7 +578,6 @@ def join(files: list[Found]) -> Found:
 
 
 def _started(path: str) -> str:
-    """When a W&B run was begun or resumed, as its folder says; empty for anything else."""
     found = _WANDB_FOLDER.match(Path(path).parent.name)
     return found[1] if found else ""
 
@@ -663,7 +658,6 @@ def _below_spot(found: Found, event_folders: dict[Path, Found]) -> Placement | N
 
 
 def _is_begun_during(inner: Found, outer: Found) -> bool:
-    """Was the first file of one stream begun while the other was written, as the names of event files say?"""
     begun_s, from_s = _begun_s(inner.paths[0]), _begun_s(outer.paths[0])
     if begun_s is None or from_s is None:
         return True

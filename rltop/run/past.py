@@ -70,8 +70,6 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
 
 
 class _Past(NamedTuple):
-    """An alert as of its last transition."""
-
     event: Event
     worst: Level
     is_settled: bool = False

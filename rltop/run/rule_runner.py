@@ -259,7 +259,6 @@ _Pick: TypeAlias = "Callable[[array[float]], tuple[float, ...]]"
 
 
 def _picker(columns: Sequence[int]) -> _Pick | None:
-    """Reads `columns` of a row at once; None where there are none."""
     # A picker of one item gives the bare item: a column named twice keeps it a tuple.
     return cast("_Pick", itemgetter(*columns, columns[0])) if columns else None
 

@@ -235,7 +235,6 @@ class Run:
 
     @property
     def _now(self) -> Hashable:
-        """What the state follows from; of time the second, as it is shown."""
         return self.version, self.main.sight
 
     @property
@@ -254,7 +253,6 @@ class Run:
 
     @property
     def _job(self) -> Where | None:
-        """Where its job is, by who follows it, else by its files when it was looked at last."""
         if self.whereabouts is not None:
             return self.whereabouts.told()
         return None if self.seen is None or self.seen.rows != self.stream.rows else self.seen.told()

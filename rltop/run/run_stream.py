@@ -373,7 +373,6 @@ class RunStream:
 
     @property
     def _kind(self) -> Kind | None:
-        """The detected format; None while that is not known, and for what is compressed: that is not being written."""
         decoder = self.known.pipeline.decoder
         return decoder.kind if isinstance(decoder, AutoDecoder) else None
 

@@ -208,7 +208,6 @@ class RunBuilder:
 
     @property
     def _of_preview(self) -> StoreOptions:
-        """A part of the stream's memory: while a long history is read, a preview takes in all rows that come."""
         return self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
 
     def _judged(
@@ -249,7 +248,6 @@ def _nothing_left_out() -> Sequence[tuple[str, str]]:
 
 
 def _is_same(known: Found, now: Found) -> bool:
-    """Are the two one run: do they share a file, or is one another record of the other?"""
     paths = {path for each in (known, *known.beside) for path in (*each.paths, *each.copies)}
     return any(path in paths for each in (now, *now.beside) for path in (*each.paths, *each.copies))
 
@@ -299,7 +297,6 @@ class Session:
         self.runs += [self.builder.build(each) for each in found]
 
     def _share_memory(self) -> None:
-        """Share the memory for raw rows out, stream by stream."""
         streams = sum(len(found.beside) + 1 for found in self._found)
         whole = self.builder.options.store
         self.builder.share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
@@ -599,7 +596,6 @@ class Session:
 
 
 def _judges(run: Run) -> bool:
-    """Judge a run that has been read, before a list asks for a thousand of them; True if that had not been done."""
     if not run.has_caught_up or is_judged(run):
         return False
     _ = run.verdicts

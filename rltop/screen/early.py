@@ -156,7 +156,6 @@ class EarlyPicture:
 
 
 def _has_truecolour(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal says that it takes 24-bit colours; Textual asks the same."""
     return environment.get("COLORTERM", "").strip().lower() in {"truecolor", "24bit"}
 
 

@@ -337,8 +337,6 @@ class _CellUpdate(ChopsUpdate):
 
 
 class _CellCompositor(Compositor):
-    """A compositor whose partial updates are made of cells."""
-
     def render_partial_update(self) -> ChopsUpdate | None:
         update = super().render_partial_update()
         return None if update is None else _CellUpdate(update.chops, update.spans, update.chop_ends)

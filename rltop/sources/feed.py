@@ -210,7 +210,6 @@ class SequenceFeed(Feed):
         return events
 
     def _note_gap(self, status: TailStatus) -> None:
-        """A file that could not be read, or not to its end, is a gap in the history."""
         if status.state is not TailState.AT_END:
             name = posixpath.basename(self._paths[self._turn])
             said = status.error.message if status.error is not None else f"{name}: {status.message}"

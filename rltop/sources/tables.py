@@ -99,8 +99,6 @@ class _Part(Struct, frozen=False):
 
 
 class _Look(Struct, frozen=False):
-    """What one look has found: of each table how far it went, and the lines; `states` of tables changed in place."""
-
     parts: dict[str, _Part] = field(default_factory=dict)
     lines: dict[str, list[Line]] = field(default_factory=dict)
     states: list[bytes] = field(default_factory=list)
@@ -194,7 +192,6 @@ class DatabaseTail(UnheldTail):
         return look
 
     def _line(self, row: TableRow, table: DatabaseTable) -> bytes:
-        """A row of the run that is followed as a line; empty where it is of another one."""
         if not any(row.value(name, _MAX_NAME_BYTES) == self._member for name in RUN_COLUMNS if name in table.columns):
             return b""
         return line_of(table.name, ((name, row.value(name, _MAX_VALUE_BYTES)) for name in table.columns))

@@ -29,8 +29,6 @@ Changed = Callable[[Sequence[str]], None]
 
 @dataclass(slots=True)
 class _Folder:
-    """A watched folder: which one it was when the watch was set, and whom to wake."""
-
     inode: int
     watch: ObservedWatch
     callbacks: list[Changed]

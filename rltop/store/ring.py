@@ -142,7 +142,6 @@ class Block:
 
     @property
     def _parts(self) -> tuple[Any, ...]:
-        """What holds one value a row."""
         return self.steps, self.times, self.offsets, self.generations, self.training
 
     def insert(

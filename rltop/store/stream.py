@@ -67,7 +67,6 @@ class _OpenBucket:
 
 
 def _no_values(block: Block) -> None:
-    """What a block holds of a key that was never seen."""
     del block
 
 

@@ -436,7 +436,6 @@ def _finite(values: Iterable[float]) -> list[float]:
 
 
 def _values(name: str, signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]) -> list[float]:
-    """The finite first values of a metric's primary signal, in the metric's unit."""
     found = signals.get(name)
     return [found[0].read(value) for value in _finite(samples.get(found[0].key, ()))] if found else []
 

@@ -466,7 +466,6 @@ class ConsoleDecoder(Decoder):
 
     @property
     def _row_count(self) -> int:
-        """Rows so far, those that wait for a step or have none included; it never goes back."""
         return self.counts.rows + self.counts.no_step_lines + self._remarks + len(self._waiting)
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
@@ -730,7 +729,6 @@ class ConsoleDecoder(Decoder):
             self.counts.no_step_lines += 1
 
     def _pass_remarks(self) -> None:
-        """Lines before a row that could not be read as one were remarks."""
         if self._stepless or self.counts.unread_lines:
             self.counts.no_step_lines -= self._stepless
             self._remarks += self._stepless

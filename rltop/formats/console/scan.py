@@ -317,7 +317,6 @@ def _joined(lines: bytes) -> bytes:
 
 
 def _line_end(body: bytes, at: int) -> int:
-    """Where the line ends in which `at` is: its line feed, or the end of `body`."""
     end = body.find(b"\n", at)
     return len(body) if end < 0 else end
 

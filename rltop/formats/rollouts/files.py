@@ -551,7 +551,6 @@ def _list(value: object) -> list[object]:
 
 
 def _reward(rewards: Row) -> float | None:
-    """The weighted sum of what the reward functions gave; None where nothing was scored."""
     given = [
         score * (1.0 if (weight := finite(_map(each).get("weight"))) is None else weight)
         for each in rewards.values()
@@ -561,7 +560,6 @@ def _reward(rewards: Row) -> float | None:
 
 
 def _tokens(nodes: list[Row], calls: list[Row]) -> float | None:
-    """Sampled tokens: those that are marked so, else what the calls of the model were charged with."""
     marked = sum(sum(map(bool, _list(node.get("mask")))) for node in nodes)
     if marked:
         return float(marked)

@@ -181,7 +181,6 @@ def by_prompt(prompt: str) -> str:
 
 
 def _listed(row: Row, name: str) -> list[object]:
-    """What NeMo-RL writes of one sample under a name: a list in a list of one; empty where it is none."""
     value = row.get(name)
     return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else []
 
