@@ -33,6 +33,8 @@ _ALONE = 30
 """Records after which an awakened gradient has a baseline of its own."""
 _ANY_NOISE = 100.0
 """A factor that no noise explains."""
+_HARM = ("reward", "validation", "loss", "entropy", "collapse")
+"""Verdicts of these that begin within ten records tell that a lone spike did harm."""
 
 
 class GradientSpike(Detector):
@@ -42,7 +44,8 @@ class GradientSpike(Detector):
     losses: deque[float] = deque(maxlen=_WINDOW)
     flat: deque[bool] = deque(maxlen=_MIN_SAMPLES)
     largest, awake = 0.0, 0
-    raised, spiking = NOfMCounter(3, 10), NOfMCounter(3, 10)
+    raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
+    lone, lone_at = QUIET, 0
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, base, is_raised = self.window, self.start, 0.0, False
@@ -68,8 +71,18 @@ class GradientSpike(Detector):
         if is_raised and self._is_beyond_noise(value, value / base):
             return self._spike(value, base, context)
         if is_raised or self.raised.bits:
-            self.raised.push(False)
-            self.spiking.push(False)
+            for one in (self.raised, self.spiking, self.huge):
+                one.push(False)
+        return self._harm(context) if self.lone is not QUIET else QUIET
+
+    def _harm(self, context: RuleContext) -> Finding:
+        """The lone spike of the records before, if something that counts has gone wrong since."""
+        lone, since = self.lone, self.lone_at - 1
+        for family in _HARM:
+            if (onset := context.onsets.get(family)) is not None and onset.record >= since:
+                return lone._replace(level=CRIT, words=(family,))
+        if context.record >= self.lone_at + _SETTLING:
+            self.lone = QUIET
         return QUIET
 
     def _base(self, value: float) -> float:
@@ -86,18 +99,23 @@ class GradientSpike(Detector):
         info, crit = thresholds["info"], thresholds["crit"]
         is_often_raised = self.raised.push(True)
         is_often_spiking = self.spiking.push(ratio > info)
+        is_huge = ratio > crit and value > thresholds["crit_floor"]
+        is_again = self.huge.push(is_huge)
         level, threshold = INFO, info
-        if (ratio > crit and value > thresholds["crit_floor"]) or (is_often_spiking and ratio > info):
+        if (is_huge and is_again) or (is_often_spiking and ratio > info):
             level, threshold = CRIT, crit if ratio > crit else info
-        elif is_often_raised:
-            level, threshold = WARN, thresholds["warn"]
+        elif is_often_raised or is_huge:
+            level, threshold = WARN, crit if is_huge else thresholds["warn"]
         elif ratio <= info:
             return QUIET
         elif self._is_loss_outlier(context.values.get("loss")):
             level = WARN
         if context.is_lr_rising:
             level = INFO
-        return Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
+        found = Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
+        if is_huge and level >= WARN:
+            self.lone, self.lone_at = found, context.record
+        return found
 
     def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:
         """The first rise from a start with nothing to learn from: groups without variance, or hardly a gradient."""
@@ -124,7 +142,8 @@ class GradientSpike(Detector):
 
     def headline(self, finding: Finding) -> str:
         repeated = f", {finding.extra[1]:.0f} of the last 10 records" if finding.extra[1] >= 2 else ""
-        return super().headline(finding) + repeated
+        harm = f"; then {finding.words[0]}" if finding.words else ""
+        return super().headline(finding) + repeated + harm
 
 
 class AbsurdGradient(Line):

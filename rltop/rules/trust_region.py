@@ -195,7 +195,7 @@ class ReferenceKlSpike(Detector):
     """O11: KL to the reference policy, per token or summed: no policy of language is ten nats per token away."""
 
     window = Window(_WINDOW)
-    high = NOfMCounter(2, 3)
+    high, far, lasting = NOfMCounter(2, 3), NOfMCounter(2, 3), NOfMCounter(5, 8)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         if context.traits.kl_is_sequence_sum:
@@ -207,20 +207,30 @@ class ReferenceKlSpike(Detector):
             is_near = value <= jump * window.least or value <= jump * window.median
         if is_near:
             window.push(value)
-            if self.high.bits:
-                self.high.push(False)
+            if self.lasting.bits or self.high.bits:
+                for one in (self.high, self.far, self.lasting):
+                    one.push(False)
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        # Under a generic name the KL may be a sum: it counts once it is a multiple of what it was.
-        is_known = not context.traits.is_generic or (known >= _MEDIAN_OF and value > thresholds["warn"] * usual)
-        is_absolute = value > thresholds["absolute"] and is_known
+        is_young, is_far, is_generic = (
+            known < thresholds["young"],
+            value > thresholds["at_once"],
+            context.traits.is_generic,
+        )
+        # Under a generic name the KL may be a sum: it counts once it is a multiple of what it was, or too much for one.
+        is_known = not is_generic or (known >= _MEDIAN_OF and value > thresholds["warn"] * usual)
+        is_absolute = value > thresholds["absolute"] and (is_known or (is_young and is_far))
         huge = max(thresholds["crit"] * usual, thresholds["crit_floor"])
         is_huge = known >= thresholds["wait"] and value > huge
-        if self.high.push(is_absolute or is_huge) or (is_absolute and value > thresholds["at_once"]):
-            line = thresholds["absolute"] if is_absolute else huge
-            return Finding(CRIT, value, usual if known else None, line)
-        if known < thresholds["young"] or usual <= 0.0:
+        is_often, is_often_far = self.high.push(is_absolute or is_huge), self.far.push(is_absolute and is_far)
+        # What is high at first may fall by itself, but for garbage.
+        is_critical = self.lasting.push(is_absolute) or is_often_far or (is_often and not is_young)
+        line = thresholds["absolute"] if is_absolute else huge
+        if is_absolute or (is_critical and is_huge):
+            level = CRIT if is_critical and is_known else WARN
+            return Finding(level, value, usual if known else None, line)
+        if is_young or usual <= 0.0:
             return QUIET
         # The KL of a young run rises from 0 as it learns, but not by that much within a few records.
         line = huge if known < thresholds["wait"] else max(thresholds["warn"] * usual, thresholds["floor"])

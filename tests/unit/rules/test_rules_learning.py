@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from observations import alarms, every, first, identity, noisy, observation, play, series, step_up
+from observations import alarms, every, first, identity, judged, learning, noisy, observation, play, series, step_up
 from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level, NonFinite, VerdictState
@@ -162,9 +162,28 @@ def test_o1_trap_a_lone_spike_of_thirty_times_is_information() -> None:
     assert "O1" in infos(engine)
 
 
-def test_o1_a_huge_spike_is_critical_at_once() -> None:
-    event = first(play(60, grad_norm=with_spikes(40, height=80.0)), "O1")
-    assert (event.record, event.level) == (40, Level.CRIT)
+@each_row("height", [80.0, 3_000.0])
+def test_o1_a_lone_spike_is_a_warning_where_the_reward_goes_on_as_before(height: float) -> None:
+    found = alarms(play(120, grad_norm=with_spikes(40, height=height), reward_mean=learning, loss=noisy(0.5)))
+    assert [(one.rule, one.record, one.level) for one in found] == [("O1", 40, Level.WARN)]
+
+
+@each_row("at", [(40, 41), (40, 47)])
+def test_o1_a_huge_spike_that_lasts_or_comes_again_is_critical(at: tuple[int, int]) -> None:
+    found = alarms(play(60, grad_norm=with_spikes(*at, height=80.0), reward_mean=learning), "O1")
+    assert [(one.record, one.level) for one in found] == [(40, Level.WARN), (at[1], Level.CRIT)]
+
+
+@each_row("seed", [1, 2, 3])
+def test_o1_a_huge_spike_after_which_the_reward_falls_is_critical(seed: int) -> None:
+    falls = lambda r: noisy(0.6 if r < 41 else max(0.05, 0.6 - 0.1 * (r - 40)), 0.05, seed)(r)  # noqa: E731
+    found = alarms(play(120, grad_norm=with_spikes(40, height=80.0), reward_mean=falls), "O1")
+    assert [one.level for one in found] == [Level.WARN, Level.CRIT]
+    assert found[1].record <= 50 and "then reward" in found[1].message
+    later = lambda r: falls(r - 30)  # noqa: E731
+    assert [e.level for e in alarms(play(120, grad_norm=with_spikes(40, height=80.0), reward_mean=later), "O1")] == [
+        Level.WARN
+    ]
 
 
 def test_o1_a_huge_factor_of_next_to_nothing_is_not() -> None:
@@ -313,7 +332,27 @@ def test_o10_trap_a_ratio_that_reads_half_all_along_is_its_own_baseline(level: f
 def test_o11_ten_nats_per_token_are_critical_from_the_first_record_even_while_falling() -> None:
     garbage = [10833.0, 1678.0, 907.0, 1291.0, 65.0, 14.0, 5.1, 2.5, 1.06, 0.46, 0.32, 0.2]
     event = first(play(12, kl_ref=garbage), "O11")
-    assert (event.record, event.level) == (1, Level.CRIT)
+    assert (event.record, event.level) == (2, Level.CRIT)
+    assert first(play(12, kl_ref=noisy(30.0)), "O11").level is Level.WARN
+    assert alarms(play(12, kl_ref=noisy(30.0)), "O11")[1].level is Level.CRIT
+
+
+def test_o11_what_falls_by_itself_in_a_young_run_is_no_more_than_a_warning() -> None:
+    falling = lambda r: [12.0, 4.5, 22.0, 65.0, 6.5, 1.2, 0.5, 1.4][r - 1] if r <= 8 else noisy(0.5)(r)  # noqa: E731
+    engine = play(100, kl_ref=falling, reward_mean=learning)
+    assert {one.level for one in alarms(engine, "O11")} == {Level.WARN}
+    assert "O11" not in {one.rule for one in engine.verdicts}
+    one_batch = lambda r: 197.0 if r == 60 else noisy(0.5)(r)  # noqa: E731
+    assert alarms(play(100, kl_ref=one_batch, reward_mean=learning), "O11") == []
+
+
+@each_row("name", ["kl", "mean_kl"])
+def test_o11_hundreds_of_nats_at_once_are_too_much_under_any_name(name: str) -> None:
+    kl = [0.0, 0.0, 170.0, 170.0, 213.0, 0.0, 170.0, 256.0, 170.0, 256.0]
+    rows = [{"loss": 0.04 * one, "mean_reward": 20.0 + 7 * (k % 3), name: one} for k, one in enumerate(kl)]
+    assert [(one.rule, one.level) for one in judged(rows) if one.is_alarm] == [("O11", Level.WARN)]
+    summed = [{"loss": 0.5, "mean_reward": 20.0 + k, name: 2.0 + 0.5 * k} for k in range(200)]
+    assert not [one.message for one in judged(summed) if one.is_alarm]
 
 
 def test_o11_a_jump_counts_after_fifty_records() -> None:
