@@ -307,6 +307,8 @@ _MOST = 0.5
 """Part of what a slow step adds that lies in its logged stages."""
 _LATE = 1.5
 """So many periods without a slow step end it."""
+_STALLED_RECORDS = 100
+_SEVERAL = 3
 _EVALUATED = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
 
 
@@ -338,6 +340,7 @@ class SlowNowAndThen(Detector):
     evaluated: tuple[float, ...] = ()
     line = math.inf
     slow: tuple[tuple[_Step, _Step], ...] = ()
+    stalls: tuple[_Step, ...] = ()
     between = _NONE
     found, until = QUIET, 0
     is_usual = has_rollouts = was_evaluated = is_outside = False
@@ -351,7 +354,7 @@ class SlowNowAndThen(Detector):
         if "P1" in context.standing:
             # A block of slow steps is one slowdown.
             self.often.clear()
-            self.slow = ()
+            self.slow = self.stalls = ()
         values = context.values
         seconds = values.get("time_step", 0.0)
         if self.start.is_final and seconds <= self.line and not self.slow:
@@ -368,8 +371,8 @@ class SlowNowAndThen(Detector):
             self._learn(one)
         if was_known:
             self._take(one)
-        found, counted = self.found if one.record <= self.until else QUIET, self._count()
-        return counted if counted.level > found.level else found
+        found = self.found if one.record <= self.until else QUIET
+        return worst(self._stalled(one), found, self._count())
 
     def _is_explained(self, context: RuleContext, seconds: float) -> bool:
         """A checkpoint, an evaluation in this step or the one before, by the clock, or a rollout that is used again."""
@@ -425,6 +428,8 @@ class SlowNowAndThen(Detector):
         if not is_slow:
             self.between = self.between.plus(one)
             return
+        if one.seconds > self.thresholds["stall"] * usual:
+            self.stalls = (*self.stalls, one)
         keep = int(self.thresholds["periods"])
         self.slow = (*self.slow, (one, self.between))[-keep:]
         self.between = _NONE
@@ -453,6 +458,24 @@ class SlowNowAndThen(Detector):
         steps = one.step - self.slow[-2][0].step
         return Finding(level, mean, typical, None, (share, float(steps)), ("periodic",))
 
+    def _stalled(self, one: _Step) -> Finding:
+        """Steps of a multiple of the usual time, now and then, that together are much of the time of a hundred."""
+        usual, held, least = self.start.value or 0.0, min(one.record, _STALLED_RECORDS), self.thresholds["stall"]
+        known = [each for each in self.stalls if each.record > one.record - held and each.seconds > least * usual]
+        self.stalls = stalls = tuple(known)
+        is_dense = bool(stalls) and len(stalls) > (one.record - stalls[0].record + 1) // _SEVERAL
+        if len(stalls) < _SEVERAL or is_dense or self.raised.is_met:
+            return QUIET
+        # What is always a multiple of a few records apart is a checkpoint or an evaluation that nobody logs.
+        if math.gcd(*[after.record - before.record for before, after in pairwise(stalls)]) >= self.thresholds["apart"]:
+            return QUIET
+        longest, lost = max(stalls, key=lambda each: each.seconds), sum(each.seconds for each in stalls)
+        share = lost / (lost + usual * (held - len(stalls)))
+        if share < self.thresholds["stalled"] or usual < self.thresholds["short_s"]:
+            return QUIET
+        extra = (float(len(stalls)), float(held), share, lost - usual * len(stalls), float(longest.step))
+        return Finding(WARN, longest.seconds, usual, None, extra, ("stalled",))
+
     def _count(self) -> Finding:
         """Enough of them, and since the first not so many that the typical step itself is slow."""
         often = self.often
@@ -468,6 +491,11 @@ class SlowNowAndThen(Detector):
             found, held = finding.extra
             often = f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)})"
             return f"{often} took about {duration(slow)}, the rest {duration(base)}"
+        if finding.words == ("stalled",):
+            count, held, share, lost, step = finding.extra
+            often = f"{count:.0f} of the last {held:.0f} steps stalled, {percent(share)} of the time"
+            longest = f"up to {duration(slow)}, step {step:,.0f}"
+            return f"{often} ({duration(lost)} lost): {longest}; the rest {duration(base)}"
         share, period = finding.extra
         often = f"every {_ordinal(int(period))} step takes {number(slow / base)}×: {percent(share)} of the time"
         return f"{often} ({duration(slow)}, the rest {duration(base)}); no checkpoint or evaluation logged there"

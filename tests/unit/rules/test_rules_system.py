@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from observations import alarms, first, noisy, observation, play
+from observations import alarms, first, learning, noisy, observation, play
 from tables import each_row
 
 from rltop.model import Algorithm, Level, Traits
@@ -285,6 +287,24 @@ def test_p16_judges_in_retrospect_the_steps_by_which_it_learned_what_is_usual() 
     assert first(play(24, time_step=slow), "P16").record == 21
     once = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {2, 16, 21} else 1.0)  # noqa: E731
     assert alarms(play(60, time_step=once)) == []
+
+
+@each_row("seed", [1, 2, 3, 4])
+def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> None:
+    draw = random.Random(seed)
+    at = [draw.randrange(first, first + 10) for first in (20, 41, 62, 83)]
+    stalled = lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 + 25.0 * (r in at[1:]) if r in at else 1.0)  # noqa: E731
+    event = first(play(110, time_step=stalled, reward_mean=learning), "P16")
+    assert (event.record, event.level) == (at[2], Level.WARN)
+    assert "steps stalled" in event.message and any(f"step {step};" in event.message for step in at[1:])
+    # The same steps five times as long cost too little; four that are as far apart as ever are nobody's stalls.
+    assert not alarms(play(110, time_step=lambda r: noisy(280.0, 0.1, seed)(r) * (5.0 if r in at else 1.0)))
+    even = lambda r: noisy(280.0, 0.1, seed)(r) * (9.0 if r % 20 == 0 else 1.0)  # noqa: E731
+    assert not alarms(play(110, time_step=even))
+    tokens = {"total_tokens": lambda r: 1e5 * stalled(r)}
+    assert not alarms(play(110, time_step=stalled, **tokens))
+    written = {"time_save": lambda r: 280.0 * 4 if r in at else None}
+    assert not alarms(play(110, time_step=stalled, **written), "P16")
 
 
 def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
