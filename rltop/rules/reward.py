@@ -124,6 +124,7 @@ class RewardCrash(Detector):
         self.best_step = 0
         self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
         self.single_line = self.level_line = self.reach = self.least = 0.0
+        self.down, self.is_young = 0, True
         self.held: deque[float] = deque(maxlen=_HELD)
         self.below: list[float] = []  # in order, and their newest as they came: a run may stay there for good
         self.newest_below: deque[float] = deque(maxlen=_HELD)
@@ -140,6 +141,8 @@ class RewardCrash(Detector):
         self.evaluation.observe(context)
         if (finding := self._judge(context)) is None:
             return None
+        if finding is QUIET and self.is_young:
+            finding = self._judge_stay(context.reward.usual)
         is_bad = finding is not QUIET
         has_lasted = (is_bad or self.often.bits > 0) and self.often.push(is_bad)
         is_out = is_bad and self._is_out(finding)
@@ -212,7 +215,7 @@ class RewardCrash(Detector):
             return QUIET
         self._note_range(context.values)
         if level > self.best:
-            self.best_step = context.observation.step
+            self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
             self._note_best(level)
         elif level < self.worst:
             self.worst = level
@@ -244,11 +247,24 @@ class RewardCrash(Detector):
         self.least = 0.0 if has_risen else _floor(level, self.thresholds)
         self.single_line, self.level_line = self._noise("sigmas")[1], self._noise("slow_sigmas")[1]
 
+    @property
+    def _learned(self) -> float:
+        return max(self.best - min(self.worst, self.initial), self.thresholds["share"] * abs(self.best))
+
+    def _judge_stay(self, level: float) -> Finding:
+        """Against the noise of the records that stay down: that of a young run may have been its rise."""
+        self.down = self.down + 1 if self.best - level > self.thresholds["slow"] * self._learned else 0
+        if self.down < self.thresholds["stays"]:
+            return QUIET
+        sigma = _NOISE_TO_SIGMA * min(self.noise_at_best, self.noise.value)
+        line = max(self.thresholds["slow"] * self._learned, self.thresholds["sigmas"] * sigma, self.reach, self.least)
+        return QUIET if self.best - level <= line else Finding(WARN, level, self.best, self.best - line, (sigma,))
+
     def _judge_drop(self, count: int) -> Finding:
         thresholds, best = self.thresholds, self.best
         recent = median_of(self.recent)
         drop = best - recent
-        learned = max(best - min(self.worst, self.initial), thresholds["share"] * abs(best))
+        learned = self._learned
         sigma, noise = self._noise("sigmas")
         part = thresholds["warn"] * learned if count >= _SETTLED else thresholds["early"] * abs(self.initial)
         line = max(part, noise)
@@ -262,9 +278,8 @@ class RewardCrash(Detector):
     def _judge_level(self, level: float, count: int) -> Finding:
         """The loss of the level, against how uncertain a median of ten is."""
         thresholds, best = self.thresholds, self.best
-        learned = max(best - min(self.worst, self.initial), thresholds["share"] * abs(best))
         sigma, noise = self._noise("slow_sigmas")
-        line = max(thresholds["slow"] * learned, noise)
+        line = max(thresholds["slow"] * self._learned, noise)
         if count < 2 * _SETTLED or line <= 0.0 or best - level <= line:
             return QUIET
         return Finding(WARN, level, best, best - line, (sigma,))

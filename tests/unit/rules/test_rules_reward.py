@@ -6,6 +6,7 @@ import math
 import random
 
 from observations import alarms, every, first, identity, learning, noisy, observation, play, series, step_up
+from tables import each_row
 
 from rltop.model import Algorithm, EventState, Level
 from rltop.rules.engine import Engine
@@ -231,3 +232,17 @@ def test_t2_and_t3() -> None:
 
 def test_t2_t3_trap_lengths_that_move_slowly_are_learning() -> None:
     assert alarms(play(300, response_len_mean=lambda r: noisy(300 + r)(r))) == []
+
+
+@each_row("seed", [1, 2, 3, 4])
+def test_r1_a_young_run_that_rose_at_one_jump_and_fell_for_good_has_crashed(seed: int) -> None:
+    draw = random.Random(seed)
+    fell = draw.randrange(22, 28)
+    versions = lambda r: -10.0 if r < 9 else 0.1 if r < 17 else 0.7 if r < fell else -5.0  # noqa: E731
+    assert first(play(120, reward_mean=versions), "R1").record < 70
+    noise = [draw.gauss(0.0, 0.7) for _ in range(120)]
+    assert first(play(120, reward_mean=lambda r: versions(r) + noise[r - 1]), "R1")
+    # What comes back within twenty records has not, nor has noise that only seemed to rise.
+    back = lambda r: versions(r if r < fell + 20 else fell - 1)  # noqa: E731
+    assert alarms(play(120, reward_mean=back), "R1") == []
+    assert alarms(play(120, reward_mean=lambda r: noise[r - 1])) == []
