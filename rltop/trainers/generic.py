@@ -65,6 +65,9 @@ _LOOPS = spellings("""
     mult_prob_error | token_mult_prob_error | train/token_mult_prob_error
     entropy | entropy | mean_entropy | policy_entropy | entropy_mean | policy/entropy | approx_entropy | token_entropy
     clip_frac | clip_frac | clip_fraction | clipfrac | clip_ratio | ppo_clip_ratio | pg_clipfrac
+    clip_frac | {policy,actor,ppo,grpo,loss,losses,logps,update,optim}/{clip_frac,clip_fraction,clipfrac,clip_ratio}
+    clip_frac | {policy,actor,ppo,grpo,ratio}_{clip_frac,clip_fraction,clipfrac} | ratio_clipped_frac
+    clip_frac | {clip_frac,clip_fraction,clipfrac,clip_ratio}{/,_}mean | mean_{clip_frac,clip_fraction,clip_ratio}
     ratio_mean | ratio | ratio_mean | ratios | importance_ratio | mean_ratio
     grad_norm | grad_norm | gradient_norm | actor_grad_norm | grad_norm/total | optim/grad_norm | unclipped_grad_l2:mean
     grad_norm | optim/unclipped_grad_l2:mean

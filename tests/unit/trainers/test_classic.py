@@ -123,10 +123,18 @@ def test_the_losses_of_a_q_function_are_no_losses_of_ppo(keys: list[str]) -> Non
         (["r", "l", "t"], "r", "episode_return", 50.0, 50.0),
         (["dpo/loss", "dpo/accuracy"], "dpo/accuracy", "dpo_accuracy", 0.5, 0.5),
         (["loss", "unclipped_grad_l2:mean"], "unclipped_grad_l2:mean", "grad_norm", 0.5, 0.5),
+        (["loss", "policy/clip_frac"], "policy/clip_frac", "clip_frac", 0.5, 0.5),
+        (["loss", "train/logps/clip_ratio"], "train/logps/clip_ratio", "clip_frac", 0.5, 0.5),
+        (["loss", "mean_clip_fraction"], "mean_clip_fraction", "clip_frac", 0.5, 0.5),
     ],
 )
 def test_keys_that_real_logs_show(keys: list[str], key: str, metric: str, raw: float, value: float) -> None:
     assert read(found(keys), metric, raw) == (key, value)
+
+
+def test_what_else_is_clipped_is_no_clip_fraction_of_the_policy() -> None:
+    others = ["prompt/clip_ratio", "completions/clip_ratio", "value_clip_frac", "critic/clip_frac", "grad_clip_frac"]
+    assert "clip_frac" not in found(["loss", "policy_loss", "clip_ratio_max", "frac_clipped", *others]).signals
 
 
 def test_the_clip_range_is_a_setting_and_no_clip_fraction() -> None:
