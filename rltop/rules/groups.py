@@ -11,11 +11,11 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence
 from rltop.rules.context import HELD_RECORDS, RuleContext
 from rltop.rules.levels import NO_SIGNAL
 from rltop.rules.reward import ConstantReward
-from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Subject
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import Frozen, Window, median_of, rise_and_error
 from rltop.units import number, percent
@@ -218,10 +218,6 @@ class Discarded(Detector):
         line = max(self.thresholds["grown"] * (base or 0.0), self.thresholds["least"], values.get("sample_count", 0.0))
         return Finding(WARN, count, base, line, words=("discarded_count",)) if count > line * self.hysteresis else QUIET
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        is_count = finding.words[0] == "discarded_count"
-        return (EvidenceNames("discarded", unit=Unit.COUNT) if is_count else names).of(finding)
-
 
 class FewSamples(Detector):
     """G6: an update is made of a fraction of the samples that it had at the start."""
@@ -257,9 +253,6 @@ class NoAdvantage(ConstantReward):
     def detect(self, context: RuleContext) -> Finding | None:
         found = super().detect(context)
         return found if found is None or context.standing.isdisjoint(NO_SIGNAL) else QUIET
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return names._replace(value="reward").of(finding)
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         high, low = values.get("adv_max"), values.get("adv_min")
@@ -321,6 +314,3 @@ class AdvantageScale(Detector):
 
     def subject(self, finding: Finding) -> Subject | None:
         return Subject("adv_mean") if finding.words[0] == "mean" else None
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return EvidenceNames(f"advantage, {finding.words[0]}", BEFORE).of(finding)

@@ -9,10 +9,10 @@ import math
 from collections.abc import Mapping
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Evidence, Level, NonFinite
+from rltop.model import Level, NonFinite
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 
 FATAL = ("grad_norm", "policy_loss", "loss")
 """What goes straight into the weights: one null here is a NaN that the writer could not encode."""
@@ -245,9 +245,6 @@ class UndefinedStatistic(Detector):
 
     def subject(self, finding: Finding) -> Subject:
         return _subject(finding.words[0])
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return names._replace(value="undefined").of(finding)
 
     def headline(self, finding: Finding) -> str:
         name, word, why = finding.words

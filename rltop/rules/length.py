@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.model import Evidence
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
+from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, RELEASE, WARN, Detector, Finding
 from rltop.stats.rolling import Ema, Window
 from rltop.units import number, percent
 
@@ -88,9 +87,6 @@ class LengthExplosion(Detector):
         if reward.count == 0 or reward.is_constant or reward.is_improving or reward.is_high:
             return QUIET
         return Finding(WARN, value, base, self.thresholds["grown"] * base)
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return names._replace(baseline=finding.words[0] if finding.words else names.baseline).of(finding)
 
 
 class NoEndOfText(Detector):

@@ -284,9 +284,6 @@ class ThroughputDrop(Detector):
         has_less_to_do = tokens is not None and usual is not None and tokens < self.thresholds["fewer"] * usual
         return found._replace(level=INFO if has_less_to_do else WARN, words=("mfu",))
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return (names._replace(unit=Unit.FRACTION) if finding.words else names).of(finding)
-
     def headline(self, finding: Finding) -> str:
         if not finding.words:
             return super().headline(finding)

@@ -392,8 +392,4 @@ class PreferenceLost(Detector):
             now_at = max([recent[-i] for i in range(1, _IN_A_ROW + 1)])
             if now_at > 0.0 or usual < self.thresholds["reversed"] * sigma:
                 return QUIET
-        return Finding(WARN, now_at, usual, lost * usual, (sigma,))
-
-    def headline(self, finding: Finding) -> str:
-        what = "rejected preferred" if finding.value <= 0.0 else "chosen and rejected hardly separated"
-        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"
+        return Finding(WARN, now_at, usual, lost * usual, (sigma,), ("reversed",) if now_at <= 0.0 else ())

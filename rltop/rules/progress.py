@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from rltop.rules.context import ALL_FLAT, FLAT_REWARD_STD, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Detector, Finding, State
 from rltop.stats.rolling import Frozen, rise_and_error
-from rltop.units import number, percent
+from rltop.units import number
 
 _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
 
@@ -112,7 +112,7 @@ class MostlyOneReward(Detector):
         if share < line * self.hysteresis or level >= reward.top:
             return QUIET
         is_fine = context.is_at_top or (is_floor and reward.has_few_groups)
-        return QUIET if is_fine else Finding(WARN, share, None, line, (level,))
+        return QUIET if is_fine else Finding(WARN, share, None, line, (level, float(len(self.flat))))
 
     def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
         """No spread; where none is logged, a policy-gradient loss of exactly 0; None where nothing tells."""
@@ -121,10 +121,6 @@ class MostlyOneReward(Detector):
         if zero_share is not None:
             return zero_share >= ALL_FLAT
         return values["loss"] == 0.0 and values.get("grad_norm", 0.0) == 0.0 if "loss" in values else None
-
-    def headline(self, finding: Finding) -> str:
-        which = f"{percent(finding.value)} of the newest {len(self.flat)} batches"
-        return f"{which} score {number(finding.extra[0])} throughout: nothing to learn from them"
 
 
 _MOVING = ("entropy", "response_len_mean", "episode_len")

@@ -59,6 +59,14 @@ def _sections() -> Iterator[tuple[str, list[str], list[list[list[str]]]]]:
             section = name, common.split("; "), []
 
 
+def _extra(text: str) -> tuple[tuple[str, Unit], ...]:
+    """`factor, high in last 10: count`: what the further numbers of findings are called, and their units."""
+    return tuple([(name, Unit(unit)) for name, _, unit in (each.partition(": ") for each in text.split(", "))])
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {**dict.fromkeys(_NUMBERS, int), "unit": Unit, "extra": _extra}
+
+
 def _items(texts: list[str]) -> dict[str, Any]:
     """What a row says beyond its columns, by name; the later of two counts.
 
@@ -70,7 +78,11 @@ def _items(texts: list[str]) -> dict[str, Any]:
         name = _VALUED.get(text.partition(" ")[0])
         if name is not None and text.startswith(f"{name} "):
             value = text[len(name) + 1 :]
-            found[_NUMBERS.get(name, name)] = int(value) if name in _NUMBERS else value
+            known = found
+            if value.startswith("of "):
+                case, value = value[3:].split(": ")
+                known = found.setdefault("cases", {}).setdefault(case, {})
+            known[_NUMBERS.get(name, name)] = _READ.get(name, str)(value)
         elif text in _FLAGS:
             found[_FLAGS[text]] = True
         elif text in _GROUPS:
@@ -125,23 +137,16 @@ def _detector(home: str, metrics: Sequence[str], detector: str, says: str) -> Ca
     return partial(_made, "rule" if kind == "Line" else home, kind, next(iter(metrics), ""), says, **given)
 
 
-def _extra(text: str) -> tuple[tuple[str, Unit], ...]:
-    """`factor, high in last 10: count`: what the further numbers of findings are called, and their units."""
-    named = (each.partition(": ") for each in filter(None, text.split(", ")))
-    return tuple([(name, Unit(unit)) for name, _, unit in named])
-
-
 def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list[str]]) -> RuleSpec:
     rule, title, *rest = ["" if column == "-" else column for column in columns]
     logged, detector, limits, lasts, more = rest
     more, _, says = more.partition("says ")
     said, metrics = _items([*common, *more.split("; ")]), tuple(logged.split())
-    names = {name: said.pop(name) for name in ("value", "baseline", "threshold") if name in said}
-    unit, applies, extra = Unit(said.pop("unit", "")), said.pop("if", ""), _extra(said.pop("extra", ""))
+    names, applies = {name: said.pop(name) for name in EvidenceNames._fields if name in said}, said.pop("if", "")
     made = _detector(home, metrics, detector, says) if detector else None
     thresholds = _limits(limits)
     if detector.startswith("Line"):
-        names = {"value": metrics[0], "baseline": ""}
+        names |= {"value": metrics[0], "baseline": ""}
     if made is not None and lines:
         further = {}
         for name, _, metric, line, own, _, says in lines:
@@ -162,7 +167,7 @@ def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list
         part_of=said.pop("part of", ""),
         silent_under=frozenset(said.pop("silent under", "").split()),
         clear_after=said.pop("clear_after", MIN_CLEAR_AFTER),
-        evidence=EvidenceNames(unit=unit, extra=extra, **names),
+        evidence=EvidenceNames(**names),
         **said,
     )
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from itertools import islice
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules.context import ILL, REWARD, Left, RuleContext, earn_the_same
 from rltop.rules.evaluations import RETURN
-from rltop.rules.rule import BEFORE, CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of, middle_of
 from rltop.units import measure, number
@@ -311,7 +311,7 @@ class RewardCrash(Detector):
             return QUIET  # whatever the spread
         sigma = MAD_TO_SIGMA * mad_of(held)
         line = max(line, thresholds["streak_sigmas"] * sigma)
-        found = Finding(WARN, recent, usual, usual - line, (sigma,), (f"median of the {len(held)} records before",))
+        found = Finding(WARN, recent, usual, usual - line, (sigma, float(len(held))), ("streak",))
         return QUIET if usual - recent <= line else found
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
@@ -322,11 +322,10 @@ class RewardCrash(Detector):
 
     def headline(self, finding: Finding) -> str:
         what = "success rate" if self.is_success else "reward"
-        (before,) = finding.words or (f"best median of ten, by step {self.best_step:,}",)
+        before = f"best median of ten, by step {self.best_step:,}"
+        if finding.words:
+            before = f"median of the {finding.extra[1]:.0f} records before"
         return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} ({before})"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return super().evidence(finding, names._replace(baseline=BEFORE) if finding.words else names)
 
 
 def _floor(level: float, thresholds: Mapping[str, float]) -> float:

@@ -61,14 +61,8 @@ class RewardFromLength(Detector):
         is_flat = self.flat_for >= thresholds["evaluations"] and reward.has_gained_since(self.reward_then)
         if length <= thresholds["longer"] * base or (self.evaluations and not is_flat):
             return QUIET
-        extra = reward.start, reward.usual, float(self.flat_for)
+        extra = reward.start, reward.usual, float(self.flat_for), length / base
         return Finding(WARN if is_flat else INFO, length, base, thresholds["longer"] * base, extra)
-
-    def headline(self, finding: Finding) -> str:
-        before, after, flat_for = finding.extra
-        factor = finding.value / finding.baseline if finding.baseline else 0.0
-        told = f"; {flat_for:.0f} evaluations without improvement" if finding.level >= WARN else ""
-        return f"reward {number(before)} → {number(after)} with completions {number(factor)}× as long{told}"
 
 
 class _Component(State):

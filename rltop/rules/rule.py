@@ -10,7 +10,7 @@ import enum
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
@@ -77,6 +77,7 @@ class EvidenceNames(NamedTuple):
     Attributes:
         value, baseline, threshold: the names; a number that a finding has not got is left out too.
         extra: names and units of its further numbers.
+        cases: what is called otherwise in findings with a certain first word.
     """
 
     value: str = _PLAIN
@@ -84,10 +85,15 @@ class EvidenceNames(NamedTuple):
     unit: Unit = Unit.NONE
     threshold: str = "threshold"
     extra: tuple[tuple[str, Unit], ...] = ()
+    cases: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def on(self, metric: str) -> EvidenceNames:
         """These names, a value that has none of its own called as the metric that it is of."""
         return self._replace(value=metric) if metric and self.value == _PLAIN else self
+
+    def case(self, finding: Finding) -> EvidenceNames:
+        """These names, as they are for a finding with its first word."""
+        return self._replace(**self.cases.get(finding.words[0], {})) if finding.words else self
 
     def of(self, finding: Finding) -> tuple[Evidence, ...]:
         numbers = ((self.value, finding.value), (self.baseline, finding.baseline), (self.threshold, finding.threshold))
@@ -246,7 +252,7 @@ class Detector(State):
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The numbers behind the headline."""
-        return names.of(finding)
+        return names.case(finding).of(finding)
 
     def subject(self, finding: Finding) -> Subject | None:
         """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
@@ -444,7 +450,8 @@ class Several(Detector):
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         one, found = self._of(finding)
         subject = None if one is self.main else one.subject(found)
-        return one.evidence(found, names if subject is None else names._replace(value=subject.metric))
+        names = names if subject is None else names._replace(value=subject.metric)
+        return one.evidence(found, names.case(finding))
 
     def subject(self, finding: Finding) -> Subject | None:
         one, found = self._of(finding)

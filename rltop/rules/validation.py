@@ -14,10 +14,10 @@ from functools import cache, lru_cache
 from itertools import islice
 from operator import mul
 
-from rltop.model import Algorithm, Evidence, Level
+from rltop.model import Algorithm, Level
 from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.evaluations import HELD, OF_LEVEL, RETURN, EvaluationHistory, metric_of, noise_of
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, State, Subject
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, mean_and_error, median_of
 from rltop.structs import NamedTuple
 from rltop.units import number
@@ -112,7 +112,7 @@ class ValidationFalls(Detector):
     def _judge(self, source: _DataSet, history: EvaluationHistory, context: RuleContext) -> Finding | None:
         reward, thresholds, value = context.reward, self.thresholds, history.held[-1]
         is_gaming = reward.count > 0 and reward.usual >= source.reward_at_best
-        extra = (float(is_gaming), reward.usual)
+        extra = (reward.usual, float(is_gaming))
         if history.seen < _MIN_EVALUATIONS:
             return self._judge_young(source, history, extra, context)
         if history.seen == _MIN_EVALUATIONS and source.low is None:
@@ -149,7 +149,7 @@ class ValidationFalls(Detector):
         usual, noise = median_of(before), max(noise_of(held[:-OF_LEVEL]), MAD_TO_SIGMA * mad_of(before))
         reach = max(_RETURN_SIGMAS * noise, before[-1] - before[0], _RETURN_SHARE * abs(usual))
         is_low = value < usual - reach
-        finding = Finding(WARN, value, usual, usual - reach, (0.0, context.reward.usual)) if is_low else None
+        finding = Finding(WARN, value, usual, usual - reach, (context.reward.usual, 0.0)) if is_low else None
         lasting = source.note(finding, context)
         return lasting if held[-OF_LEVEL] < usual - reach else None
 
@@ -165,12 +165,9 @@ class ValidationFalls(Detector):
         return Subject(*metric_of(finding.words[0]))
 
     def headline(self, finding: Finding) -> str:
-        gaming = " while training reward holds or rises" if finding.extra[0] else ""
+        gaming = " while training reward holds or rises" if finding.extra[1] else ""
         name, also = _names(finding, self.sources)
         return f"validation{name} {number(finding.baseline or 0)} → {number(finding.value)}{gaming}{also}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        return (*names.of(finding), Evidence("training reward", finding.extra[1]))
 
 
 class EvaluationLossUp(Detector):
@@ -197,7 +194,7 @@ class EvaluationLossUp(Detector):
         if context.algorithm in ON_PAIRS and self._is_worse_than_chance(value):
             self.best = min(self.best, value)
             self.since = self.since or context.place
-            return Finding(WARN, value, LN2, thresholds["chance"] * LN2, (self.train.last(_FEW),))
+            return Finding(WARN, value, LN2, thresholds["chance"] * LN2, (self.train.last(_FEW),), ("chance",))
         if value < self.best:
             self.best, self.train_at_best, self.noise = value, self.train.median, noise_of(held.values)
             self.since, self.above = None, 0
@@ -226,16 +223,6 @@ class EvaluationLossUp(Detector):
             and self.train.count >= _FEW
             and max(self.train.last(_FEW), self.train.median) < thresholds["learned"] * LN2
         )
-
-    def headline(self, finding: Finding) -> str:
-        moved = f"{number(finding.baseline or 0)} → {number(finding.value)}"
-        if finding.baseline == LN2:
-            moved = f"{number(finding.value)}, worse than chance (ln 2),"
-        return f"evaluation loss {moved} while training loss fell to {number(finding.extra[0])}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        is_chance = finding.baseline == LN2
-        return super().evidence(finding, names._replace(baseline="chance (ln 2)") if is_chance else names)
 
 
 _HELD = 64
