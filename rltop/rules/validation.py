@@ -230,7 +230,6 @@ _REWARDS = 10
 _ENDS = 3
 _SHORTER = (32, 16)
 """So many of the newest evaluations are looked at where all that are held have risen: they may have stopped since."""
-_ROUNDING = 1e-9
 _QUANTILES = (3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14)
 """Quantiles of Student's t, two-sided 95 %, from 3 degrees of freedom (5 evaluations) on."""
 
@@ -252,15 +251,8 @@ def _places(count: int) -> tuple[tuple[float, ...], float]:
     return places, sum([place**2 for place in places])
 
 
-def _gain(values: Sequence[float]) -> float:
-    """What a line through them, by least squares against their number, gains from the first to the last."""
-    places, spread = _places(len(values))
-    slope: float = sum(map(mul, places, values)) / spread
-    return slope * (len(values) - 1)
-
-
 def _fit(values: Sequence[float]) -> _Fit:
-    """The same with the 95 % interval of the gain; five values or more."""
+    """By least squares against their number, with the 95 % interval of the gain; five values or more."""
     count = len(values)
     places, spread = _places(count)
     mean = sum(values) / count
@@ -310,34 +302,13 @@ class _EvaluatedSet(State):
     line: float | None = None
     since: tuple[int, int] | None = None
 
-    def most_risen(self, now: float) -> float:
-        """By how much the reward is above the lowest that evaluations are compared with; infinite where some lack."""
-        rewards, before = self.rewards, self.rewards[0]
-        if before is None:
-            return math.inf
-        low = before.mean
-        for count in _SHORTER:
-            if count <= len(rewards):
-                if (before := rewards[-count]) is None:
-                    return math.inf
-                low = min(low, before.mean)
-        return now - low
-
 
 class HeldOutFlat(Detector):
-    """R14: evaluations stay where they were while the training reward rises, both as parts of their ranges.
-
-    Attributes:
-        are_together: all sources have been on every record with evaluations, so that they saw the same rewards.
-        are_shares: all evaluations so far were from 0 to 1.
-        is_noted: one of them is flat, or was when it was last looked at.
-    """
+    """R14: evaluations stay where they were while the training reward rises, both as parts of their ranges."""
 
     sources: dict[str, _EvaluatedSet] = {}
     rewards: deque[float] = deque(maxlen=_REWARDS)
     flat: dict[str, Finding] = {}
-    are_together = are_shares = True
-    is_noted = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward = context.reward
@@ -350,14 +321,12 @@ class HeldOutFlat(Detector):
         rewards = tuple(self.rewards)
         at = _Reward(sum(rewards) / _REWARDS, rewards) if len(rewards) == _REWARDS else None
         sources = self.sources
-        self.are_together = self.are_together and (not sources or found.keys() == sources.keys())
         for name, value in found.items():
             if (source := sources.get(name)) is None:
                 source = sources[name] = _EvaluatedSet()
             source.held.append(value)
             source.rewards.append(at)
-        for name in [name for name, value in found.items() if not 0.0 <= value <= 1.0]:
-            self.are_shares = sources[name].are_shares = False
+            source.are_shares = source.are_shares and 0.0 <= value <= 1.0
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
@@ -368,19 +337,12 @@ class HeldOutFlat(Detector):
         lines = share * reach, self.thresholds["later_share"] * reach
         # Where both are shares, `_level` asks for a part of the whole.
         line = share if reward.bottom >= 0.0 and reward.top <= 1.0 else lines[0]
-        rise = sources[next(iter(found))].most_risen(at.mean)
-        least = line if self.are_shares else min(line, lines[0])
-        if self.are_together and not self.is_noted and (rise <= 0.0 or rise < least):
-            return QUIET  # most of the time the reward has not risen, and nothing else is looked at
         for name in found:
-            source = self.sources[name]
+            source = sources[name]
             own = line if source.are_shares else lines[0]
-            if not self.are_together:
-                rise = source.most_risen(at.mean)
-            if rise <= 0.0 or rise < own or not self._is_flat(name, source, at, (own, lines[1]), context):
+            if not self._is_flat(name, source, at, (own, lines[1]), context):
                 self.flat.pop(name, None)
                 source.line = source.since = None
-        self.is_noted = any(source.since is not None for source in self.sources.values())
         if not self.flat:
             return QUIET
         others = [source.held for name, source in sources.items() if name not in self.flat]
@@ -453,8 +415,6 @@ class HeldOutFlat(Detector):
             wanted *= thresholds["other_unit"]
         if source.line is not None and median_of(values[-_ENDS:]) > source.line:
             return None
-        if source.line is None and _gain(values) > wanted + _ROUNDING:
-            return None  # as most that have risen do, and the interval of the gain reaches beyond it
         fit = _fit(values)
         is_flat = source.line is not None or fit.most < wanted
         # What stands does not end because one interval in twenty excludes 0.
