@@ -18,7 +18,7 @@ from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, Verdic
 from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.registry import PARTS
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, Finding, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, Finding, NOfM, RuleSpec, State
 from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, Standing, comes_home, is_absolute, quoted, stand
 from rltop.structs import Cloned, NamedTuple
 
@@ -437,12 +437,8 @@ class AlertState(Cloned):
         return self._event(context, EventState.RECOVERED, self.level, message)
 
     def _event(self, context: RuleContext, state: EventState, level: Level, message: str) -> Event:
-        seen = context.observation
         since = None if state is EventState.FACT else self.since_step
-        spec = self.spec
-        return Event(
-            seen.record, seen.step, spec.rule, spec.family, level, state, message, since_step=since, part=spec.part
-        )
+        return self.spec.event(context.observation, level, state, message, since)
 
     def begin_anew(self, thresholds: Mapping[str, float], *, keeps_level: bool = False) -> None:
         """Drop baselines and pending counts; an active alert stays until records clear it."""
@@ -589,16 +585,13 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
 _NOTHING = (Level.OK, Level.OK)
 
 
-class Told(Cloned):
+class Told(State):
     """The level that each rule with parts was last told to stand at, and the worst of this alert.
 
     A part that begins no worse than another one stands is not told, nor is one that ends while another stands as bad.
     """
 
-    __slots__ = ("_levels",)
-
-    def __init__(self) -> None:
-        self._levels: dict[str, tuple[Level, Level]] = {}
+    _levels: dict[str, tuple[Level, Level]] = {}
 
     def tell(
         self, event: Event, state: AlertState, others: Sequence[AlertState], context: RuleContext

@@ -63,8 +63,6 @@ def _level(rows: list[Mapping[str, float]], name: str) -> list[float]:
 class PhaseTrack(Cloned):
     """Recognises a new phase three records after it began; `moves`: what moved, on the record that settles it."""
 
-    __slots__ = ("_curriculum", "_high", "_low", "_outside", "_rows", "moves")
-
     def __init__(self) -> None:
         self._rows: deque[Mapping[str, float]] = deque(maxlen=_BEFORE + SETTLED)
         self._outside = 0
@@ -211,11 +209,6 @@ class RewardTrack(Cloned):
         is_sudden: from one record to the next every completion scores the same, at another level than
             before: not a saturated task, for that shows in some groups first.
     """
-
-    __slots__ = (
-        "_flips", "_last", "_window", "before", "best", "bottom", "count", "has_few_groups", "is_of_success",
-        "is_reward", "is_sudden", "start", "top", "usual", "value", "worst", "zero_share",
-    )  # fmt: skip
 
     def __init__(self, *, is_of_success: bool = False) -> None:
         self.is_of_success = is_of_success
@@ -391,8 +384,6 @@ SAVE_SHARE = 0.01
 class Checkpoints(Cloned):
     """Steps of which a checkpoint is known: what lies on disk, and what took the time to write one."""
 
-    __slots__ = ("_logged", "on_disk")
-
     def __init__(self) -> None:
         self.on_disk: frozenset[int] = frozenset()
         self._logged: tuple[int, ...] = ()
@@ -424,12 +415,6 @@ class RuleContext(Cloned):
         left: `REWARD` and what is `RESTORED` → where it was before the restart that began this segment, where known.
         staleness_bound: so many versions old a sample may be, by the settings; None where they do not say.
     """
-
-    __slots__ = (
-        "_evaluated", "_evaluations", "_histories", "_unlearnt", "alarms", "algorithm", "baselines", "checkpoints",
-        "group_size", "homes", "is_lr_rising", "left", "lr", "observation", "onsets", "phase", "raised", "recent",
-        "record", "reward", "staleness_bound", "standing", "top_lr", "traits", "values",
-    )  # fmt: skip
 
     def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
         self.algorithm = algorithm

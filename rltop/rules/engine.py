@@ -19,7 +19,7 @@ from rltop.rules.alert_state import TOGETHER_RECORDS, AlertState, Told, sentence
 from rltop.rules.context import RuleContext
 from rltop.rules.levels import NOTES, field_of
 from rltop.rules.options import EngineOptions
-from rltop.rules.rule import QUIET, Group, RuleSpec
+from rltop.rules.rule import QUIET, Group, RuleSpec, State
 from rltop.rules.standing import Departure
 from rltop.stats.persistence import Crossing
 from rltop.structs import Cloned, NamedTuple
@@ -44,15 +44,12 @@ class _Together(NamedTuple):
     is_dated: bool = False
 
 
-class Incidents(Cloned):
+class Incidents(State):
     """The incidents of a stream so far; only the newest can still grow."""
 
-    __slots__ = ("_count", "_known", "_open")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._open: list[_Together] = []
-        self._known: dict[int, Incident] = {}
+    _count = 0
+    _open: list[_Together] = []
+    _known: dict[int, Incident] = {}
 
     def join(self, rule: str, group: str, record: int, step: int, *, is_dated: bool) -> tuple[Incident, int]:
         """Put an alarm into the incident that it belongs to, or into a new one: that, and the record of its onset."""
@@ -136,11 +133,10 @@ class RuleSelection:
         return before.profiles == self.profiles or settings(spec.id, before._names) == settings(spec.id, self._names)
 
 
-class _Announcer(Cloned):
+class _Announcer(State):
     """Says once which profiles' thresholds apply, which guesses were given up, and what the training script says."""
 
-    def __init__(self) -> None:
-        self.has_told, self._dropped, self._repeated = False, 0, 0
+    has_told, _dropped, _repeated = False, 0, 0
 
     def is_due(self, observation: Observation, rules: RuleSelection) -> bool:
         return not self.has_told or len(rules.identity.refused) > self._dropped or bool(observation.said)
@@ -442,11 +438,7 @@ def _subject(state: AlertState, identity: Identity) -> tuple[str, str]:
 
 
 def _fact(observation: Observation, rule: str, message: str) -> Event:
-    spec = registry.NAMED[rule]
-    return Event(
-        observation.record, observation.step, spec.rule, spec.family, Level.INFO, EventState.FACT, message,
-        part=spec.part,
-    )  # fmt: skip
+    return registry.NAMED[rule].event(observation, Level.INFO, EventState.FACT, message)
 
 
 _EACH_EPOCH = "; as before: a step that begins anew in each epoch needs `epoch` beside it to be counted on"

@@ -104,8 +104,6 @@ class EvaluationHistory(Cloned):
         first, top: the first, and the best single one.
     """
 
-    __slots__ = ("_noise", "_noise_before", "_to_top", "first", "held", "seen", "top")
-
     def __init__(self, first: float) -> None:
         self.held: deque[float] = deque(maxlen=HELD)
         self.seen = 0

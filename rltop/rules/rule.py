@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from rltop.catalog.dialect import Identity
-from rltop.model import Algorithm, Evidence, Level, Traits, Unit
+from rltop.model import Algorithm, Event, EventState, Evidence, Level, Observation, Traits, Unit
 from rltop.rules.context import RuleContext
 from rltop.stats.rolling import Frozen
 from rltop.structs import Cloned, NamedTuple, Struct, copied, field, is_copied
@@ -322,6 +322,12 @@ class RuleSpec(Struct):
     @property
     def part(self) -> str:
         return self.id if self.part_of else ""
+
+    def event(self, seen: Observation, level: Level, state: EventState, text: str, since: int | None = None) -> Event:
+        """What it tells on a record."""
+        return Event(
+            seen.record, seen.step, self.rule, self.family, level, state, text, since_step=since, part=self.part
+        )
 
     def is_logged(self, identity: Identity) -> bool:
         """Whether a stream has one of the metrics, or for a rule on guesses a key that may be a metric it lacks."""

@@ -278,8 +278,6 @@ class Standing(Cloned):
         is_back: the newest value is back inside half of the way; also where no level before is known.
     """
 
-    __slots__ = ("_line", "is_back", "judged", "settled", "side", "usual")
-
     def __init__(self, judged: JudgedValue | None = None, usual: float | None = None) -> None:
         self.judged = judged
         self.usual = usual
@@ -368,10 +366,6 @@ class Departure(Standing):
     """
 
     judged: JudgedValue
-    __slots__ = (
-        "_count", "_early", "_has_returned", "_inside", "_leaving", "_left", "_loads", "_logs", "_values", "before",
-        "edge", "has_line", "reach", "told", "trigger",
-    )  # fmt: skip
 
     def __init__(
         self,
