@@ -38,25 +38,18 @@ _GROUPS = frozenset(each.value for each in Group)
 
 def _sections() -> Iterator[tuple[str, list[str], list[list[list[str]]]]]:
     """Name of each family's file, what holds for all of its rules, and these: columns, and those of further lines."""
-    section: tuple[str, list[str], list[list[list[str]]]] | None = None
-    row: list[str] = []
-    for line in [*_TABLE.read_text(encoding="utf-8").splitlines(), "["]:
-        if line.startswith("    "):
-            row[0] += f" {line.strip()}"
-            continue
-        if row and section is not None:
-            columns = [column.strip() for column in row[0].split(" | ")]
+    for section in _TABLE.read_text(encoding="utf-8").replace("\n    ", " ").split("\n[")[1:]:
+        head, *lines = section.splitlines()
+        name, _, common = head.partition("] ")
+        rows: list[list[list[str]]] = []
+        for line in lines:
+            columns = [column.strip() for column in line.split(" | ")]
             columns += [""] * (_COLUMNS - len(columns))
             if columns[0].startswith("+ "):
-                section[2][-1].append(columns)
-            else:
-                section[2].append([columns])
-        row = [line] if line and line[0] not in "[#" else []
-        if line.startswith("["):
-            if section is not None:
-                yield section
-            name, _, common = line[1:].partition("] ")
-            section = name, common.split("; "), []
+                rows[-1].append(columns)
+            elif line and line[0] != "#":
+                rows.append([columns])
+        yield name, common.split("; "), rows
 
 
 def _extra(text: str) -> tuple[tuple[str, Unit], ...]:
@@ -172,14 +165,6 @@ def _spec(home: str, common: list[str], columns: list[str], lines: Sequence[list
     )
 
 
-def _parts() -> Mapping[str, tuple[RuleSpec, ...]]:
-    found: dict[str, tuple[RuleSpec, ...]] = {}
-    for spec in ALL_SPECS:
-        if spec.part_of:
-            found[spec.part_of] = (*found.get(spec.part_of, ()), spec)
-    return MappingProxyType(found)
-
-
 _SECTIONS = tuple(_sections())
 _FOUND: tuple[tuple[str, RuleSpec], ...] = tuple(
     (home, _spec(home, common, row, lines))
@@ -233,8 +218,11 @@ def is_count(name: str, usual: float) -> bool:
 BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS if not spec.part_of})
 """Every rule by its id."""
 
-PARTS: Mapping[str, tuple[RuleSpec, ...]] = _parts()
+PARTS: dict[str, tuple[RuleSpec, ...]] = {}
 """Id of a rule that has parts → these."""
+for _part in ALL_SPECS:
+    if _part.part_of:
+        PARTS[_part.part_of] = (*PARTS.get(_part.part_of, ()), _part)
 
 DOCUMENTED: tuple[RuleSpec, ...] = tuple(one for rule in BY_ID.values() for one in (rule, *PARTS.get(rule.id, ())))
 """Every rule, and after it its parts."""
