@@ -62,13 +62,13 @@ class _Lasting(Cloned):
     As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
     """
 
-    __slots__ = ("_alike", "_bits", "_established", "_last", "_least", "_lines", "_longest", "places")
+    __slots__ = ("_alike", "_bits", "_last", "_least", "_lines", "_longest", "places")
 
     def __init__(self, spec: RuleSpec) -> None:
         counts = tuple([spec.n_of_m_for(level) for level in _LEVELS])
         self._lines = _lines_of(counts)
         self._bits = [0, 0, 0]
-        self._last, self._alike, self._established = OK, 0, OK
+        self._last, self._alike = OK, 0
         self._least = spec.clear_after
         self._longest = max(m for _, m in counts)
         self.places: deque[tuple[int, int]] = deque(maxlen=max(self._least, self._longest))
@@ -85,8 +85,6 @@ class _Lasting(Cloned):
         """Take a finding in; the worst level that is established now."""
         self.places.append((record, step))
         if level is self._last:
-            if self.is_steady:
-                return self._established
             self._alike += 1
         else:
             self._alike, self._last = 1, level
@@ -96,7 +94,6 @@ class _Lasting(Cloned):
             bits[i] = now = ((bits[i] << 1) | (level >= one)) & mask
             if now.bit_count() >= n:
                 established = one
-        self._established = established
         return established
 
     @property
@@ -120,7 +117,7 @@ class _Lasting(Cloned):
 
     def clear(self) -> None:
         self._bits = [0, 0, 0]
-        self._alike, self._established = 0, OK
+        self._alike = 0
 
 
 class _Recovered(NamedTuple):
@@ -279,8 +276,10 @@ class AlertState(Cloned):
         if level < WARN:
             return None
         if self.is_firing and self.level >= WARN:
-            self._recovered = None
-            return self._escalate(context, level)
+            # By where the metric stands, whatever the rule finds by now.
+            self._stand_at(level)
+            self._recovered, self._better = None, 0
+            return self._event(context, EventState.ESCALATED, level, sentence(self, context))
         state = EventState.ESCALATED if self.is_firing else EventState.FIRING
         onset = standing.onset(context.recent, record + 1, self.recovered_record)
         self.since_record, self.since_step = onset or context.place
@@ -355,12 +354,6 @@ class AlertState(Cloned):
         if self.level <= INFO or is_bad or not standing.stays(context.recent, self.since_record):
             return None
         return self._settle(context, standing)
-
-    def _escalate(self, context: RuleContext, level: Level) -> Event:
-        """By where the metric stands, whatever the rule finds by now."""
-        self._stand_at(level)
-        self._better = 0
-        return self._event(context, EventState.ESCALATED, level, sentence(self, context))
 
     def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
         if established <= self.worst:
@@ -616,7 +609,7 @@ class Told(State):
         elif own < now:
             heirs = [one for one in others if one.level == now]
             return _inherited(event, state, shown(heirs)[0], context) if now < before else None
-        elif now == before and beside == now and not (state.is_settled and _have_settled(others, now)):
+        elif now == beside == before and not all(one.is_settled for one in (state, *others) if one.level == now):
             return None
         return event, state
 
@@ -641,10 +634,6 @@ def shown(states: Iterable[AlertState]) -> list[AlertState]:
         if known is None or (rule in PARTS and _place(state) < _place(known)):
             found[rule] = state
     return list(found.values())
-
-
-def _have_settled(others: Iterable[AlertState], level: Level) -> bool:
-    return all(one.is_settled for one in others if one.level == level)
 
 
 def _place(state: AlertState) -> tuple[bool, int, int, bool, int]:

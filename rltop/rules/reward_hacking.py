@@ -84,16 +84,12 @@ class PartTraded(Detector):
         found = context.observation.instances.get("reward_component")
         if found is None or len(found) < 2 or context.reward.value is None:
             return None
-        worst: tuple[float, str, float, float] | None = None
-        for name, value in found.items():
-            if _is_about(_NO_REWARD, name):
-                continue
-            lost = self._lost(name, value, context.reward.usual)
-            if lost is not None and (worst is None or lost[0] > worst[0]):
-                worst = lost[0], name, lost[1], lost[2]
-        if worst is None:
+        rewards = [name for name in found if not _is_about(_NO_REWARD, name)]
+        judged = [(self._lost(name, found[name], context.reward.usual), name) for name in rewards]
+        lost = [(*one, name) for one, name in judged if one is not None]
+        if not lost:
             return self._never_earned(found, context)
-        _, name, level, best = worst
+        _, level, best, name = max(lost, key=lambda one: one[0])
         return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name, ""))
 
     def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:

@@ -284,10 +284,6 @@ class _Reward(NamedTuple):
     mean: float
     values: tuple[float, ...]
 
-    @property
-    def error(self) -> float:
-        return _error(self.values)
-
 
 class _EvaluatedSet(State):
     """The last evaluations of one data set, and the training reward at the time of each.
@@ -370,7 +366,7 @@ class HeldOutFlat(Detector):
             rise = now.mean - before.mean
             if rise <= 0.0 or rise < (line if count == whole else later):
                 continue
-            if rise < thresholds["errors"] * math.hypot(before.error, now.error):
+            if rise < thresholds["errors"] * math.hypot(_error(before.values), _error(now.values)):
                 continue
             if (found := self._finding(source, count, (before.mean, now.mean), context.reward)) is not None:
                 if source.since is None:
