@@ -85,18 +85,6 @@ def noise_of(values: Sequence[float]) -> float:
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
 
 
-def _noise_before(values: Sequence[float]) -> float:
-    """The same from all evaluations but the last two, which may be the fall.
-
-    Three or four moves lie close together by chance: their mean second difference counts, which is 0
-    for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
-    """
-    bends = [abs(one - 2.0 * two + three) for one, two, three in zip(values, values[1:], values[2:-2], strict=False)]
-    if not bends:
-        return 0.0
-    return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
-
-
 class EvaluationHistory(Cloned):
     """The last evaluations of one source, oldest first, kept once for all rules that judge them.
 
@@ -111,7 +99,6 @@ class EvaluationHistory(Cloned):
         self.top = -math.inf
         self._to_top: tuple[float, ...] = ()
         self._noise: float | None = None
-        self._noise_before = -1, 0.0
 
     def push(self, value: float) -> None:
         self.held.append(value)
@@ -133,7 +120,13 @@ class EvaluationHistory(Cloned):
 
     @property
     def noise_before(self) -> float:
-        """The same from all that are held but the last two."""
-        if self._noise_before[0] != self.seen:
-            self._noise_before = self.seen, _noise_before(tuple(self.held))
-        return self._noise_before[1]
+        """The same from all that are held but the last two, which may be the fall.
+
+        Three or four moves lie close together by chance: their mean second difference counts, which is 0
+        for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
+        """
+        held = list(self.held)
+        bends = [abs(one - 2.0 * two + three) for one, two, three in zip(held, held[1:], held[2:-2], strict=False)]
+        if not bends:
+            return 0.0
+        return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
