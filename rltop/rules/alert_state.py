@@ -18,7 +18,7 @@ from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, Verdic
 from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.registry import PARTS
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Detector, Finding, NOfM, RuleSpec, State
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
 from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, Standing, comes_home, is_absolute, quoted, stand
 from rltop.structs import Cloned, NamedTuple
 
@@ -161,7 +161,8 @@ class AlertState(Cloned):
         if spec.detector is None:
             raise ValueError(f"rule {spec.id} does not judge records")
         self.spec = spec
-        self._use(spec.detector(thresholds))
+        self.detector = spec.detector(thresholds)
+        self.detect = self.detector.detect
         self._lasting = _Lasting(spec)
         self._better = self._since_crit = 0
         self._unmoved: Level | None = None
@@ -178,10 +179,6 @@ class AlertState(Cloned):
         self.recovered_record = -1
         self.recovered_step: int | None = None
         self.standing = NOWHERE
-
-    def _use(self, detector: Detector) -> None:
-        self.detector = detector
-        self.detect = detector.detect
 
     def clone(self) -> Self:
         twin = super().clone()
@@ -437,7 +434,8 @@ class AlertState(Cloned):
         """Drop baselines and pending counts; an active alert stays until records clear it."""
         assert self.spec.detector is not None
         holds = self.detector.holds
-        self._use(self.spec.detector(thresholds))
+        self.detector = self.spec.detector(thresholds)
+        self.detect = self.detector.detect
         self.detector.hold(holds)
         if not keeps_level:
             self.standing, self._recovered = NOWHERE, None
