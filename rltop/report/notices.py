@@ -119,6 +119,12 @@ class Announcer:
         verdicts = {(verdict.stream, verdict.rule): verdict for verdict in run.verdicts}
         notices = [one for event in events for one in self._of_event(event, verdicts.get((event.stream, event.rule)))]
         firing = {name: verdict for name, verdict in verdicts.items() if verdict.is_active}
+        # Several rows may be provisional, until the trainer is known: each alert is told at its own.
+        for event in [] if is_past else run.events:
+            begun = firing.get((event.stream, event.rule)) if event.is_provisional else None
+            is_alarm = event.state in (EventState.FIRING, EventState.ESCALATED)
+            if begun is not None and is_alarm and not event.is_of(run.main.judging.muted):
+                notices += self._of_event(event, begun)
         for verdict in firing.values():
             notices += self._begun(verdict, verdict.headline, is_past=is_past)
         for name in [name for name in self._episodes if name not in firing]:

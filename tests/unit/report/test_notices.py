@@ -97,6 +97,17 @@ def test_a_notice_is_one_line_and_harmless() -> None:
     assert notice_document(notice)["headline"] == "a\x1b[2J\nb"
 
 
+def test_what_began_in_a_row_that_may_change_is_told_at_this_row() -> None:
+    run = Run()
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert told(announcer) == []
+    run.verdicts, begun = [VERDICT], event(6, EventState.FIRING)
+    run.events = [begun._replace(is_provisional=True)]
+    assert told(announcer) == [("raised", "", "T1", 6)]
+    run.events = [begun]
+    assert told(announcer) == []
+
+
 def test_what_leaves_the_level_at_which_it_had_settled_has_not_recovered() -> None:
     run = Run()
     announcer = Announcer(run)  # type: ignore[arg-type]
