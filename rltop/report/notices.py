@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,7 @@ class Announcer:
         self.run = run
         self.past_events = 0
         self.worst = Level.NO_DATA
-        self._told: Counter[str] = Counter()
+        self._told: Counter[Hashable] = Counter()
         self.has_begun = False
         self._episodes: dict[_Name, _Episode] = {}
         self._count = 0
@@ -136,13 +136,14 @@ class Announcer:
         events = [event for event in self.run.events if not event.is_provisional]
         if len(events) == self._told.total():
             return []
-        seen: Counter[str] = Counter()
+        # By what they are, not by place: one whose row has an earlier clock stands before others, told or not.
+        told, self._told = self._told, Counter(_which(event) for event in events)
         new = []
         for event in events:
-            seen[event.stream] += 1
-            if seen[event.stream] > self._told[event.stream] and not event.is_of(self.run.main.judging.muted):
+            if told[_which(event)]:
+                told[_which(event)] -= 1
+            elif not event.is_of(self.run.main.judging.muted):
                 new.append(event)
-        self._told = seen
         return new
 
     def _newest_step(self) -> int:
@@ -220,6 +221,10 @@ class Announcer:
                 NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
                 "", "", f"recovered; began at step {units.step(episode.since_step)}", episode.number, stream,
             )  # fmt: skip
+
+
+def _which(event: Event) -> Hashable:
+    return event.stream, event.rule, event.part, event.record, event.state, event.level
 
 
 def _verdict_of(event: Event) -> Verdict:

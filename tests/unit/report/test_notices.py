@@ -97,6 +97,14 @@ def test_a_notice_is_one_line_and_harmless() -> None:
     assert notice_document(notice)["headline"] == "a\x1b[2J\nb"
 
 
+def test_what_an_earlier_clock_puts_before_an_alarm_does_not_repeat_it() -> None:
+    run = Run(event(5, EventState.FIRING))
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert told(announcer) == []
+    run.events = [event(6, EventState.FACT, Level.INFO, "L6"), event(7, EventState.RECOVERED), *run.events]
+    assert told(announcer) == [("fact", "", "L6", 6)]
+
+
 def test_what_began_in_a_row_that_may_change_is_told_at_this_row() -> None:
     run = Run()
     announcer = Announcer(run)  # type: ignore[arg-type]
