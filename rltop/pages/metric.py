@@ -386,7 +386,7 @@ def _extremes(snapshot: Snapshot, reading: SignalReading, window: Zoom | None) -
     if not found:
         return []
     total = sum(one.count for one in found)
-    mean = math.fsum(signal.read(one.mean) * one.count for one in found) / total
+    mean = sum(signal.read(one.mean) * (one.count / total) for one in found)
     ends = [extreme(snapshot, signal, found, is_top=is_top) for is_top in (False, True)]
     table = [
         StatisticRow(name, *units.quantity(value, unit), steps_text(steps))

@@ -100,6 +100,13 @@ def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs
         check(rows, width, height, glyphs)
 
 
+def test_the_largest_numbers_have_a_page() -> None:
+    for sign in (1, -1):
+        rows = [json.dumps({"step": step, "data": {"x": 1.7e308 * sign**step}}) for step in range(60)]
+        run = run_of("\n".join(rows).encode() + b"\n")
+        check(fill([*MetricPage("x").paint(Moment(Snapshot(run), UNICODE), 100, 40)], 40), 100, 40, UNICODE)
+
+
 @given(hostile_runs())
 @examples(20, suppress_health_check=[HealthCheck.too_slow])
 def test_reports_of_hostile_runs_are_clean(run: FakeRun) -> None:
