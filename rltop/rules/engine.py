@@ -250,12 +250,8 @@ class Engine(Cloned):
             return []
         event, state = told
         metric, key = _subject(state, self.rules.identity)
-        event = event._replace(
-            metric=metric,
-            key=key,
-            level=self.rules.shown_level(event.said_by, event.level),
-            incident=state.incident if event.is_alarm else 0,
-        )
+        level, incident = self.rules.shown_level(event.said_by, event.level), state.incident if event.is_alarm else 0
+        event = event._replace(metric=metric, key=key, level=level, incident=incident)
         self.events.append(event)
         return [event]
 
@@ -271,14 +267,9 @@ class Engine(Cloned):
         return incident.number
 
     def _beside(self, state: AlertState) -> list[AlertState]:
-        return [
-            one
-            for one in self._states
-            if one is not state
-            and one.is_firing
-            and one.spec.rule == state.spec.rule
-            and one.spec.part not in self._muted
-        ]
+        rule = state.spec.rule
+        others = [one for one in self._states if one.is_firing and one.spec.rule == rule and one is not state]
+        return [one for one in others if one.spec.part not in self._muted]
 
     def _spoken(self, event: Event, state: AlertState, context: RuleContext) -> tuple[Event, AlertState] | None:
         """What is told of a transition, and of which part; None where its rule stands as before."""
@@ -383,12 +374,9 @@ class Engine(Cloned):
         if self._context.record == 0:
             return []
         record = self._context.observation.record
-        states = [
-            state
-            for state in self._states
-            if self._muted.isdisjoint((state.spec.rule, state.spec.id)) is not is_muted and state.is_shown(record)
-        ]
-        return sorted(map(self._verdict, shown(states)), key=lambda v: (*v.urgency, v.since_record))
+        states = [state for state in self._states if state.is_shown(record)]
+        asked = [one for one in states if self._muted.isdisjoint((one.spec.rule, one.spec.id)) is not is_muted]
+        return sorted(map(self._verdict, shown(asked)), key=lambda v: (*v.urgency, v.since_record))
 
     def _verdict(self, state: AlertState) -> Verdict:
         found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
@@ -400,14 +388,9 @@ class Engine(Cloned):
 
     def _is_followed(self, state: AlertState) -> bool:
         """Whether another family of symptoms of learning has begun since, and stands."""
-        return any(
-            one.is_firing
-            and one.level >= Level.WARN
-            and one.spec.group is Group.LEARNING
-            and one.spec.family != state.spec.family
-            and one.since_record >= state.since_record
-            for one in self._states
-        )
+        alarms = [one for one in self._states if one.is_firing and one.level >= Level.WARN]
+        since = [one.spec for one in alarms if one.since_record >= state.since_record]
+        return any(spec.group is Group.LEARNING and spec.family != state.spec.family for spec in since)
 
     @property
     def active(self) -> Sequence[RuleSpec]:
