@@ -213,13 +213,9 @@ class ReferenceKlSpike(Detector):
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        is_young, is_far, is_generic = (
-            known < thresholds["young"],
-            value > thresholds["at_once"],
-            context.traits.is_generic,
-        )
+        is_young, is_far = known < thresholds["young"], value > thresholds["at_once"]
         # Under a generic name the KL may be a sum: it counts once it is a multiple of what it was, or too much for one.
-        is_known = not is_generic or (known >= _MEDIAN_OF and value > thresholds["warn"] * usual)
+        is_known = not context.traits.is_generic or (known >= _MEDIAN_OF and value > thresholds["warn"] * usual)
         is_absolute = value > thresholds["absolute"] and (is_known or (is_young and is_far))
         huge = max(thresholds["crit"] * usual, thresholds["crit_floor"])
         is_huge = known >= thresholds["wait"] and value > huge

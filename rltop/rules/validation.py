@@ -215,14 +215,11 @@ class EvaluationLossUp(Detector):
         return Finding(level, value, self.best, line, (self.train.median,))
 
     def _is_worse_than_chance(self, value: float) -> bool:
-        thresholds = self.thresholds
-        return (
-            value > thresholds["chance"] * LN2
-            and self.first is not None
-            and abs(self.first - LN2) < NEAR_LN2
-            and self.train.count >= _FEW
-            and max(self.train.last(_FEW), self.train.median) < thresholds["learned"] * LN2
-        )
+        thresholds, train = self.thresholds, self.train
+        began_there = self.first is not None and abs(self.first - LN2) < NEAR_LN2
+        if not began_there or train.count < _FEW or value <= thresholds["chance"] * LN2:
+            return False
+        return max(train.last(_FEW), train.median) < thresholds["learned"] * LN2
 
 
 _HELD = 64
