@@ -513,6 +513,7 @@ _LIGHT = ("time_adv", "time_reward", "time_dump", "time_load_data")
 _HEAVY = ("time_ref", "time_old_log_prob", "time_values")
 """Passes over the whole batch."""
 _LINES = {**dict.fromkeys(_LIGHT, "light"), **dict.fromkeys(_HEAVY, "heavy"), **dict.fromkeys(_SYNC, "sync")}
+_SPOKEN = {"time_eval": "evaluation"}
 _ALIKE = 0.1
 """A time that is so near to its baseline is like it."""
 _SYNC_PARTS = {
@@ -535,13 +536,21 @@ class AuxiliaryStage(Detector):
 
     is_about_word = True
     stages: dict[str, _Stage] = {}
+    evaluated: deque[float] = deque(maxlen=100)
+    others: deque[float] = deque(maxlen=100)
 
     def detect(self, context: RuleContext) -> Finding | None:
         values = context.values
         step = values.get("time_step")
+        if step and (self.evaluated or "time_eval" in values):
+            seconds, own = values.get("time_eval", 0.0), own_time(context.observation)
+            self.evaluated.append(seconds)
+            self.others.append(step if own == step else max(step - seconds, 0.0))
         if not step or (context.record > _KNOWN_RECORDS and context.record % _EVERY):
             return None
         found = [self._judge(name, values[name], step) for name in _LINES if name in values]
+        if len(self.evaluated) >= self.thresholds["evaluated"]:
+            found.append(self._judge_evaluations())
         most = max(found, key=lambda one: (one.level, one.value), default=None)
         if most is None or most is QUIET or most.words[0] not in _SYNC:
             return most
@@ -549,6 +558,14 @@ class AuxiliaryStage(Detector):
         if values.get(part, 0.0) <= 0.5 * most.extra[0]:
             return most
         return most._replace(words=(*most.words, f", {duration(values[part])} of it {_SYNC_PARTS[part]}"))
+
+    def _judge_evaluations(self) -> Finding:
+        """By what several of them took, so that a long one at the start counts once among all steps."""
+        taken, line = [one for one in self.evaluated if one > 0.0], self.thresholds["absurd"]
+        share = sum(taken) / (sum(taken) + sum(self.others)) if taken else 0.0
+        if len(taken) < _SEVERAL or share <= line:
+            return QUIET
+        return Finding(WARN, share, None, line, (median_of(taken), 0.0), ("time_eval",))
 
     def _judge(self, name: str, seconds: float, step: float) -> Finding:
         thresholds, share = self.thresholds, seconds / step
@@ -571,7 +588,7 @@ class AuxiliaryStage(Detector):
 
     def headline(self, finding: Finding) -> str:
         (name, *parts), (seconds, base) = finding.words, finding.extra
-        what = "weight sync" if name in _SYNC else name.removeprefix("time_")
+        what = "weight sync" if name in _SYNC else _SPOKEN.get(name, name.removeprefix("time_"))
         before = f" (baseline {duration(base)})" if base and abs(seconds - base) > _ALIKE * base else ""
         return f"{what} {duration(seconds)}{before}: {percent(finding.value)} of step time{''.join(parts)}"
 

@@ -307,6 +307,19 @@ def test_p16_counts_stalls_that_are_far_apart_by_what_they_cost(seed: int) -> No
     assert not alarms(play(110, time_step=stalled, **written), "P16")
 
 
+@each_row("every", [1, 5])
+def test_p12_an_evaluation_that_takes_most_of_the_time_is_a_warning(every: int) -> None:
+    seconds = lambda r: noisy(180.0 * every, 0.05)(r) if r % every == 0 else None  # noqa: E731
+    whole = lambda r: noisy(75.0, 0.05)(r) + (seconds(r) or 0.0)  # noqa: E731
+    event = first(play(60, time_step=whole, time_eval=seconds, time_gen=40.0, stages={"time_gen": 40.0}), "P12")
+    assert event.record <= 30 and event.metric == "time_eval" and "evaluation" in event.message
+    # A fifth of it is none, nor is one long evaluation before training.
+    short = lambda r: noisy(20.0 * every, 0.05)(r) if r % every == 0 else None  # noqa: E731
+    assert not alarms(play(60, time_step=lambda r: noisy(75.0, 0.05)(r) + (short(r) or 0.0), time_eval=short), "P12")
+    once = lambda r: 6_000.0 if r == 1 else None  # noqa: E731
+    assert not alarms(play(60, time_step=lambda r: noisy(75.0, 0.05)(r) + (once(r) or 0.0), time_eval=once), "P12")
+
+
 def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
     engine = play(
         120,
