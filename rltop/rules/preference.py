@@ -63,6 +63,8 @@ _LEVEL = 10
 _SHORT, _LONG = 15, 50
 _LIKELY, _SURE, _BEYOND_DOUBT = 2.0, 3.0, 4.0
 """Standard errors: to be expected occasionally, beyond luck, and beyond luck on any of hundreds of records."""
+_CERTAIN, _AT_LN2 = 5.0, 0.02
+"""Standard errors by which noise is never above ln 2 five times in a row; how far from it the first loss may be."""
 _TRIFLE = 0.1
 _FEW = 5
 _PRINTED = 4
@@ -92,6 +94,7 @@ class StuckAtChance(Detector):
     losses: deque[float] = deque(maxlen=_LONG)
     settled = AfterWarmUp()
     still = 0
+    first: float | None = None
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -111,6 +114,7 @@ class StuckAtChance(Detector):
             return None
         if context.algorithm is Algorithm.KTO:
             self.loss_at_start = 0.5
+        self.first = loss if self.first is None else self.first
         is_exact = margin == 0.0 and loss != round(loss, _PRINTED)
         self.still = 0 if not is_exact else self.still + 1 if self.losses and self.losses[-1] == loss else 1
         self.margins.append(margin)
@@ -133,6 +137,10 @@ class StuckAtChance(Detector):
         is_falling = loss < self.loss_at_start - max(sigmas * loss_error, _TRIFLE * thresholds["loss"])
         offs = (loss - self.loss_at_start, loss_error, thresholds["loss"]), (margin, margin_error, thresholds["margin"])
         is_near = all(abs(off) < max(line, sigmas * error) and error < sigmas * line for off, error, line in offs)
+        is_above = loss - self.loss_at_start > max(_CERTAIN * loss_error, thresholds["loss"])
+        is_above = is_above and abs(margin) < max(thresholds["margin"], sigmas * margin_error)
+        if is_above and len(self.losses) >= thresholds["above"] and abs((self.first or 0.0) - LN2) < _AT_LN2:
+            return Finding(WARN, loss, LN2, None, (margin,), ("above",))
         self.since = (self.since or context.place) if is_near else None
         if settled < thresholds["sure_wait"]:
             return QUIET
@@ -147,6 +155,8 @@ class StuckAtChance(Detector):
     def headline(self, finding: Finding) -> str:
         start = "ln 2" if finding.baseline == LN2 else number(finding.baseline or 0)
         margin = f", margin {number(finding.extra[0])}" if finding.extra else ""
+        if finding.words:
+            return f"loss {number(finding.value)} on average, above ln 2{margin}: no better than chance"
         return f"loss still at {start} ({number(finding.value)}){margin}: not learning"
 
 

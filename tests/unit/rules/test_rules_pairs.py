@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 from observations import alarms, first, noisy, play
 from tables import each_row
 
@@ -99,3 +102,25 @@ def test_r1_embodied_success_is_lost() -> None:
 )
 def test_r1_embodied_traps(success: object) -> None:
     assert alarms(play(100, Algorithm.EMBODIED, success_frac=success)) == []
+
+
+@each_row("seed", [1, 2, 3, 4, 5])
+def test_d1_a_loss_that_stays_above_that_of_chance(seed: int) -> None:
+    draw = random.Random(seed)
+    noise = [draw.gauss(0.0, 1.0) for _ in range(80)]
+    run = {
+        "dpo_accuracy": lambda r: 0.49 + 0.03 * noise[r - 1],
+        "dpo_margin": lambda r: 0.03 * noise[-r],
+        "lr": lambda r: 1e-7 * min(1.0, r / 5),
+    }
+    above = lambda r: math.log(2.0) + (0.028 + 0.008 * noise[r - 1]) * min(1.0, r / 5)  # noqa: E731
+    event = first(play(20, Algorithm.DPO, loss=above, **run), "D1")
+    assert event.record <= 18 and "above ln 2" in event.message
+    # A batch noise of 0.05 about ln 2 is none, learned late or soon, nor is a loss that starts elsewhere.
+    for begins in (10, 45):
+        learned = lambda r: max(0, r - begins) / 80  # noqa: B023, E731
+        loss = lambda r: math.log(2.0) - 0.2 * learned(r) + 0.05 * noise[r - 1]  # noqa: B023, E731
+        healthy = run | {"dpo_margin": lambda r: learned(r) + 0.03 * noise[-r]}  # noqa: B023
+        assert "above ln 2" not in str(alarms(play(80, Algorithm.DPO, loss=loss, **healthy), "D1"))
+    other = lambda r: math.log(2.0) + 0.08 + 0.008 * noise[r - 1]  # noqa: E731
+    assert alarms(play(20, Algorithm.DPO, loss=other, **run), "D1") == []
