@@ -33,6 +33,7 @@ _LEAST_TICKS = 3
 """Bottom, middle and top: with fewer nobody can read a value off the axis."""
 
 _DIGITS, _MOST_DIGITS = 3, 12
+_SPANS = 1e-300, 1e300  # beyond, a part or a multiple may not be a number
 _LEAST_BETWEEN, _BETWEEN, _SPARSE_COST = 2, 4, 0.03
 """Rows from tick to tick, at the least and as they are liked; each row more or less is worth so much of the height."""
 
@@ -242,7 +243,7 @@ def _limits(
 def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
     """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`."""
     span = high - low
-    if not span > 0 or not math.isfinite(span):
+    if not _SPANS[0] < span < _SPANS[1]:
         return (low,)
     raw = span / max(1, wanted)
     power = 10.0 ** math.floor(math.log10(raw))
@@ -277,7 +278,7 @@ def on_rows(axes: Axes, rows: int) -> Axes:
 def _regular(low: float, high: float, rows: int) -> tuple[float, float, tuple[float, ...]]:
     """Limits around `low` and `high` such that round numbers stand on rows the same number apart; no ticks for none."""
     span = high - low
-    if not (span > 0 and math.isfinite(span)) or span < _NOISE * max(abs(low), abs(high)):
+    if not _SPANS[0] < span < _SPANS[1] or span < _NOISE * max(abs(low), abs(high)):
         return low, high, ()
     best: tuple[float, float, float, float] | None = None
     power = 10.0 ** math.floor(math.log10(span))

@@ -210,6 +210,8 @@ def _merged(data: SparkData, columns: int) -> SparkData:
         sums[to] += low / 2 + high / 2
         counts[to] += 1
     means = [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
+    # A sum may be too large for a float.
+    means = [low / 2 + high / 2 if math.isinf(m) else m for low, m, high in zip(lows, means, highs, strict=True)]
     calm_lows, calm_highs = _calm(lows, means, highs)
     # What the axis reaches to is drawn, whether it stands out or not.
     bottom, top = min(lows, default=nan, key=_last_if_gap), max(highs, default=nan, key=lambda v: -_last_if_gap(-v))

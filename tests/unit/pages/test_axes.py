@@ -44,6 +44,13 @@ def test_an_axis_that_the_run_does_not_log_is_not_offered(tmp_path: Path) -> Non
     assert axes_logged(Snapshot(session.runs[0])) == [Axis.STEP]
 
 
+@each_row(("low", "high"), [(0.0, 1.7e308), (-1.7e308, 1.7e308), (0.0, 1e-320)])
+def test_the_largest_and_the_smallest_numbers_have_an_axis(low: float, high: float) -> None:
+    curve = Curve((0.0, 1.0), (low, high))
+    before = axes_of(PlotData("", "", curve, Curve((), ()), (), (), Zoom(0, 1), Zoom(0, 1)), 60, 20)
+    assert before is not None and on_rows(before, 20).y_ticks
+
+
 @each_row("rows", [6, 7, 11, 17, 27, 40, 57])
 @each_row(("low", "high"), [(12.0, 13.0), (0.5, 0.6), (-3.0, 17.0), (0.0, 0.93), (1e-6, 3e-6), (0, 1e9)])
 def test_ticks_stand_the_same_rows_apart_at_every_height(low: float, high: float, rows: int) -> None:

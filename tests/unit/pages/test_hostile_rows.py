@@ -102,9 +102,10 @@ def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs
 
 def test_the_largest_numbers_have_a_page() -> None:
     for sign in (1, -1):
-        rows = [json.dumps({"step": step, "data": {"x": 1.7e308 * sign**step}}) for step in range(60)]
+        rows = [json.dumps({"step": step, "data": {"x": 1.7e308 * sign**step}}) for step in range(200)]
         run = run_of("\n".join(rows).encode() + b"\n")
         check(fill([*MetricPage("x").paint(Moment(Snapshot(run), UNICODE), 100, 40)], 40), 100, 40, UNICODE)
+        assert "1.70e+308" in once_text(Snapshot(run), 80)
 
 
 @given(hostile_runs())

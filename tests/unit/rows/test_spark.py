@@ -37,6 +37,14 @@ def draw(values: Sequence[float], glyphs: Glyphs = UNICODE, **more: object) -> s
     return "".join(piece.text for piece in sparkline(data, glyphs))
 
 
+def test_merged_columns_of_the_largest_numbers_are_drawn() -> None:
+    values = [1.5e308] * 30 + [1.6e308] * 30 + [1.7e308] * 30
+    text = "".join(
+        piece.text for piece in sparkline(fitted(SparkData(values, values, StepWindow(0, 1, 90)), 20), UNICODE)
+    )
+    assert text.strip() and list(text.strip()) == sorted(text.strip())
+
+
 @given(st.lists(ANY, min_size=2, max_size=80), st.sampled_from([UNICODE, ASCII]), ANY)
 def test_any_values_give_exactly_the_width(values: list[float], glyphs: Glyphs, reference: float) -> None:
     low = [min(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
