@@ -376,6 +376,7 @@ class Vigil:
         self._behind: set[Announcer] = set()
         self._lost: set[Announcer] = set()
         self._moved: dict[Announcer, tuple[object, float]] = {}
+        self._rows_before: dict[Announcer, int] = {}
         for announcer in self._announcers:
             self._still_s(announcer)
         self._gone_s: float | None = None
@@ -539,7 +540,10 @@ class Vigil:
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
         # A trainer may survive an error that it logs: only silence after it counts, which the state knows of.
-        if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED):
+        is_news = not self._options.is_from_now or run.stream.rows > self._rows_before.setdefault(
+            announcer, run.stream.rows
+        )
+        if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED) and is_news:
             return _broken_off(run)
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK

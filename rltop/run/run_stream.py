@@ -59,6 +59,12 @@ def last_rows(kind: Kind, rows: int) -> LastRows | None:
     return LastRows(rows, kind.row_starts, kind.head_bytes)
 
 
+def _is_of_other_clock(late_s: float) -> bool:
+    """Is a row so much older than its file by a clock that runs ahead, or of another time zone?"""
+    zone_s = round(late_s / _ZONE_S) * _ZONE_S
+    return late_s < -_NEAR_ZONE_S or (0.0 < zone_s <= _ZONES_S and abs(late_s - zone_s) <= _NEAR_ZONE_S)
+
+
 class ReadPath(NamedTuple):
     """One way of reading a file: the whole of it, or its last rows first.
 
@@ -90,6 +96,8 @@ NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+_ZONE_S, _ZONES_S, _NEAR_ZONE_S = 1800.0, 14 * 3600.0, 60.0
+"""Time zones differ by half hours, from UTC by 14 h at most; a row is written within a minute of its time."""
 BEHIND_FROM_BYTES = 512 * 1024
 """Less that has been written and not read yet is a moment's work, and is not spoken of."""
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
@@ -437,12 +445,15 @@ class RunStream:
         """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
 
         What was seen to arrive is timed by the clock that asks. The trainer's may run ahead of it, and would hide a
-        silence for as long: a time that has not been yet is not believed.
+        silence for as long: a time that has not been yet, or had not when the file was written, is not believed. Nor is
+        one before that of the file by the difference of two time zones: a run that is being written would have ended.
         """
         if self.arrived_s is not None:
             return self.arrived_s
-        written = self.stream.last_time_s
-        return written if written is not None and written <= self._clock.now() else self._modified_s
+        written, modified = self.stream.last_time_s, self._modified_s
+        if written is None or written > self._clock.now():
+            return modified
+        return modified if modified is not None and _is_of_other_clock(modified - written) else written
 
     @property
     def age_s(self) -> float | None:

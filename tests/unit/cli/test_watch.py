@@ -290,6 +290,30 @@ def test_a_run_that_has_ended_without_a_word_is_waited_for_only_where_somebody_s
         assert (watch.lines[-1]["event"], watch.vigil.exit_code) == ("given up", code)
 
 
+def test_what_the_attempt_before_died_of_ends_no_watch_from_now(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, clock = tmp_path / "metrics.jsonl", FakeClock()
+    path.write_text(rows(40))
+    (tmp_path / "train.log").write_text(TRACEBACK)
+    for each in (path, tmp_path / "train.log"):
+        os.utime(each, (clock.now() - 1_200.0,) * 2)
+    watch = Watch(path, capsys, clock, is_from_now=True)
+
+    def wait(seconds: float) -> None:
+        watch.turn(seconds)
+        for _ in range(30):
+            time.sleep(0.01)
+            watch.turn(0.1)
+
+    wait(1_000.0)
+    assert not watch.vigil.is_over, watch.lines
+    watch.append(row(41))
+    os.utime(tmp_path / "train.log", (clock.now() + 1.0,) * 2)
+    wait(4_000.0)
+    assert (watch.lines[-1]["event"], watch.vigil.exit_code) == ("died", 4), watch.lines
+
+
 def test_a_search_for_rollouts_that_ends_is_no_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,19 @@ def test_a_clock_of_the_trainer_that_goes_wrong_hides_no_silence(tmp_path: Path,
     assert stalled(writer.wait(10.0)) is Level.WARN
 
 
+@pytest.mark.parametrize(
+    ("late_s", "state"),
+    [(8 * 3600.0, RunState.LIVE), (5.5 * 3600.0 + 9.0, RunState.LIVE), (-8 * 3600.0, RunState.LIVE),
+     (8 * 3600.0 + 900.0, RunState.ENDED), (40 * 3600.0, RunState.ENDED)],
+)  # fmt: skip
+def test_times_of_another_zone_end_no_run_that_is_being_written(tmp_path: Path, late_s: float, state: RunState) -> None:
+    now_s = FakeClock().now()
+    lines = [json.dumps({"step": i, "loss": 0.1, "time": now_s - late_s - 30.0 * (60 - i)}) + "\n" for i in range(61)]
+    writer = Writer(tmp_path / "metrics.jsonl", lines)
+    assert writer.wait(0.0).state is state
+    assert writer.wait(30_000.0).state is RunState.ENDED
+
+
 def test_a_fast_run_does_not_flicker_between_two_polls(tmp_path: Path) -> None:
     lines = rows(200)
     writer = Writer(tmp_path / "metrics.jsonl", lines[:20])
