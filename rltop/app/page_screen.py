@@ -129,7 +129,7 @@ class PageScreen(Screen[None]):
 
     @property
     def _is_searched(self) -> bool:
-        return bool(self._sought) or any(each.value.strip() for each in self.query(FilterInput))
+        return bool(self._sought) or any(each.value.strip() for each in self.query("#filter").results(Input))
 
     @property
     def keys(self) -> KeyNames:
@@ -282,7 +282,7 @@ class PageScreen(Screen[None]):
     @property
     def has_something_to_close(self) -> bool:
         # Textual asks a screen that is being taken away, too: its filter may have gone by then.
-        is_open = bool(self._sought) or any(each.display for each in self.query(FilterInput))
+        is_open = bool(self._sought) or any(each.display for each in self.query("#filter").results(Input))
         return bool(self.query("#prompt")) or is_open or self.page.has_something_to_close
 
     def close_something(self) -> None:
