@@ -319,7 +319,6 @@ class TelescopeDecoder(Decoder):
         return found
 
     def _wait(self, most_s: float | None = None) -> bool:
-        """Wait for the tables that are being read; True if they have been, just now."""
         if not self._is_reading or not self._reader.join(most_s):
             return False
         self._is_reading = False

@@ -371,7 +371,6 @@ def _told_step(name: str, arguments: object) -> int | None:
 
 
 def _key(worker: RoleAndRank, name: str, leader: RoleAndRank | None) -> str:
-    """Under which key the seconds of a stage go: `time/<stage>` of whoever tells the step, else with the role."""
     if worker == leader:
         return clipped_key(f"time/{name}")
     role = worker[0].removesuffix("Group").lower() if worker[0].endswith("Group") else worker[0]

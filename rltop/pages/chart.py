@@ -340,7 +340,6 @@ def _reduced(
 
 
 def _before(snapshot: Snapshot, signal: Signal, where: tuple[int, int, int], smoothing: float) -> list[Bucket]:
-    """What an average at the start of the buckets remembers of the steps before: it is the same in every window."""
     stride, start, _ = where
     length = -(-_REMEMBERED // (1 - smoothing) // stride) * stride
     first = max((snapshot.stream.first_step or 0) // stride * stride, start - round(length))

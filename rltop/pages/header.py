@@ -233,7 +233,6 @@ def _logged_otherwise(snapshot: Snapshot, step_s: float | None) -> float | None:
 
 
 def _logged(snapshot: Snapshot) -> dict[int, float]:
-    """Seconds of the newest steps whose duration is logged as one number."""
     signal = primary(snapshot, "time_step")
     if signal is None:
         return {}

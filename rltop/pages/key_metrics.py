@@ -423,7 +423,6 @@ def row_sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def _note_cells(row: MetricRow, width: int, glyphs: Glyphs) -> int:
-    """Cells of the first remark, and of what is said of several sources; the others are said where there is room."""
     first = next(iter(notes_of(row, glyphs, has_name=True, has_range=width >= _WITH_RANGE)), ("", ""))
     told = row.remark.split("; ") if "; " in row.remark and width >= _WITH_SOURCES else []
     return max(_LEAST_NOTE, cell_width(" ".join(dict.fromkeys([first[0], *told]))))

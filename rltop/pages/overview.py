@@ -239,7 +239,6 @@ def _calm(
 
 
 def _value_then(snapshot: Snapshot, verdict: Verdict) -> str:
-    """The value on the step of the cursor, where the sentence of the verdict is about an earlier one."""
     at, key = snapshot.at_step, verdict.key
     raw = None if at is None or not key or verdict.stream else snapshot.stream.value(key, at)
     if raw is None or at is None or ", as of step " not in verdict.headline:

@@ -375,7 +375,6 @@ class RunsPage(ListPage[RunEntry]):
         return by_attention(matching(zip(entries, moment.runs, strict=True), query))
 
     def _read_all(self, runs: Sequence[Run]) -> list[RunEntry]:
-        """What the list says of each run; of many, verdicts come in as they are known, and a key reads none anew."""
         is_crowd = len(runs) > CROWD
         self._read = tuple(runs), [self._book.of(run, is_crowd=is_crowd) for run in runs]
         return self._read[1]

@@ -678,7 +678,6 @@ def _chosen(view: TimingView, room: int) -> tuple[list[StageReading], list[Stage
 
 
 def _names(stages: Sequence[StageReading], cells: int) -> list[str]:
-    """The names of stages, indented by depth; what tells two of one depth apart survives where they are cut."""
     before = ["  " * min(one.depth, 3) + (f"{BESIDE} " if one.kind is SpanKind.OVERLAPPING else "") for one in stages]
     fitted = {}
     for indent in set(before):

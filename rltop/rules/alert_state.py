@@ -205,7 +205,6 @@ class AlertState(Cloned):
         return event if self._recovered is None else event or self._leave_again(context, self._recovered)
 
     def _note(self, context: RuleContext, finding: Finding) -> None:
-        """Take note of a finding that is as bad as the alert."""
         far, standing = _CLEARLY * beyond(finding), self.standing
         if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
             self._loud = far
@@ -365,7 +364,6 @@ class AlertState(Cloned):
         return self._raise(context, EventState.ESCALATED, _beside(self, finding), established)
 
     def _has_eased(self) -> bool:
-        """Whether it has been no CRIT for long, against the level before too: a rolling baseline learns a new one."""
         self._since_crit = self._since_crit + 1 if self.standing.is_back else 0
         return self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT))
 

@@ -282,7 +282,6 @@ class RewardTrack(Cloned):
         return self._flips < 0
 
     def _begin_with_reward(self) -> None:
-        """The first reward: a success rate that stood in for it so far is on another scale."""
         if self.count:
             self.__init__()  # type: ignore[misc]
         self.is_reward = True

@@ -210,7 +210,6 @@ class Discarded(Detector):
         return Finding(WARN, stale, None, most_stale, words=("cancelled_frac",))
 
     def _against_start(self, count: float, values: Mapping[str, float]) -> Finding:
-        """Many times as many as at the start, and as many as are trained on, where that is logged."""
         base = self.count.value
         if not self.count.is_final:
             self.count.push(count)

@@ -387,7 +387,6 @@ class KeyVanished(Detector):
         return self._judge(values)
 
     def _is_training_row(self, context: RuleContext) -> bool:
-        """The row has most of what rows have, and no group that could not give a gradient was left out."""
         values, flat = context.values, context.reward.zero_share
         if context.reward.is_high or values.get("filter_pass_rate") == 0.0 or (flat or 0.0) >= ALL_FLAT:
             return False

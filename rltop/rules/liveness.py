@@ -141,7 +141,6 @@ class Liveness(State):
         return SilenceLimits(quiet + lag_s, warn + lag_s, max(crit, warn) + lag_s)
 
     def _usual_gaps(self) -> tuple[float, float]:
-        """Median and p99 of the gaps, 0 without any."""
         ordered = sorted(self._gaps) or [0.0]
         return median_of(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 

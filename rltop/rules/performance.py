@@ -53,8 +53,6 @@ class Work(State):
 
 
 class _Kind(State):
-    """Baselines of one kind of record: with a rollout of its own, or without."""
-
     start = Frozen()
     per_token = Frozen()
     per_length = Frozen()
@@ -524,8 +522,6 @@ _SYNC_PARTS = {
 
 
 class _Stage(State):
-    """Seconds of one stage at run start; in the first records, as what grows slowly has grown by then; and of late."""
-
     start = Frozen()
     first = Frozen(skip=0, size=8, minimum=5)
     latest = Window(5)
@@ -560,7 +556,6 @@ class AuxiliaryStage(Detector):
         return most._replace(words=(*most.words, f", {duration(values[part])} of it {_SYNC_PARTS[part]}"))
 
     def _judge_evaluations(self) -> Finding:
-        """By what several of them took, so that a long one at the start counts once among all steps."""
         taken, line = [one for one in self.evaluated if one > 0.0], self.thresholds["absurd"]
         share = sum(taken) / (sum(taken) + sum(self.others)) if taken else 0.0
         if len(taken) < _SEVERAL or share <= line:

@@ -233,14 +233,12 @@ class RewardCrash(Detector):
             self.reach = share * (values["reward_max"] - values["reward_min"])
 
     def _note_level(self, level: float) -> None:
-        """How the level swings, by its second difference, which is 0 for a steady climb."""
         levels = self.levels
         levels.append(level)
         if len(levels) == levels.maxlen:
             self.wander.push(abs(level - 2.0 * levels[len(levels) // 2] + levels[0]))
 
     def _note_best(self, level: float) -> None:
-        """A best level, how noisy it was there, and losses so small that nothing needs to be worked out."""
         self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
         self.worst = min(self.worst, level)
         has_risen = level - self.initial > self.thresholds["sigmas"] * _NOISE_TO_SIGMA * self.noise_at_best
@@ -252,7 +250,6 @@ class RewardCrash(Detector):
         return max(self.best - min(self.worst, self.initial), self.thresholds["share"] * abs(self.best))
 
     def _judge_stay(self, level: float) -> Finding:
-        """Against the noise of the records that stay down: that of a young run may have been its rise."""
         self.down = self.down + 1 if self.best - level > self.thresholds["slow"] * self._learned else 0
         if self.down < self.thresholds["stays"]:
             return QUIET
@@ -315,7 +312,6 @@ class RewardCrash(Detector):
         return QUIET if usual - recent <= line else found
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
-        """Deviation of one record, and the loss beyond the noise of records and levels."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
         wander = _WANDER_TO_SIGMA * self.wander_at_best
         return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander, self.reach, self.least)

@@ -66,8 +66,6 @@ class RewardFromLength(Detector):
 
 
 class _Component(State):
-    """One reward component: its best level, and its noise there."""
-
     window = Window(_LEVEL)
     best = float("-inf")
     noise = reward = 0.0

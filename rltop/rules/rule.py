@@ -444,7 +444,6 @@ class Several(Detector):
         return found._replace(words=(whose, *found.words)) if whose else found
 
     def _of(self, finding: Finding) -> tuple[Detector, Finding]:
-        """Whose finding it is, and as it was found."""
         other = self.others.get(finding.words[0]) if finding.words else None
         return (self.main, finding) if other is None else (other, finding._replace(words=finding.words[1:]))
 

@@ -134,7 +134,6 @@ class GradientSpike(Detector):
         return is_beyond and value > self.thresholds["above"] * high
 
     def _is_loss_outlier(self, loss: float | None) -> bool:
-        """The loss of the same record is as far out, in either direction: a second sign."""
         if loss is None or len(self.losses) <= _MIN_SAMPLES:
             return False
         before = list(self.losses)[:-1]

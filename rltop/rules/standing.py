@@ -401,7 +401,6 @@ class Departure(Standing):
         self._begin(before.since)
 
     def _begin(self, since: tuple[float, ...]) -> None:
-        """Begin with the values since the onset, oldest first."""
         self._values: deque[float] = deque(since, maxlen=FLAT_VALUES)
         self._logs: deque[float] = deque(maxlen=FLAT_VALUES)
         self._count, self._early, self._has_returned = len(since), since[:_EARLY], False
@@ -434,7 +433,6 @@ class Departure(Standing):
         self._has_returned = self._has_returned or self._inside & _RETURNED == _RETURNED
 
     def _hold(self, value: float) -> bool:
-        """What is asked of the newest values at every record, worked out once for each."""
         is_inside = not self.is_beyond(value)
         self._inside = (self._inside << 1 | is_inside) & _NEWEST_FLAGS
         if self.before.is_positive:
@@ -452,7 +450,6 @@ class Departure(Standing):
         return median_of(self._values)
 
     def _newest(self, count: int) -> list[float]:
-        """The newest values, oldest first."""
         return list(self._values)[-count:]
 
     # -- back, and gone again ------------------------------------------------------------------------------------

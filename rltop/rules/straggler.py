@@ -227,7 +227,6 @@ class RankStraggler(Detector):
         return {(lag.rank, lag.stage): lag for lag in compare(seen.ranks, self._line)}
 
     def _count(self, lags: Mapping[tuple[str, str], Lag]) -> None:
-        """Take in who was behind on one record."""
         for place in lags.keys() | self.behind.keys():
             self.behind[place] = (self.behind.get(place, 0) << 1 | (place in lags)) & _MASK
 

@@ -276,8 +276,6 @@ def _error(values: tuple[float, ...]) -> float:
 
 
 class _Reward(NamedTuple):
-    """The training reward at the time of an evaluation: the last records, and their mean."""
-
     mean: float
     values: tuple[float, ...]
 

@@ -207,7 +207,6 @@ class RunStream:
                 return
 
     def _take_newest(self, preview: ReadPath, budget: Budget) -> bool:
-        """Decode what has come of the last rows; the newest one is shown as far as it goes, without a wait."""
         has_moved = preview.pipeline.advance(preview.feed, self._clock, budget)
         if preview.is_read:
             preview.pipeline.flush()
@@ -464,7 +463,6 @@ class RunStream:
         return max(0.0, self._clock.now() - newest)
 
     def _age_when_read(self) -> float | None:
-        """Seconds since the newest row of a file that has been read to its end; None if that was the end of the run."""
         newest, now = self.newest_s, self._clock.now()
         return None if self._modified_s is None or newest is None or newest > now else now - newest
 

@@ -66,7 +66,6 @@ def told_by_rows(run: Silent, after: int | None = None) -> list[PhaseEvent]:
 
 
 def _by_this_clock(told: list[PhaseEvent], times: Mapping[int, float], newest_s: float | None) -> list[PhaseEvent]:
-    """The rows as new as the newest one is, where they carry times of another clock or of another day."""
     by_s = 0.0 if newest_s is None or not told else newest_s - told[-1].time_s
     if abs(by_s) < _OFF_S:
         return told

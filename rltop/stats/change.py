@@ -236,7 +236,6 @@ def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -
 
 
 def _leap_after(scores: Sequence[float], outside: int, side: int) -> int | None:
-    """Where a series that had crept outside leaps, to stay: that is the move, what it had crept was little."""
     for i in range(outside + 1, len(scores) - LASTING + 1):
         if _leaps(scores, i, side) and min(score * side for score in scores[i : i + LASTING]) >= _LEAP_SIGMAS:
             return i

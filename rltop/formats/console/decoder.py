@@ -736,7 +736,6 @@ class ConsoleDecoder(Decoder):
             self.counts.first_stepless = self.counts.first_unread = ""
 
     def _go_on_counting(self, found: LineMetrics) -> None:
-        """A bar that begins anew in each epoch counts on from the one before; without a total of the run."""
         done, total = found.step or 0, found.total or 0
         if done < self._bar_done:
             self._bar_offset += total
