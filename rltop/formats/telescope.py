@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
@@ -239,8 +239,11 @@ TABLES = frozenset(
 )  # fmt: skip
 """What is read; the other tables hold texts and machine metrics."""
 
+AT_ONCE_BYTES = 256 * 1024
+AT_ONCE_ROWS = 5_000
+"""An archive of no more, unpacked, is read at once: some 50 ms at worst."""
 WAIT_S = 0.004
-"""How long a call waits for the tables of an archive: the slice of a session."""
+"""How long a call waits for the tables of a larger one: the slice of a session."""
 STEPS_AT_ONCE = 32
 """Steps given out in one call."""
 _END = b"PK\x05\x06"
@@ -299,6 +302,9 @@ class TelescopeDecoder(Decoder):
         self._archive += data
         if not self._archive.startswith(_END, max(0, len(self._archive) - _END_BYTES)):
             return []
+        if self._is_small():
+            self._read()
+            return self._give_on(self._whole_steps()) if self._has_read() else []
         self._reader.start(self._read)
         self._is_reading = True
         return self.go_on()
@@ -378,6 +384,18 @@ class TelescopeDecoder(Decoder):
     def take_spans(self) -> list[TimedSpan]:
         spans, self._spans = self._spans, []
         return spans
+
+    def _is_small(self) -> bool:
+        if len(self._archive) > AT_ONCE_BYTES:
+            return False
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
+                if sum(info.file_size for info in _wanted(archive)) > AT_ONCE_BYTES:
+                    return False
+                tables = _tables(archive, lambda _: suppress(DecodeError))
+                return sum(table.rows for table in tables.values()) <= AT_ONCE_ROWS
+        except (DecodeError, *_NOT_WHOLE):
+            return True
 
     def _read(self) -> None:
         """Take in the tables of the archive; what hinders it is dealt with by `_has_read`, in the caller's thread."""
@@ -481,12 +499,16 @@ class TelescopeDecoder(Decoder):
             self.counts.refuse(self.counts.lines + 1, f"{name}.parquet: {error.message}")
 
 
+def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    names = {f"{name}.parquet" for name in TABLES}
+    return [info for info in archive.infolist() if info.filename in names]
+
+
 def _tables(
     archive: zipfile.ZipFile, guarding: Callable[[str], AbstractContextManager[None]]
 ) -> dict[str, ParquetTable]:
     """The tables of an archive by name; `guarding` a name deals with the damage of that table."""
-    names, allowance = {f"{name}.parquet" for name in TABLES}, Allowance()
-    wanted = [info for info in archive.infolist() if info.filename in names]
+    wanted, allowance = _wanted(archive), Allowance()
     for info in wanted:
         allowance.spend(info.file_size, info.filename)
     found = {}
