@@ -540,7 +540,7 @@ class Vigil:
         if state is RunState.ENDED and age_s is None:
             return "finished", "end of input", EXIT_OK
         # A trainer may survive an error that it logs: only silence after it counts, which the state knows of.
-        is_news = not self._options.is_from_now or run.stream.rows > self._rows_before.setdefault(
+        is_news = not self._options.is_from_now or run.stream.rows != self._rows_before.setdefault(
             announcer, run.stream.rows
         )
         if run.failure.raw and state in (RunState.DIED, RunState.INTERRUPTED) and is_news:
