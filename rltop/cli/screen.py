@@ -28,7 +28,7 @@ from rltop.screen.environment import is_served, settle_environment
 from rltop.screen.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
-    from rltop.run.discover import Look, Rescanner, Seen
+    from rltop.run.discover import Look, Rescanner, Sniffed
     from rltop.sources.tail import LastRows
 
 Build = Callable[[int, int], Sequence[Row]]
@@ -40,7 +40,7 @@ def watch(
     paths: Sequence[str] = (),
     left_out: Sequence[tuple[str, str]] = (),
     first: Look | None = None,
-    seen: Seen | None = None,
+    seen: Sniffed | None = None,
 ) -> int:
     clock = SystemClock()
 

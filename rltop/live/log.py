@@ -16,7 +16,7 @@ from rltop.formats.console.failures import (
     OF_TRACKERS,
     SAMPLE_SIGNS,
     Causes,
-    Samples,
+    PrintedSamples,
     error_of,
     tells_alone,
 )
@@ -236,7 +236,7 @@ class LogReader:
         self._failed_at: int | None = None
         self._failed: PhaseEvent | None = None
         self._caught: tuple[str, float] | None = None  # process and time of the last error, where it may be caught
-        self._samples = Samples()
+        self._samples = PrintedSamples()
         self._trace_at = -TRACE_LINES
         self._causes = Causes()
 

@@ -54,7 +54,7 @@ def title_of(text: str) -> Title | None:
     return None if name in _RAY_OWN else Title(name, method)
 
 
-class Seen:
+class SeenTitles:
     """Since when each process of a node has been in what it is in, as far as anybody has looked."""
 
     def __init__(self, source: str) -> None:
@@ -87,7 +87,7 @@ class TitlesProbe(Probe):
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._host = os.uname().nodename.partition(".")[0]
-        self._seen = Seen(self.source)
+        self._seen = SeenTitles(self.source)
 
     def ask(self, now_s: float) -> Sequence[Process]:
         """What they are in.

@@ -28,7 +28,7 @@ from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.run import Run
-    from rltop.run.whereabouts import Seen
+    from rltop.run.whereabouts import FilesSeen
 
 END_BYTES = 256 * 1024
 """So much of the end of a log is looked through."""
@@ -258,7 +258,7 @@ class EndReader:
         log: str,
         notify: Callable[[], None],
         clock: Clock | None = None,
-        see: Callable[[Run, Silent], Seen] | None = None,
+        see: Callable[[Run, Silent], FilesSeen] | None = None,
     ) -> None:
         self.count = 0
         self._see = see

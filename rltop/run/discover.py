@@ -77,7 +77,7 @@ class SniffResult(NamedTuple):
 
 
 _EMPTY = SniffResult(0, CONSOLE, "empty")
-Seen = dict[str, SniffResult]
+Sniffed = dict[str, SniffResult]
 """What earlier looks have shown, by path."""
 
 
@@ -99,7 +99,7 @@ class Discovery(Struct, frozen=False):
     missing: list[str] = field(default_factory=list)
     completions: list[str] = field(default_factory=list)
     may_grow: bool = False
-    seen: Seen = field(default_factory=dict)
+    seen: Sniffed = field(default_factory=dict)
     names: int = 0
     opened: int = 0
 
@@ -130,7 +130,7 @@ class Discovery(Struct, frozen=False):
         self.left_out.append((path, reason))
 
 
-def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | None = None) -> Discovery:
+def discover(paths: Sequence[str], seen: Sniffed | None = None, into: Discovery | None = None) -> Discovery:
     """Find the metric streams that `paths` mean; no path means the current directory.
 
     A file that cannot be read is left out, and said to be; only what was named itself,
@@ -193,7 +193,7 @@ def _look_for(path: str, result: Discovery) -> None:
             result.leave_out(each, reason_of(error))
 
 
-def _described(path: str, seen: Seen) -> Found:
+def _described(path: str, seen: Sniffed) -> Found:
     """A record that is not followed, as the newest look into it has shown it."""
     known = seen.get(path)
     try:
@@ -423,7 +423,7 @@ def _runs_in(
         return []
 
 
-def _judged(path: str, size: int, seen: Seen) -> SniffResult:
+def _judged(path: str, size: int, seen: Sniffed) -> SniffResult:
     """What a file of a directory is, from an earlier look where that still holds.
 
     The one guard around a file that nobody named: whatever is wrong with it, it must not
@@ -687,7 +687,7 @@ class Rescanner:
         on_news: Callable[[], None],
         interval_s: float = INTERVAL_S,
         first: Look | None = None,
-        seen: Seen | None = None,
+        seen: Sniffed | None = None,
     ) -> None:
         """Starts nothing yet.
 
@@ -705,7 +705,7 @@ class Rescanner:
         self._interval_s = interval_s
         self._shape = _shape(found)
         self._is_awaiting = any(each.awaits for each in found)
-        self._seen: Seen = {} if seen is None else seen
+        self._seen: Sniffed = {} if seen is None else seen
         self._names = 0
         self._news: list[Found] | None = None
         self.left_out: Sequence[tuple[str, str]] = ()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rltop.run.rank_watch import RankTap, RankWatch
     from rltop.run.rollouts import RolloutShelf, RolloutWatch
     from rltop.run.run_settings import RunSettings
-    from rltop.run.whereabouts import Seen, Whereabouts
+    from rltop.run.whereabouts import FilesSeen, Whereabouts
     from rltop.stats.ranks import RankHistory
 
 _SILENT = (RunState.STUCK, RunState.ENDED)
@@ -102,7 +102,7 @@ class Run:
         self.settings: RunSettings | None = None
         self.has_job = True
         self.whereabouts: Whereabouts | None = None
-        self.seen: Seen | None = None
+        self.seen: FilesSeen | None = None
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.run.run_settings import RunSettings, SettingsReader
-    from rltop.run.whereabouts import Seen
+    from rltop.run.whereabouts import FilesSeen
 
 
 _PATIENCE_S = 0.2
@@ -540,7 +540,7 @@ class Session:
     def has_looked_for_ending(self, run: Run) -> bool:
         return self._endings is not None and self._endings.has_looked_at(run)
 
-    def _see(self, run: Run, silent: Silent) -> Seen:
+    def _see(self, run: Run, silent: Silent) -> FilesSeen:
         from rltop.run.whereabouts import seen  # noqa: PLC0415 - only where something tells more than the rows
 
         return seen(run, silent, self._clock)

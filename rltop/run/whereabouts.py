@@ -73,7 +73,7 @@ def _by_this_clock(told: list[PhaseEvent], times: Mapping[int, float], newest_s:
     return [each._replace(time_s=each.time_s + by_s, took_s=took_s.get(each.step)) for each in told]
 
 
-class Seen(NamedTuple):
+class FilesSeen(NamedTuple):
     """Where the job of a silent run is, by its files as they were when somebody looked.
 
     Attributes:
@@ -88,7 +88,7 @@ class Seen(NamedTuple):
         return where_now(self.files, self.clock.wall())
 
 
-def seen(run: Run, silent: Silent, clock: Clock) -> Seen:
+def seen(run: Run, silent: Silent, clock: Clock) -> FilesSeen:
     """What the files of a silent run tell of its job; may be called in a thread.
 
     Raises:
@@ -96,7 +96,7 @@ def seen(run: Run, silent: Silent, clock: Clock) -> Seen:
     """
     log, path = silent.log or log_of_run(run, silent), log_of(run.path.raw)[0]
     told = [*_told_beside(run), told_by_rows(silent)]
-    return Seen(silent.rows, told_by_files(log, told, path, clock.wall(), END_BYTES), clock)
+    return FilesSeen(silent.rows, told_by_files(log, told, path, clock.wall(), END_BYTES), clock)
 
 
 def knowing(run: Run, found: Where) -> Where:

@@ -35,7 +35,7 @@ OTHER = "other"
 Parts = tuple[tuple[float, float], ...]
 
 
-class _Step(Struct, frozen=False):
+class _SpannedStep(Struct, frozen=False):
     """Spans of one step by worker, and what has been made of them."""
 
     by_worker: dict[tuple[str, int], dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class SpanBook:
     def __init__(self, max_steps: int = MAX_STEPS) -> None:
         self.version = 0
         self._max_steps = max_steps
-        self._steps: dict[int, _Step] = {}
+        self._steps: dict[int, _SpannedStep] = {}
 
     def add(self, spans: Iterable[TimedSpan]) -> None:
         """Take spans in; beyond the most steps that are held, the oldest go."""
         for span in spans:
-            step = self._steps.setdefault(span.step, _Step())
+            step = self._steps.setdefault(span.step, _SpannedStep())
             step.timing, step.is_compact = None, False
             names = step.by_worker.setdefault((span.role, span.rank), {})
             names.setdefault(span.name, []).append((span.start_s, span.end_s))
@@ -122,7 +122,7 @@ def _trust(role: str) -> int:
 class _Tree:
     """Makes the timing tree of one step."""
 
-    def __init__(self, step: _Step) -> None:
+    def __init__(self, step: _SpannedStep) -> None:
         self._workers = step.by_worker
         self._keys = step.keys
         self._leader = leader_of(step.by_worker)

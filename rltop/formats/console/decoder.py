@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rltop.formats.console.failures import Causes, ConsoleError, Samples, error_of, of_one_end, says_done
+from rltop.formats.console.failures import Causes, ConsoleError, PrintedSamples, error_of, of_one_end, says_done
 from rltop.formats.console.lines import (
     CAPTURE_CHARS,
     LineMetrics,
@@ -416,7 +416,7 @@ class ConsoleDecoder(Decoder):
         self.last_error: ConsoleError | None = None
         self._newest_offset = self._end = 0
         self._tail = b""
-        self._causes, self._samples = Causes(), Samples()
+        self._causes, self._samples = Causes(), PrintedSamples()
         self._bars: dict[int, int] = {}
         """How far the newest bar of each length had come before the newest error."""
         self._has_bar_moved = False

@@ -358,7 +358,7 @@ def _may_be_caught(text: str) -> bool:
     return _CATCHABLE.search(text) is not None or not tells_alone(text)
 
 
-class Samples:
+class PrintedSamples:
     """Tells which lines stand in a sample that a trainer prints: what a model or a data set says is no error.
 
     veRL prints `[prompt]`, `[response]`, `[ground_truth]` and `[score]`, each over as many lines as it has.
