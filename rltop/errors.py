@@ -14,6 +14,7 @@ A bad line in a metric file is not an error: it is counted and shown.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -103,7 +104,10 @@ def cannot_read(path: str, error: Exception) -> SourceError:
         hint = "file system error: try again, or copy the file to another disk"
     elif isinstance(error, RltopError):
         hint = error.hint or "the file may be damaged: unpack or repair it, or name another file"
-    return SourceError(f"cannot read {shown}: {reason_of(error)}", hint)
+    reason = reason_of(error)
+    if isinstance(error, FileNotFoundError) and os.path.islink(path):  # noqa: PTH114 - a Path may raise
+        reason = f"broken symlink: it leads to {_shown(os.path.realpath(path))}, which does not exist"
+    return SourceError(f"cannot read {shown}: {reason}", hint)
 
 
 class NoAnswerError(SourceError):

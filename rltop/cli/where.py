@@ -27,7 +27,7 @@ from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoMetricsError, RltopError, cannot_read, worst_code
 from rltop.files import first_bytes
 from rltop.formats.decoder import codec_of
-from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, kind_of
+from rltop.formats.kinds import CONSOLE, HEAD_BYTES, TRACE, is_noise, kind_of
 from rltop.live.engines import is_undecided
 from rltop.live.job import Asked, devices_in_words, idle_in_words, where_of
 from rltop.live.judge import Where, engine_in_words, group_in_words, grouped, sentence
@@ -41,6 +41,7 @@ from rltop.live.traces import Traces
 from rltop.model import Label
 from rltop.model.table_rows import log_of, split_member
 from rltop.run.places import checkpoint_steps, logs_beside
+from rltop.run.sniff import why_refused
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ def _is_told_alone(path: str) -> bool:
         head = first_bytes(path, HEAD_BYTES)
     except OSError:
         return False
-    return codec_of(head) is None and kind_of(head, path, is_all=True) in (CONSOLE, TRACE)
+    is_text = codec_of(head) is None and not why_refused(head)[0] and not is_noise(head)
+    return is_text and kind_of(head, path, is_all=True) in (CONSOLE, TRACE)
 
 
 def _of_file(path: str) -> Read:

@@ -106,6 +106,7 @@ class CompressedDecoder(OuterDecoder):
         records = self.go_on_to_end()
         if self._inflater is not None and not self._is_broken:
             self.note = f"the {self.codec} stream is truncated; all complete data was read"
+            self.counts.refuse(self.counts.lines + 1, self.note, is_lost=False)
         return records + self._inner.finish()
 
     def reset(self, *, is_restart: bool = True) -> None:

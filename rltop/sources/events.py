@@ -513,6 +513,9 @@ def not_yet(path: str, fs: FileSystem) -> Sight:
     while near != posixpath.dirname(near) and not _is_folder(near, fs):
         near = posixpath.dirname(near)
     if near == folder:
+        target = fs.realpath(path)
+        if target != posixpath.join(fs.realpath(folder), posixpath.basename(path)):
+            return Sight(TailState.WAITING, f"broken symlink: it leads to {target}, which does not exist yet")
         return Sight(TailState.WAITING, f"no such file in {folder} yet")
     return Sight(TailState.WAITING, f"no such folder: {folder}; the nearest existing one is {near}")
 

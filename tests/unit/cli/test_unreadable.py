@@ -25,7 +25,7 @@ from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
 ROWS = "".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, 21)).encode()
-COMMANDS = (["check"], ["check", "--json"], ["--once"], ["--json"], ["watch"])
+COMMANDS = (["check"], ["check", "--json"], ["--once"], ["--json"], ["watch"], ["where"])
 REPLAY = ["replay", "--once"]
 
 
@@ -102,6 +102,18 @@ def test_what_nobody_can_read_is_named_with_the_reason(
     assert path[:100] in said.err
     assert reason in said.err
     assert len(said.err) < 600
+
+
+def test_a_link_to_nothing_is_named_with_where_it_leads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.jsonl"
+    path.symlink_to("nowhere")
+    for command in COMMANDS:
+        code = main([*command, *(["--give-up", "0.001"] if command == ["watch"] else []), str(path)])
+        said = capsys.readouterr()
+        assert code == (EXIT_NO_METRICS if command == ["watch"] else EXIT_USAGE), command
+        assert f"broken symlink: it leads to {tmp_path / 'nowhere'}, which does not exist" in said.out + said.err, (
+            command
+        )
 
 
 def test_the_screen_says_it_on_the_terminal_and_leaves_that_as_it_was(tmp_path: Path) -> None:
@@ -219,8 +231,8 @@ def test_the_console_log_that_is_named_is_a_text(
 def test_binary_data_is_no_console_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("program", "train.log"):
         path = put(tmp_path / name, bytes(range(256)) * 20)
-        for command in (["check"], ["--once"]):
-            assert main([*command, str(path)]) == EXIT_USAGE
+        for command in COMMANDS:
+            assert main([*command, str(path)]) == EXIT_USAGE, command
             said = capsys.readouterr()
             assert f"{path} is binary data of no known format" in said.err
             assert said.out == ""

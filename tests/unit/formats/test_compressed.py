@@ -60,6 +60,7 @@ def test_a_truncated_stream_keeps_what_was_decoded(codec):
     assert len(records) > 100
     assert [record.step for record in records[:2000]] == list(range(len(records[:2000])))
     assert "truncated" in decoder.note
+    assert decoder.counts.first_bad_reason == decoder.note
 
 
 @pytest.mark.parametrize("codec", PACKED)
