@@ -1,12 +1,14 @@
 """On public logs that a person has judged: which rule is right, and in how many repositories?
 
-    python bench/evidence.py [FOLDER …] [--mirror MIRROR] [--table CSV] [--by repository|log] [--new] [--verbose]
+    python bench/evidence.py [FOLDER …] [--mirror MIRROR] [--table CSV [--asked PROGRAM]]
+        [--by repository|log] [--new] [--verbose]
 
 A FOLDER holds one folder for each log: the file and a `label.json` (`class`, `records`,
 `healthy`, and `useful`, `noise`, `false`, each a list of rule, family and level;
 `missed`: families, any of which would do). MIRROR holds `owner+name/repo`, bare git
 directories: the logs of `judged_logs.csv` are read out of them, at their commit, into
-a folder that is removed; `--table` names another table of that form. Bytes that were
+a folder that is removed; `--table` names another table of that form, `--asked` its
+rows whose `judged_at` is that program. Bytes that were
 judged twice count once, the first judgement of a family holds.
 
 An alarm is a WARN or CRIT that fires or escalates. On a log, an alarm takes the word
@@ -32,10 +34,10 @@ Language models are `llm`, classic RL `classic`; a hand-written loop is the form
 where its keys are of text (completions, tokens, a reference policy, groups, pairs) or
 the judgement names it after a method of language models.
 Written to `rltop/rules/evidence.csv`, counts alone, where a FOLDER and MIRROR are given and nothing
-is left out. The totals of `new_logs.csv`, `found_logs.csv`, `unseen_logs.csv` and
-`later_logs.csv`, logs that were judged before the program read them, go to `new_score.csv`
-and so on once, where that is the table and no FOLDER is given: later programs may have been
-changed with these logs in sight. `unread` files gave no record, of `deaf` ones no key is known to a rule.
+is left out. The totals of `unseen_logs.csv`, logs that were judged before the program read
+them, are added to `unseen_score.csv` once for a program that was asked, where no FOLDER is
+given: later programs may have been changed with these logs in sight. `unread` files gave no
+record, of `deaf` ones no key is known to a rule.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ from rltop.rules.registry import FORMER, NAMED
 
 HERE = Path(__file__).resolve().parent
 JUDGED, EVIDENCE = HERE / "judged_logs.csv", HERE.parent / "rltop" / "rules" / "evidence.csv"
-SCORES = {HERE / f"{name}_logs.csv": HERE / f"{name}_score.csv" for name in ("new", "found", "unseen", "later")}
+UNSEEN, SCORE = HERE / "unseen_logs.csv", HERE / "unseen_score.csv"
 WORDS = {"useful": "right", "noise": "noise", "false": "false"}
 COUNTS = ("right", "noise", "false", "unjudged", "alone", "lost", "crit", "too loud")
 FIELDS = {"llm": "language models", "classic": "classic RL"}
@@ -121,9 +123,11 @@ def table_rows(table: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def fetched(mirror: Path, table: Path, out: Path) -> Iterator[Log]:
+def fetched(mirror: Path, table: Path, out: Path, asked: str = "") -> Iterator[Log]:
     """The logs of a table whose repository has been fetched, each written to `out` as it is in its commit."""
     for row in table_rows(table):
+        if asked and row["judged_at"] != asked:
+            continue
         git = mirror / row["repository"].replace("/", "+", 1) / "repo"
         done = subprocess.run(
             ["git", "-C", git, "show", f"{row['commit']}:{row['path']}"], capture_output=True, check=False
@@ -321,6 +325,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--mirror", type=Path, help="fetched repositories, for the logs of judged_logs.csv")
     parser.add_argument("--table", type=Path, default=JUDGED, metavar="CSV", help="judged_logs.csv unless given")
+    parser.add_argument("--asked", default="", metavar="PROGRAM", help="only logs that this program was asked about")
     parser.add_argument("--by", choices=("repository", "log"), default="repository", help="what the totals count")
     parser.add_argument("--new", action="store_true", help="leave out repositories that judged_logs.csv names")
     parser.add_argument("--verbose", action="store_true", help="tell each log that anything is said of")
@@ -329,7 +334,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as out:
         logs = list(laid_out(arguments.folders))
         if arguments.mirror:
-            logs += fetched(arguments.mirror, arguments.table, Path(out))
+            logs += fetched(arguments.mirror, arguments.table, Path(out), arguments.asked)
         if arguments.new:
             known = {repository_of(row["id"]) for row in table_rows(JUDGED)}
             logs = [log for log in logs if log.repository not in known]
@@ -348,9 +353,11 @@ def main() -> None:
     print(f"\nTotals, by {arguments.by}:\n\n{written(tables[arguments.by])}")
     if arguments.folders and arguments.mirror and not arguments.new and arguments.table == JUDGED:
         write(EVIDENCE, COLUMNS, rows)
-    score = SCORES.get(arguments.table.resolve())
-    if score and arguments.mirror and not arguments.folders and not score.exists():
-        write(score, ("by", *tables["log"][0]), [{"by": by} | row for by, table in tables.items() for row in table])
+    if arguments.asked and arguments.mirror and not arguments.folders and arguments.table.resolve() == UNSEEN:
+        scored = table_rows(SCORE)
+        if all(row["asked"] != arguments.asked for row in scored):
+            rows = [{"asked": arguments.asked, "by": by} | row for by, table in tables.items() for row in table]
+            write(SCORE, tuple(rows[0]), [*scored, *rows])
 
 
 def write(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -26,10 +26,7 @@ TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
 """Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
 PEERS = RATES.with_name("peers.csv")
-UNSEEN = [
-    (RATES.with_name(f"{name}_logs.csv"), RATES.with_name(f"{name}_score.csv"))
-    for name in ("new", "found", "unseen", "later")
-]
+UNSEEN, UNSEEN_SCORE = RATES.with_name("unseen_logs.csv"), RATES.with_name("unseen_score.csv")
 REQUIREMENTS = RATES.with_name("peer-requirements.txt")
 PACKAGES = {"rlwatch": "rlwatch", "rl-doctor": "rldoctor"}
 ANY = "*"
@@ -212,11 +209,7 @@ UNSEEN_COLUMNS = {
 
 def unseen_rows() -> list[dict[str, str]]:
     """What the rules said of logs that were judged before the program read them, by repository and by log."""
-    rows = []
-    for logs, score in UNSEEN:
-        with logs.open(newline="") as judged, score.open(newline="") as file:
-            every = " ".join(dict.fromkeys(row["judged_at"] for row in csv.DictReader(judged)))
-            rows += [{"asked": every} | row for row in csv.DictReader(file)]
+    rows = list(csv.DictReader(UNSEEN_SCORE.read_text().splitlines()))
     for row in rows:
         row["asked"] = "`, `".join(row["asked"].split())
         caught, due = map(float, row["caught of missed"].split("/"))
@@ -237,7 +230,7 @@ def unseen() -> str:
 def unseen_in_short() -> str:
     """The same in two sentences: the logs that were judged last, and all that earlier rules were asked about."""
     rows = [row for row in unseen_rows() if row["by"] == "repository"]
-    logs = [row for judged, _ in UNSEEN for row in csv.DictReader(judged.read_text().splitlines())]
+    logs = list(csv.DictReader(UNSEEN.read_text().splitlines()))
     last = logs[-1]["judged_at"]
     said = []
     for is_last in (True, False):
@@ -321,11 +314,8 @@ Public logs of repositories that nothing was set on, judged from their numbers a
 should raise, and that it should be silent else. Then each family of alarms on a log got its word: right, \
 noise (true, not worth an alarm) or false. Missed: what should have been raised and was not. Opened: a record was \
 read. What was mended since, with these logs in sight, is not counted. The logs, with the commit that was asked and \
-what was said of each: [bench/new_logs.csv](../bench/new_logs.csv), those that were found in the history of \
-repositories: [bench/found_logs.csv](../bench/found_logs.csv), those where faults were looked for: \
-[bench/unseen_logs.csv](../bench/unseen_logs.csv), and the last ones, of program `2272e9d4`: \
-[bench/later_logs.csv](../bench/later_logs.csv) \
-(`python bench/evidence.py --mirror MIRROR --table bench/later_logs.csv`).
+what was said of each: [bench/unseen_logs.csv](../bench/unseen_logs.csv) \
+(`python bench/evidence.py --mirror MIRROR --table bench/unseen_logs.csv --asked PROGRAM`).
 """
 
 
