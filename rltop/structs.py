@@ -1,4 +1,4 @@
-"""`Struct` and `NamedTuple`, a dataclass and a named tuple that are cheap to declare; `Cloned`, state with a copy.
+"""`Struct` and `NamedTuple`, cheap to declare; `Cloned`, state with a copy; `Remembered`, what was worked out last.
 
 To whoever writes, reads and type-checks them, they are `dataclasses.dataclass(slots=True, frozen=True)` and
 `typing.NamedTuple`; they differ in when the constructor is generated: at the first instance instead of at the import.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from _collections import _tuplegetter  # type: ignore[import-not-found]
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -217,6 +217,20 @@ else:
         def __repr__(self):
             shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
             return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Remembered:
+    """What was worked out, by name, each for as long as what it rests on stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[object, object]] = {}
+
+    def of(self, what: Hashable, at: object, work: Callable[[], T]) -> T:
+        """The answer of `work`, which is asked anew where `at` is another than the last time."""
+        known = self._known.get(what)
+        if known is None or known[0] != at:
+            self._known[what] = known = (at, work())
+        return cast("T", known[1])
 
 
 _SHARED: set[type] = {float, int, bool, str, tuple, type(None)}

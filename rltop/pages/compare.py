@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 
 from rltop import units
@@ -48,7 +48,7 @@ from rltop.pages.run_entry import (
     value_cell,
     value_of,
 )
-from rltop.pages.run_settings import Difference, Differences, differences, paint_differences
+from rltop.pages.run_settings import Difference, differences, paint_differences
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import Scope
 from rltop.rows.rows import (
@@ -68,7 +68,7 @@ from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_RECORDS, divergence
 from rltop.stats.goodput import hundredth
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Remembered
 
 MOST_RUNS = 8
 """Curves that one chart can tell apart."""
@@ -478,8 +478,7 @@ class ComparePage(RunsChartPage):
         super().__init__()
         self._metric: tuple[str, str] | None = None
         self._baseline = ""
-        self._differences = Differences()
-        self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
+        self._remembered = Remembered()
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         self.begin()
@@ -489,16 +488,17 @@ class ComparePage(RunsChartPage):
             return fill(text_rows(text, width, moment.glyphs), height)
         baseline = next((one for one in runs if one.entry.path.raw == self.compared_with(moment)), runs[0])
         metrics = compared_metrics(runs)
-        found = self._differences.of([one.snapshot.run.settings for one in runs])
+        told = [one.snapshot.run.settings for one in runs]
+        found = self._remembered.of("settings", told, lambda: differences(told))
         above = [*self._table(runs, baseline, moment, width), Row(())]
-        told = _paint_pipelines(runs, width, moment.glyphs)
-        told += self._divergences(runs, baseline, metrics, width, moment.glyphs)
+        compared = _paint_pipelines(runs, width, moment.glyphs)
+        compared += self._divergences(runs, baseline, metrics, width, moment.glyphs)
         settings = _paint_settings(runs, baseline, found, width, moment.glyphs)
         # What the chart leaves no room for stands below it.
-        if len(above) + len(told) + 1 + _CHART_ROWS > height:
+        if len(above) + len(compared) + 1 + _CHART_ROWS > height:
             chart = self._chart(runs, metrics, moment, (width, max(_CHART_ROWS, height - len(above))), len(above))
-            return [*above, *chart, Row(()), *told, Row(()), *settings]
-        above += told
+            return [*above, *chart, Row(()), *compared, Row(()), *settings]
+        above += compared
         room = height - len(above) - 2 - _CHART_ROWS
         fits = len(settings) <= room
         if settings and fits:
@@ -541,11 +541,9 @@ class ComparePage(RunsChartPage):
 
     def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
         """Where a run diverges from the baseline; looked at anew only where either has new rows."""
-        key = (one.entry.path.raw, baseline.entry.path.raw)
         version = (one.snapshot.source.version, baseline.snapshot.source.version, tuple(metrics))
-        if key not in self._known or self._known[key][0] != version:
-            self._known[key] = (version, compare(one.snapshot, baseline.snapshot, metrics))
-        return self._known[key][1]
+        pair = (one.entry.path.raw, baseline.entry.path.raw)
+        return self._remembered.of(pair, version, lambda: compare(one.snapshot, baseline.snapshot, metrics))
 
     def _chart(
         self, runs: Sequence[ComparedRun], metrics: Sequence[tuple[str, str]], moment: Moment, size: tuple[int, int],
@@ -670,22 +668,14 @@ def with_baseline(rows: Sequence[MetricRow], snapshot: Snapshot, other: Snapshot
     )
 
 
-class FirstDivergence:
+def first_divergence(run: Run, other: Run, known: Remembered) -> str:
     """Where a run first diverges from the baseline run; looked for anew only where some records have come."""
+    ours, theirs = Snapshot(run), Snapshot(other)
 
-    def __init__(self) -> None:
-        self._known: tuple[Hashable, str] = (None, "")
+    def text() -> str:
+        metrics = [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG]
+        return divergence_text(compare(ours, theirs, metrics), differences([run.settings, other.settings]))
 
-    def text(self, run: Run, other: Run) -> str:
-        rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
-        at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))
-        if self._known[0] != at:
-            text = divergence_text(
-                _compared(Snapshot(run), Snapshot(other)), differences([run.settings, other.settings])
-            )
-            self._known = (at, text)
-        return self._known[1]
-
-
-def _compared(ours: Snapshot, theirs: Snapshot) -> Comparison:
-    return compare(ours, theirs, [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG])
+    rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
+    at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))
+    return known.of("divergence", at, text)

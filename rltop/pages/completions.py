@@ -6,7 +6,7 @@ lines once for a width; what is longer than a person reads is cut in the middle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label
@@ -29,7 +29,7 @@ from rltop.rows.glyphs import UNICODE, Glyphs, char_width, is_single
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, clip, clip_middle, rule_row, text_row, text_rows, wrap
 from rltop.rows.table import Column, Fit, Sorting, Table, amount, paint_table, sort_items
 from rltop.stats.groups import GroupSummary
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Remembered
 
 SHOWN_CHARS = 400_000
 """Characters of one text that are shown; of a longer one the beginning and the end."""
@@ -373,7 +373,7 @@ class CompletionPage(RolloutPage):
         self._place = place
         self._group_order = group_order
         self._order = order
-        self._painted: tuple[Hashable, Sequence[Row]] = (None, ())
+        self._remembered = Remembered()
 
     def _list(self, moment: Moment) -> CompletionsView:
         step = build_rollouts(moment.snapshot, self._group_order)
@@ -390,9 +390,7 @@ class CompletionPage(RolloutPage):
         # Whether it is the same is asked by identity where equality would compare every completion of the step.
         of_step = (group.rollouts.step, id(group.rollouts.shelved))
         known = (width, moment.glyphs.name, *of_step, rank, completion, id(text))
-        if self._painted[0] != known:
-            self._painted = (known, paint_completion(group, rank, text, width, moment.glyphs))
-        return self._painted[1]
+        return self._remembered.of("rows", known, lambda: paint_completion(group, rank, text, width, moment.glyphs))
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
         group = self._list(moment)

@@ -75,10 +75,9 @@ from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, fill, rule_row, too_small, wrap
 from rltop.run.past import LIVENESS_RULE
 from rltop.run.snapshot import Snapshot
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import NamedTuple, Remembered, Struct
 
 if TYPE_CHECKING:
-    from rltop.pages.compare import FirstDivergence
     from rltop.pages.flow import Flow
     from rltop.pages.where import OpenStep
     from rltop.stats.ranks import StageSummary
@@ -717,7 +716,7 @@ class OverviewPage(Page):
     def __init__(self) -> None:
         super().__init__()
         self._last: tuple[Hashable, OverviewView, list[Row], list[Row]] | None = None
-        self._divergence: FirstDivergence | None = None
+        self._remembered = Remembered()
 
     def details_of(self, target: Target, moment: Moment, height: int) -> Sequence[Open | Push]:
         """What is selected; where there is much room, the charts of reward and validation below that of a metric."""
@@ -761,14 +760,13 @@ class OverviewPage(Page):
         other = baseline_of(moment)
         if other is None or view.is_empty:
             return view
-        from rltop.pages.compare import FirstDivergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
+        from rltop.pages.compare import first_divergence, with_baseline  # noqa: PLC0415 - few sessions compare anything
 
-        self._divergence = self._divergence or FirstDivergence()
         ours, theirs = moment.snapshot, Snapshot(other)
         return view._replace(
             rows=with_baseline(view.rows, ours, theirs),
             more=with_baseline(view.more, ours, theirs),
-            divergence=f"vs {other.name.display}: {self._divergence.text(moment.snapshot.run, other)}",
+            divergence=f"vs {other.name.display}: {first_divergence(ours.run, other, self._remembered)}",
         )
 
     def _with_new_clocks(self, moment: Moment, opened: OpenStep | None, width: int) -> Sequence[Row]:

@@ -90,20 +90,6 @@ def differences(runs: Sequence[RunSettings | None]) -> list[Difference]:
     return sorted(found, key=lambda one: (one.is_name, NOT_SET in one.values, _rank(one.name)))
 
 
-class Differences:
-    """The settings in which runs differ, worked out anew only where the settings are others."""
-
-    def __init__(self) -> None:
-        self._of: list[RunSettings | None] = []
-        self._found: list[Difference] = []
-
-    def of(self, runs: Sequence[RunSettings | None]) -> list[Difference]:
-        # Held themselves: what has been let go may have its address taken by another.
-        if self._of != list(runs):
-            self._of, self._found = list(runs), differences(runs)
-        return self._found
-
-
 def _told(values: Mapping[str, str | float | None], name: str) -> str:
     return Label.of(units.setting(values[name])).display if name in values else NOT_SET
 

@@ -36,7 +36,7 @@ from rltop.pages.run_entry import (
     value_cell,
     value_of,
 )
-from rltop.pages.run_settings import Difference, Differences, setting_columns
+from rltop.pages.run_settings import Difference, differences, setting_columns
 from rltop.pages.signals import generic_signal, primary, read_spark
 from rltop.regex import regex
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
@@ -47,7 +47,7 @@ from rltop.rows.table import Cell, Column, Fit, Sorting, Table, TablePainter, am
 from rltop.run.run import Run
 from rltop.run.session import CROWD
 from rltop.run.snapshot import Snapshot
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Remembered
 
 HEAD_ROWS = 2
 _STATES = (
@@ -336,9 +336,8 @@ class RunsPage(ListPage[RunEntry]):
     def __init__(self) -> None:
         super().__init__()
         self._book = Entries()
-        self._differences = Differences()
+        self._remembered = Remembered()
         self._read: tuple[Sequence[Run], list[RunEntry]] = ((), [])
-        self._laid_out: tuple[Hashable, TablePainter[RunEntry]] | None = None
 
     def entered(self, moment: Moment) -> None:
         """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
@@ -361,10 +360,11 @@ class RunsPage(ListPage[RunEntry]):
     def _painter(self, width: int, glyphs: Glyphs, context: ListContext) -> TablePainter[RunEntry]:
         told = id(context.settings), tuple(context.marked), context.shown, context.name_cells
         laid_out_for = (tuple(map(id, self.lines)), width, glyphs, self.sorting, told)
-        if self._laid_out is None or self._laid_out[0] != laid_out_for:
-            table = run_table(self.lines, glyphs, self.sorting, context)
-            self._laid_out = laid_out_for, TablePainter(table, width, glyphs)
-        return self._laid_out[1]
+        return self._remembered.of(
+            "table",
+            laid_out_for,
+            lambda: TablePainter(run_table(self.lines, glyphs, self.sorting, context), width, glyphs),
+        )
 
     def _listed(self, moment: Moment) -> list[RunEntry]:
         query = read_query(self.query)
@@ -392,7 +392,8 @@ class RunsPage(ListPage[RunEntry]):
 
         marked = [path for path in moment.marked if path in by_path]
         paths = marked if len(marked) > 1 else list(by_path) if len(by_path) <= _MOST_COMPARED else []
-        found = self._differences.of([by_path[path].settings for path in paths])
+        told = [by_path[path].settings for path in paths]
+        found = self._remembered.of("settings", told, lambda: differences(told))
         places = {path: number for number, path in enumerate(paths)}
         names = tuple(run.name.display for run in moment.runs)
         return ListContext(moment.snapshot.run.path.raw, moment.marked, curve, found, places, names=names)

@@ -17,7 +17,7 @@ from rltop.pages.alerts import alert_words, event_table, origin, own_words
 from rltop.pages.chain import chain_table
 from rltop.pages.chart import Axis, Places, PlotData, Zoom, places
 from rltop.pages.chart_axes import Marker, read_markers
-from rltop.pages.compare import FirstDivergence, with_baseline
+from rltop.pages.compare import first_divergence, with_baseline
 from rltop.pages.flow import Flow, build_flow, idle_words
 from rltop.pages.header import HeaderView, age_text, count_words
 from rltop.pages.key_metrics import MetricRow, change_text, metric_columns, row_sign, value_text
@@ -40,7 +40,7 @@ from rltop.rules.words import words_of
 from rltop.run.run_settings import RunSettings
 from rltop.run.snapshot import Snapshot
 from rltop.stats.goodput import hundredth
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Remembered
 
 T = TypeVar("T")
 
@@ -213,7 +213,7 @@ def build_report(
     divergence = ""
     other = beside if baseline is None else baseline
     if other is not None and other.path != snapshot.path:
-        divergence = FirstDivergence().text(snapshot.run, other.run)
+        divergence = first_divergence(snapshot.run, other.run, Remembered())
     if baseline is not None and baseline.path != snapshot.path:
         rows, more = (with_baseline(each, snapshot, baseline) for each in (view.rows, view.more))
         view = view._replace(rows=rows, more=more)

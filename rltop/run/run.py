@@ -7,8 +7,8 @@ each saying whose steps it counts in, and the ranks, which are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.row_sets import AS_FOUND
@@ -20,6 +20,7 @@ from rltop.run.pipeline import Budget
 from rltop.run.preferences import NO_GOAL, NO_RULES, Goal, OwnRules
 from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
+from rltop.structs import Remembered
 
 if TYPE_CHECKING:
     from rltop.live.judge import Where
@@ -44,7 +45,6 @@ _SAID_BY_JOB = {
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
-_Answer = TypeVar("_Answer")
 
 
 class _Turn:
@@ -106,10 +106,9 @@ class Run:
         self.replaced_by: Run | None = None
         self.rollout_watch: RolloutWatch | None = None
         self._rank_watch, self._next = rank_watch, 0
-        self._rested: tuple[list[int], RankWatch | None] = ([], None)
         self._judged = [each for each in self.beside if not each.is_rank]
-        self._merged: tuple[Hashable, list[Event]] = (None, [])
-        self._known: dict[str, tuple[Hashable, object]] = {}
+        self._remembered = Remembered()
+        """A picture asks for the same dozens of times."""
 
     @property
     def streams(self) -> Sequence[RunStream]:
@@ -128,13 +127,14 @@ class Run:
         ended = [each for each in self.streams if each.is_at_rest]
         if watch is None or not ended or any(each.is_rank and each not in ended for each in self.beside):
             return watch
-        rests = [each.rests for each in ended]
-        if self._rested[0] != rests:
+
+        def at_end() -> RankWatch:
             pipelines = [each.known.pipeline for each in ended]
             taps = [each.sink for each in pipelines if each.sink is not None and not each.sink.sees_open_row]
             spans = [span for each in pipelines for span in each.last_spans]
-            self._rested = rests, watch.at_end(cast("list[RankTap]", taps), spans)
-        return self._rested[1]
+            return watch.at_end(cast("list[RankTap]", taps), spans)
+
+        return self._remembered.of("ranks", [each.rests for each in ended], at_end)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -226,13 +226,6 @@ class Run:
 
     # -- now ---------------------------------------------------------------------------------------------------------
 
-    def _worked_out(self, what: str, at: Hashable, work: Callable[[], _Answer]) -> _Answer:
-        """What `work` says, asked once as long as `at` stays: a picture asks for the same dozens of times."""
-        known = self._known.get(what)
-        if known is None or known[0] != at:
-            self._known[what] = known = (at, work())
-        return cast("_Answer", known[1])
-
     @property
     def _now(self) -> Hashable:
         return self.version, self.main.sight
@@ -240,7 +233,7 @@ class Run:
     @property
     def state(self) -> RunState:
         """The state word: that of the main stream, knowing what any stream, the log beside it or its job died of."""
-        return self._worked_out("state", self._now, self._state)
+        return self._remembered.of("state", self._now, self._state)
 
     def _state(self) -> RunState:
         failure = Label.of("") if self._job_goes_on else self.failure
@@ -260,7 +253,7 @@ class Run:
     @property
     def failure(self) -> Label:
         """What the writer of any stream says that it died of, else the console log beside the run, else its job."""
-        return self._worked_out("failure", self._now, self._failure)
+        return self._remembered.of("failure", self._now, self._failure)
 
     def _failure(self) -> Label:
         said = [each.failure for each in self.streams]
@@ -321,9 +314,7 @@ class Run:
         logs.append(("", own.events, own.event_times))
         # An event of the newest row is another one when the row is closed: the number alone does not tell.
         known = tuple((len(events), events[-1] if events else None) for _, events, _ in logs)
-        if self._merged[0] != known:
-            self._merged = (known, _merge(logs))
-        return self._merged[1]
+        return self._remembered.of("events", known, lambda: _merge(logs))
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
@@ -340,7 +331,7 @@ class Run:
         is_loading = self.loading is not None
         judged = [each.judging.count for each in (self.main, *self._judged)]
         judged += [each.records for each in self._watches]
-        return self._worked_out("verdicts", (self._now, is_loading, judged), self._found)
+        return self._remembered.of("verdicts", (self._now, is_loading, judged), self._found)
 
     def _found(self) -> Sequence[Verdict]:
         own = self.main.judging.standing(is_loading=self.loading is not None)

@@ -19,6 +19,7 @@ from rltop.run.past import History, history_of, step_at_same_time
 from rltop.stats.timing import step_timing
 from rltop.store.series import Bucket
 from rltop.store.stream import Stream
+from rltop.structs import Remembered
 
 if TYPE_CHECKING:
     from rltop.run.rollouts import RolloutShelf
@@ -233,10 +234,7 @@ class Memo:
         self._timings: dict[tuple[int, int], StepTiming | None] = {}
         self._starts: dict[Hashable, object] = {}
         self._of_rows: tuple[int, dict[Hashable, object]] = (-1, {})
-        self._families: tuple[int, dict[str, Family]] = (-1, {})
-        self._numbered: tuple[int, dict[str, Numbered]] = (-1, {})
-        self._signals: tuple[Identity | None, dict[str, Signal]] = (None, {})
-        self._history: tuple[Hashable, History] = (None, History())
+        self._remembered = Remembered()
 
     def _check(self) -> None:
         stream = self.stream
@@ -319,31 +317,26 @@ class Memo:
 
     def history(self, events: Sequence[Event], muted: frozenset[str]) -> History:
         """What the alerts were; worked out anew when there are other events, or other rules are muted."""
-        asked = tuple(events), muted
-        if self._history[0] != asked:
-            self._history = asked, history_of(events, muted)
-        return self._history[1]
+        return self._remembered.of("history", (tuple(events), muted), lambda: history_of(events, muted))
 
     def families(self) -> dict[str, Family]:
         """Every key that is one statistic of several → its family; made anew when a key is new."""
         keys = self.stream.keys
-        if self._families[0] != len(keys):
-            self._families = (len(keys), dict(family_index(tuple(keys))))
-        return self._families[1]
+        return self._remembered.of("families", len(keys), lambda: dict(family_index(tuple(keys))))
 
     def numbered(self) -> dict[str, Numbered]:
         """Every key of many that differ in a number alone → these; made anew when a key is new."""
         keys = self.stream.keys
-        if self._numbered[0] != len(keys):
-            self._numbered = (len(keys), numbered_index(tuple(keys)))
-        return self._numbered[1]
+        return self._remembered.of("numbered", len(keys), lambda: numbered_index(tuple(keys)))
 
     def signals(self, identity: Identity) -> Mapping[str, Signal]:
         """Key → its signal of the catalogue; of several metrics the first."""
-        if self._signals[0] is not identity:
-            by_key: dict[str, Signal] = {}
-            for signals in identity.signals.values():
-                for signal in signals:
-                    by_key.setdefault(signal.key, signal)
-            self._signals = (identity, by_key)
-        return self._signals[1]
+        return self._remembered.of("signals", identity, lambda: _by_key(identity))
+
+
+def _by_key(identity: Identity) -> Mapping[str, Signal]:
+    found: dict[str, Signal] = {}
+    for signals in identity.signals.values():
+        for signal in signals:
+            found.setdefault(signal.key, signal)
+    return found

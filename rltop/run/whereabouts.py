@@ -18,7 +18,7 @@ from rltop.model.table_rows import log_of
 from rltop.run.console_end import END_BYTES, Silent, own_logs, silent_run
 from rltop.run.places import checkpoint_steps, folder_of
 from rltop.run.run import Run
-from rltop.structs import NamedTuple
+from rltop.structs import NamedTuple, Remembered
 
 STATES = {RunState.FINISHED: "finished", RunState.DIED: "dead", RunState.INTERRUPTED: "interrupted"}
 _OFF_S = 60.0
@@ -143,7 +143,7 @@ class Whereabouts:
         others = () if probes is None else probes(lambda: self._job.log)
         self.probes = Probes([self._job, *others], clock, notify)
         self._fed: int | None = None
-        self._known: tuple[object, Where] | None = None
+        self._remembered = Remembered()
 
     def _find(self) -> tuple[str, str]:
         """The console log of the run, and the file or folder with its traces; in a thread."""
@@ -165,12 +165,13 @@ class Whereabouts:
     def told(self) -> Where:
         """Where the job is by its files and sources alone; worked out once a second while nothing new is told."""
         now_s = self.clock.wall()
-        at = self.probes.version, int(now_s)
-        if self._known is None or self._known[0] != at:
+
+        def told() -> Where:
             facts = self.probes.facts
             log = next(iter(facts.logs), None) or LogTold(self._run.path.raw, now_s, Phases())
-            self._known = at, where_now(log, now_s, Asked(facts, self.probes.silences, log.checkpoint))
-        return self._known[1]
+            return where_now(log, now_s, Asked(facts, self.probes.silences, log.checkpoint))
+
+        return self._remembered.of("where", (self.probes.version, int(now_s)), told)
 
     def where(self) -> Where:
         """Where the job is, knowing how the run says that it has ended."""
