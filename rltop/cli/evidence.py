@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,10 +181,11 @@ def evidence(arguments: Namespace) -> int:
     ]
     left_out = sum(count for _, count in ends)
     told = _told(redactor, left_out)
+    when = f"{datetime.fromtimestamp(now_s, UTC):%Y-%m-%d %H:%M:%S UTC}"
     head = [
         f"# Evidence: {plain(Label.of(redactor.text(path)).display)}",
         "",
-        f"rltop {__version__}, {_utc(now_s)}. {told}. Read it before you pass it on.",
+        f"rltop {__version__}, {when}. {told}. Read it before you pass it on.",
         "",
     ]
     try:
@@ -209,12 +211,6 @@ def _told(redactor: Redactor, left_out: int) -> str:
     blanked = f"{redactor.counts.total()} blanked ({kinds})" if redactor.counts else "nothing was blanked"
     lines = f"{units.count(left_out)} lines of logs left out" if left_out else "no line of a log left out"
     return f"{blanked}, {lines}"
-
-
-def _utc(now_s: float) -> str:
-    import datetime
-
-    return datetime.datetime.fromtimestamp(now_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _section(title: str, lines: Sequence[str], redactor: Redactor | None = None) -> Iterator[str]:

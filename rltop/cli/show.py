@@ -162,7 +162,7 @@ def _is_text(arguments: Namespace) -> bool:
     """Print text instead of a screen: on request, or because the terminal has none, which is reported?"""
     if is_served(os.environ) and not (arguments.once or arguments.json):
         return False
-    if arguments.once or arguments.json or not is_terminal() or not _has_keys():
+    if arguments.once or arguments.json or not is_terminal() or sys.stdin is None or not sys.stdin.isatty():
         return True
     if not is_plain_terminal(os.environ):
         return False
@@ -172,7 +172,3 @@ def _is_text(arguments: Namespace) -> bool:
         "  if it can, set TERM: TERM=xterm-256color rltop …",
     )
     return True
-
-
-def _has_keys() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()

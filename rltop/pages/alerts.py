@@ -109,7 +109,7 @@ def _group(
             v.since_step,
             v.is_provisional,
             v.stream,
-            _aside(v, snapshot) if v in aside else "",
+            "" if v not in aside else _MUTED if v.is_of(snapshot.part.judging.muted) else _ACKNOWLEDGED,
             v.state is VerdictState.SETTLED,
         )
         for v in order
@@ -129,10 +129,6 @@ def _group(
         and (worst is None or (v.rule, v.stream) != (worst.rule, worst.stream))
     )
     return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules), worst)
-
-
-def _aside(verdict: Verdict, snapshot: Snapshot) -> str:
-    return _MUTED if verdict.is_of(snapshot.part.judging.muted) else _ACKNOWLEDGED
 
 
 def _whose(verdict: Verdict) -> str:

@@ -117,14 +117,6 @@ def _head(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
     return builder.add(f"   {units.count(len(arrangement.hidden))} hidden", "dim").row()
 
 
-def _state(one: ArrangedRow) -> tuple[str, str]:
-    return one.state, "note" if one.state == PINNED else "dim"
-
-
-def _title(one: ArrangedRow) -> tuple[str, str]:
-    return one.title, "dim" if one.state == HIDDEN else "text"
-
-
 def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
     def value(one: ArrangedRow) -> Line:
         if not one.is_logged:
@@ -132,8 +124,12 @@ def _columns(snapshot: Snapshot) -> Sequence[Column[ArrangedRow]]:
         return reading_cell(read_signal(snapshot.within(one.stream), one.signal, 0))
 
     return (
-        Column("", _state, Fit.TEXT, least=6, is_steady=True),
-        Column("metric", _title, Fit.NAME, least=13, most=40),
+        Column(
+            "", lambda one: (one.state, "note" if one.state == PINNED else "dim"), Fit.TEXT, least=6, is_steady=True
+        ),
+        Column(
+            "metric", lambda one: (one.title, "dim" if one.state == HIDDEN else "text"), Fit.NAME, least=13, most=40
+        ),
         Column("key", lambda one: (Label.of(one.signal.key).display, "key"), Fit.NAME, least=12, most=64, priority=2),
         Column(VALUE_HEAD, value, least=VALUE_CELLS, is_right=False, priority=1, gap=1),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, VerdictState
@@ -548,6 +548,9 @@ SMOOTHINGS = (0.5, 0.8, SMOOTHING, 0.95, 0.98, 0.99)
 class ChartPage(Page):
     """A page whose charts show the same steps, on axes that keys change."""
 
+    without_band: ClassVar[str] = ""
+    """Why its charts have no band; empty where one may have."""
+
     def __init__(self, stream: str = "") -> None:
         super().__init__(stream)
         self.zoom: Zoom | None = None
@@ -640,7 +643,7 @@ class ChartPage(Page):
     def idle(self, moment: Moment) -> Set[str]:
         if not self.plots:
             return {key.id for scope in self.where for key in KEYS[scope]}
-        return frozenset() if len(self.axes(moment)) > 1 else {"axis", "align"}
+        return (set() if len(self.axes(moment)) > 1 else {"axis", "align"}) | ({"band"} if self.without_band else set())
 
     def on(self, key: str, moment: Moment) -> Effect | None:
         whole = self.whole(moment)
@@ -653,16 +656,17 @@ class ChartPage(Page):
                     return Say("this is as near as it gets" if key == "zoom-in" else "the whole run is shown")
                 self.show(zoom, whole)
             case "pan-left" | "pan-right":
-                if self.zoom is None:
-                    return Say("the whole run is shown: zoom in first")
                 zoom = shown.moved(-PAN_SHARE if key == "pan-left" else PAN_SHARE, whole)
-                if zoom == shown:
-                    return Say(f"these are the {'first' if key == 'pan-left' else 'newest'} steps")
+                if self.zoom is None or zoom == shown:
+                    ends = f"these are the {'first' if key == 'pan-left' else 'newest'} steps"
+                    return Say("the whole run is shown: zoom in first" if self.zoom is None else ends)
                 self.show(zoom, whole)
-            case "reset":
+            case "reset" | "whole":
                 if self.zoom is None:
                     return Say("the whole run is shown")
                 self.zoom, self._follows = None, True
+            case "band" if self.without_band:
+                return Say(self.without_band)
             case "smooth":
                 self.has_smooth = not self.has_smooth
             case _:
@@ -675,7 +679,7 @@ class ChartPage(Page):
                 if not any(plot.can_log for plot in self.plots):
                     return Say("no logarithmic scale: no value is above zero")
                 self.is_log, self._locked = not self.is_log, ()
-            case "axis":
+            case "axis" | "align":
                 axes = self.axes(moment)
                 if len(axes) < 2:
                     return Say("only steps are logged: neither time, tokens, samples nor epochs")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -448,7 +449,8 @@ def add_rail(
 ) -> RowBuilder:
     """Write the signs into `cells` cells; what happens all the time is left to the legend."""
     rail: list[Marker | None] = [None] * cells
-    crowded = _crowded(markers, cells)
+    counts = Counter(marker.kind for marker in markers)
+    crowded = [kind for kind in (MarkerKind.VALIDATION, MarkerKind.CHECKPOINT) if counts[kind] > _CROWDED * cells]
     for marker in markers:
         cell = cell_of(marker.step)
         if cell is None or not 0 <= cell < cells or marker.kind in crowded:
@@ -459,14 +461,6 @@ def add_rail(
     for shown in rail:
         builder.add(*((" ", "text") if shown is None else sign_of(shown, glyphs)))
     return builder
-
-
-def _crowded(markers: Sequence[Marker], cells: int) -> frozenset[MarkerKind]:
-    return frozenset(
-        kind
-        for kind in (MarkerKind.VALIDATION, MarkerKind.CHECKPOINT)
-        if sum(marker.kind is kind for marker in markers) > _CROWDED * cells
-    )
 
 
 def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyphs: Glyphs) -> Row:

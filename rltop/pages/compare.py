@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rltop import units
@@ -347,7 +347,10 @@ def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
             "run", lambda one: (one.entry.name.display, "strong" if one.entry.path.raw == baseline else "text"),
             Fit.NAME, least=12, sort=lambda one: one.entry.name.raw.casefold(), cut=clip_shared,
         ),
-        Column("alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, sort=_level, likes=24),
+        Column(
+            "alerts", lambda one: _alerts(one, glyphs), Fit.TEXT, least=10, priority=2, likes=24,
+            sort=lambda one: one.entry.attention,
+        ),
         Column("state", lambda one: state_cell(one.entry, glyphs), is_right=False, priority=4),
         amount("step", lambda one: one.entry.step, _step, least=6),
         _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
@@ -427,10 +430,6 @@ def _alerts(one: ComparedRun, glyphs: Glyphs) -> Cell:
     return f"{glyphs.level(entry.attention)} {text}".strip(), LEVEL_ROLES[entry.attention]
 
 
-def _level(one: ComparedRun) -> float:
-    return float(one.entry.attention)
-
-
 def _step(step: int | None) -> str:
     return units.UNKNOWN if step is None else units.step(step)
 
@@ -473,6 +472,7 @@ class ComparePage(RunsChartPage):
     names_runs = True
     footer = ("find",)
     search_hint = "a metric of these runs, by name or key"
+    without_band = "no band is drawn around several runs: open one"
 
     def __init__(self) -> None:
         super().__init__()
@@ -594,9 +594,6 @@ class ComparePage(RunsChartPage):
                 return Redraw()
         return Say("no common metric has this name")
 
-    def idle(self, moment: Moment) -> Set[str]:
-        return super().idle(moment) | {"band"}
-
     def on(self, key: str, moment: Moment) -> Effect | None:
         runs = shown_runs(moment)
         metrics = compared_metrics(runs)
@@ -604,10 +601,6 @@ class ComparePage(RunsChartPage):
             case "metric-before" | "metric-after" if metrics:
                 by = 1 if key == "metric-after" else -1
                 self._metric = metrics[(self._place(metrics) + by) % len(metrics)]
-            case "align":
-                return super().on("axis", moment)
-            case "band":
-                return Say("no band is drawn around several runs: open one")
             case "baseline" if runs:
                 paths = [one.entry.path.raw for one in runs]
                 now = self._baseline or moment.baseline

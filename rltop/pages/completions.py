@@ -174,17 +174,12 @@ def _unit(rollouts: RolloutsView) -> str:
 
 def _stop(row: _Row) -> tuple[str, str]:
     one = row.completion
-    return flat(_stop_text(one)), "note" if one.discarded else "warn" if one.is_truncated else "text"
+    text = one.discarded or one.stop or ("truncated" if one.is_truncated else "")
+    return flat(text), "note" if one.discarded else "warn" if one.is_truncated else "text"
 
 
 def _number(view: CompletionsView, index: int, completion: Completion) -> str:
     return Label.of(completion.number).display or str(index + 1)
-
-
-def _stop_text(completion: Completion) -> str:
-    if completion.discarded:
-        return completion.discarded
-    return completion.stop or ("truncated" if completion.is_truncated else "")
 
 
 def _rows(view: CompletionsView) -> list[_Row]:

@@ -336,7 +336,9 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if cost and level < 1:
         pieces += [*cost, Piece(gap)]
     pieces += _ahead(view, level, gap, glyphs) if view.open is None else []
-    pieces.append(_state_word(view, glyphs))
+    share = f" {units.share(view.loading)}" if view.state is RunState.LOADING and view.loading is not None else ""
+    state = paint_state(view.state, glyphs)
+    pieces.append(state._replace(text=state.text + share))
     if view.behind_bytes:
         # The newest row that was read is not the newest that was written: its age would be taken for the run's.
         pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
@@ -348,13 +350,6 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
 def paint_state(state: RunState, glyphs: Glyphs) -> Piece:
     """The state word of a run, for header and list alike."""
     return Piece(f"{glyphs.state(state)} {state.value}", STATE_ROLES.get(state, "dim"))
-
-
-def _state_word(view: HeaderView, glyphs: Glyphs) -> Piece:
-    word = paint_state(view.state, glyphs)
-    if view.state is RunState.LOADING and view.loading is not None:
-        return word._replace(text=f"{word.text} {units.share(view.loading)}")
-    return word
 
 
 def _ahead(view: HeaderView, level: int, gap: str, glyphs: Glyphs) -> list[Piece]:

@@ -277,7 +277,10 @@ def metric_columns(
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
     return (
-        Column("metric", _title, Fit.NAME, title, title, is_steady=True, shorten=_shortened_titles),
+        Column(
+            "metric", _title, Fit.NAME, title, title, is_steady=True,
+            shorten=lambda rows, cells: clip_distinct([row.title for row in rows], cells, clip),
+        ),
         Column(
             "key", lambda row: (row.name, "key"), Fit.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,
@@ -384,10 +387,6 @@ def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
 def _title(row: MetricRow) -> tuple[str, str]:
     level = row.reading.level
     return row.title, LEVEL_ROLES[level] if level >= Level.INFO else "text"
-
-
-def _shortened_titles(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
-    return clip_distinct([row.title for row in rows], cells, clip)
 
 
 def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:

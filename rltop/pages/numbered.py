@@ -6,7 +6,7 @@ Owns which of them is far from the others, and the words for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rltop import units
@@ -118,15 +118,6 @@ def sigmas_text(sigmas: float) -> str:
     return f"{sigmas:+.1f}σ".replace("-", "−") if math.isfinite(sigmas) else "all others alike"
 
 
-def read_numbered(snapshot: Snapshot) -> Mapping[str, NumberedView]:
-    views = (numbered_view(snapshot, name) for name in _names(snapshot))
-    return {view.name: view for view in views if view is not None}
-
-
-def _names(snapshot: Snapshot) -> Iterable[str]:
-    return dict.fromkeys(one.name for one in snapshot.part.memo.numbered().values())
-
-
 def numbered_view(snapshot: Snapshot, name: str) -> NumberedView | None:
     """The metrics of a name; None where the stream has fewer than two values of them."""
     at = snapshot.at_step, id(snapshot.identity)
@@ -215,7 +206,10 @@ def numbered_columns() -> Sequence[Column[NumberedView]]:
             "spread σ", lambda one: (one.measured(one.sigma), "note"), least=8, priority=3, sort=lambda one: one.sigma
         ),
         Column("range", lambda one: (one.range_text, "note"), least=8, priority=2),
-        Column("farthest", lambda one: (one.farthest.number, _role(one)), is_right=False, least=8, priority=1),
+        Column(
+            "farthest", lambda one: (one.farthest.number, "strong" if one.odd else "dim"), is_right=False, least=8,
+            priority=1,
+        ),
         Column(
             "", lambda one: (sigmas_text(one.farthest.sigmas), "warn" if one.odd else "dim"), least=8,
             sort=lambda one: abs(one.farthest.sigmas),
@@ -223,13 +217,11 @@ def numbered_columns() -> Sequence[Column[NumberedView]]:
     )  # fmt: skip
 
 
-def _role(view: NumberedView) -> str:
-    return "strong" if view.odd else "dim"
-
-
 def paint_numbered(snapshot: Snapshot, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
     """A table of all metrics that differ by a number alone, the farthest member first; none without any."""
-    views = sorted(read_numbered(snapshot).values(), key=lambda one: (one.odd is None, -abs(one.farthest.sigmas)))
+    names = dict.fromkeys(one.name for one in snapshot.part.memo.numbered().values())
+    views = [view for name in names if (view := numbered_view(snapshot, name)) is not None]
+    views.sort(key=lambda one: (one.odd is None, -abs(one.farthest.sigmas)))
     if not views:
         return []
     table = sorted_table(

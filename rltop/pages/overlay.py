@@ -215,6 +215,7 @@ def sides_of(units_of: Sequence[Unit], ranges: Sequence[tuple[float, float]]) ->
 class OverlayPage(ChartPage):
     where = (Scope.CHART, Scope.AXES, Scope.OVERLAY)
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    without_band = "no band is drawn around several metrics: open one"
 
     def __init__(self, targets: Sequence[Target], axis: Axis | None = None) -> None:
         super().__init__()
@@ -316,14 +317,6 @@ class OverlayPage(ChartPage):
             lambda one: Target(TargetKind.METRIC, one.signal.key, stream=one.snapshot.role),
         )
         return [_span_row(window, moment, width, moment.glyphs), *paint_table(table, width, moment.glyphs)]
-
-    def idle(self, moment: Moment) -> Set[str]:
-        return super().idle(moment) | {"band"}
-
-    def on(self, key: str, moment: Moment) -> Effect | None:
-        if key == "band":
-            return Say("no band is drawn around several metrics: open one")
-        return super().on(key, moment)
 
 
 def _number(found: StatisticRow | None) -> str:
@@ -534,7 +527,7 @@ class GridPage(RunsChartPage):
                     return Say("there is room for one row of charts")
                 self._rows = shape.rows % self._most.rows + 1
             case _:
-                return super().on("reset" if key == "whole" else key, moment)
+                return super().on(key, moment)
         return Redraw()
 
 

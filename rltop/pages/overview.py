@@ -395,7 +395,7 @@ def build_overview(
     width: int = 200,
     height: int = 60,
 ) -> OverviewView:
-    verdicts = snapshot.standing
+    verdicts, at = snapshot.standing, snapshot.at_step
     timing = build_timing(snapshot, inner=_INNER_SPANS)
     is_empty = nothing_yet(snapshot) is not None
     rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
@@ -415,8 +415,8 @@ def build_overview(
         events=_newest_events(snapshot),
         counts=snapshot.source.counts,
         freshness=freshness(snapshot),
-        span="newest rows" if snapshot.part.is_preview else "whole run" if snapshot.at_step is None else "up to",
-        end=_end_word(snapshot),
+        span="newest rows" if snapshot.part.is_preview else "whole run" if at is None else "up to",
+        end=units.step(at) if at is not None else "end" if snapshot.source.state in OVER else "now",
         is_empty=is_empty,
         layout=snapshot.part.kind_title,
         is_awaited=snapshot.part.is_awaited,
@@ -443,12 +443,6 @@ def _flow(snapshot: Snapshot) -> Flow | None:
     from rltop.pages.flow import build_flow  # noqa: PLC0415 - most runs generate and train in turn
 
     return build_flow(snapshot, has_boxes=False, has_goodput=False)
-
-
-def _end_word(snapshot: Snapshot) -> str:
-    if snapshot.at_step is not None:
-        return units.step(snapshot.at_step)
-    return "end" if snapshot.source.state in OVER else "now"
 
 
 def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:

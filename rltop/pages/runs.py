@@ -148,7 +148,10 @@ def run_columns(
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
-        Column(EVER, lambda one: _ever(one, glyphs), is_right=False),
+        Column(
+            EVER, lambda one: (glyphs.level(one.ever) if one.ever >= Level.WARN else "", LEVEL_ROLES[one.ever]),
+            is_right=False,
+        ),
         Column("", lambda one: _mark(one, context.marked), is_right=False),
         Column(
             "run", lambda one: _name(one, "strong" if one.path.raw == context.shown else "text"), Fit.NAME,
@@ -200,10 +203,6 @@ def _curve_column(curve: Callable[[RunEntry, int], Line] | None) -> Sequence[Col
             wants=lambda one: 0 if one.reward is None else _MOST_CURVE,
         ),
     )  # fmt: skip
-
-
-def _ever(entry: RunEntry, glyphs: Glyphs) -> Cell:
-    return (glyphs.level(entry.ever), LEVEL_ROLES[entry.ever]) if entry.ever >= Level.WARN else ("", "dim")
 
 
 def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
@@ -457,10 +456,6 @@ class AskedRun(NamedTuple):
     told: dict[str, Sequence[str]]
     words: str
 
-    def texts(self, name: str) -> Sequence[str]:
-        assert name in TEXTS
-        return self.told.get(name, ())
-
     def number(self, name: str) -> float | None:
         run, lowered = self.snapshot, name.casefold()
         if lowered.startswith(SETTINGS_PREFIX):
@@ -469,7 +464,8 @@ class AskedRun(NamedTuple):
             return _COLUMNS[lowered](run)
         signal = None if run.identity is None else run.identity.primary(lowered)
         if signal is None:
-            key = name if run.stream.has(name) else _key_ending_in(run, lowered)
+            alike = (key for key in run.stream.keys if key.casefold().rpartition("/")[2] == lowered)
+            key = name if run.stream.has(name) else next(alike, "")
             signal = generic_signal(key) if key else None
         point = None if signal is None else run.stream.latest(signal.key)
         return self._set_number(name) if signal is None or point is None else signal.read(point.value)
@@ -487,10 +483,6 @@ class AskedRun(NamedTuple):
 
 
 SETTINGS_PREFIX = "cfg."
-
-
-def _key_ending_in(run: Snapshot, name: str) -> str:
-    return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
 
 
 _COLUMNS: Mapping[str, Callable[[Snapshot], float | None]] = {
@@ -528,7 +520,7 @@ class Term(NamedTuple):
         if not self.name:
             return self.text in run.words
         if self.name in TEXTS:
-            found = [text.casefold() for text in run.texts(self.name)]
+            found = [text.casefold() for text in run.told[self.name]]
             if self.sign == ":":
                 return any(self.text in text for text in found)
             return (self.text in found) is (self.sign == "=")
@@ -565,7 +557,10 @@ def unknown_names(query: Query, runs: Sequence[AskedRun]) -> list[str]:
 def read_query(text: str) -> Query:
     """Understand what was typed; a term that is not whole yet is left out, and named."""
     terms, trouble = [], ""
-    for is_wanted, word in _told_words(text):
+    for minus, quoted in re.findall(r'(-?)((?:[^\s"]|"[^"]*"?)+)', text):
+        is_wanted, word = not minus, quoted.replace('"', "")
+        if not word:
+            continue
         found = _TERM.fullmatch(word)
         if found is None:
             terms.append(Term("", "", word.casefold(), None, is_wanted))
@@ -593,11 +588,6 @@ def _unheard_of(name: str, sign: str, value: str) -> str:
     if not known or (value in known if sign != ":" else any(value in one for one in known)):
         return ""
     return f"no {name} is called {value}: {', '.join(known)}"
-
-
-def _told_words(text: str) -> list[tuple[bool, str]]:
-    found = re.findall(r'(-?)((?:[^\s"]|"[^"]*"?)+)', text)
-    return [(not minus, word.replace('"', "")) for minus, word in found if word.replace('"', "")]
 
 
 def _number(text: str) -> float | None:

@@ -240,12 +240,11 @@ def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[
             steps, lambda one, cells: _bars(one, cells, glyphs), Fit.DRAWN, least=len(steps),
             most=_BARS, priority=4, gap=3, wants=lambda one: min(_BARS, view.steps),
         ),
-        Column("", lambda one: (_ran_on(one, view), "dim"), Fit.TEXT, least=10, priority=3),
+        Column(
+            "", lambda one: (f"on {units.counted(one.runs, 'step')}" if one.runs < view.steps else "", "dim"), Fit.TEXT,
+            least=10, priority=3,
+        ),
     )  # fmt: skip
-
-
-def _ran_on(one: StageStatistic, view: TimingPageView) -> str:
-    return f"on {units.counted(one.runs, 'step')}" if one.runs < view.steps else ""
 
 
 def _paint_table(

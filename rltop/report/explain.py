@@ -111,7 +111,7 @@ def rule_rows(
     if not options.is_enabled(spec.id, profiles):
         head.add("   disabled" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
     calm = f"; recovers after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
-    words = words_of(spec.id)
+    words, former = words_of(spec.id), [each for each, heir in registry.FORMER.items() if heir == spec.id]
     fields: list[tuple[str, Iterable[str]]] = [
         ("condition", [words.condition]),
         ("thresholds", thresholds(spec, options, profiles)),
@@ -127,7 +127,7 @@ def rule_rows(
         ("stays", [words.stays] if words.stays else []),
         ("public logs", [public_logs().get(spec.id, NO_ALARM)]),
         ("parts", [f"{one.id} {one.title}: {words_of(one.id).condition}" for one in registry.PARTS.get(spec.id, ())]),
-        ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if (former := _former(spec)) else []),
+        ("formerly", [f"{', '.join(former)}: part of {spec.id} now"] if former else []),
     ]
     rows = [head.row()]
     for name, texts in fields:
@@ -136,10 +136,6 @@ def rule_rows(
         setting = f"[rules.{spec.id}] {next(iter(spec.thresholds))} = …, mute = true"
         rows += field_rows("config", [setting], width, glyphs)
     return rows
-
-
-def _former(spec: RuleSpec) -> list[str]:
-    return [each for each, heir in registry.FORMER.items() if heir == spec.id]
 
 
 def _step(spec: RuleSpec, name: str) -> str:

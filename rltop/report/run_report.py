@@ -225,7 +225,7 @@ def build_report(
         path=snapshot.path,
         entry=read_entry(snapshot),
         level=max((one.level for one in active), default=Level.OK if snapshot.stream.has_values else Level.NO_DATA),
-        facts=(*_facts(snapshot, view), *_window_words(window)),
+        facts=tuple(_facts(snapshot, view, window)),
         records=_records(snapshot),
         sentence=view.sentence.text.display,
         sentence_level=view.sentence.level,
@@ -400,7 +400,7 @@ def _compared(row: MetricRow) -> Line:
     return (value,) if change == units.UNKNOWN else (value, Piece(f" ({change})", "dim"))
 
 
-def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
+def _facts(snapshot: Snapshot, view: OverviewView, window: tuple[int, int] | None) -> Iterator[str]:
     header: HeaderView = view.header
     if header.dialect:
         yield " · ".join(part for part in (header.dialect, header.algorithm, header.generation) if part)
@@ -427,6 +427,8 @@ def _facts(snapshot: Snapshot, view: OverviewView) -> Iterator[str]:
         yield f"stream {entry.name.display}: {step}"
     if view.freshness:
         yield view.freshness
+    if window is not None:
+        yield f"key curves of steps {units.step(window[0])}–{units.step(window[1])}"
 
 
 def _records(snapshot: Snapshot) -> str:
@@ -480,10 +482,6 @@ def _evidence_figures(part: Snapshot, view: VerdictView) -> Iterator[Figure]:
     for key in dict.fromkeys(keys):
         if part.stream.has(key):
             yield figure_of(part, key)
-
-
-def _window_words(window: tuple[int, int] | None) -> tuple[str, ...]:
-    return () if window is None else (f"key curves of steps {units.step(window[0])}–{units.step(window[1])}",)
 
 
 def _key_figures(

@@ -426,7 +426,8 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Pat
     found: dict[Path, Found] = {}
     for home, streams in list(by_home.items()):
         traces = [each for each, _ in streams if not _is_metrics(each)]
-        above = next((one for one in (home, *home.parents[:2]) if _has_metrics(by_home.get(one, ()))), None)
+        near = (home, *home.parents[:2])
+        above = next((one for one in near if any(_is_metrics(each) for each, _ in by_home.get(one, ()))), None)
         if not traces or above is None:
             continue
         by_home[home] = [one for one in streams if _is_metrics(one[0])]
@@ -435,10 +436,6 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Placement]]]) -> dict[Pat
         known = [found[above]] if above in found else []
         found[above] = max([*traces, *known], key=_newest_s)
     return found
-
-
-def _has_metrics(streams: Iterable[tuple[Found, Placement]]) -> bool:
-    return any(_is_metrics(each) for each, _ in streams)
 
 
 def _is_metrics(found: Found) -> bool:

@@ -330,7 +330,7 @@ class RolloutShelf:
                     return
                 if has_more or has_read:
                     self._bell.wait(YIELD_S)
-                elif not self._has_wishes():
+                elif self._wanted_text is None and not self._is_stale(self._wanted_step):
                     self._bell.wait(LOOK_S)
 
     def _find(self) -> None:
@@ -385,9 +385,6 @@ class RolloutShelf:
             same = len(own) == len(known) and (not own or (own[0] == known[0] and own[-1] == known[-1]))
             return known if same and list(own) == list(known) else tuple(own)
         return tuple(dict.fromkeys(merge(*(source.steps for source in self._sources))))
-
-    def _has_wishes(self) -> bool:
-        return self._wanted_text is not None or self._is_stale(self._wanted_step)
 
     def _is_stale(self, step: int | None) -> bool:
         if step is None or step not in self.state.steps:

@@ -60,13 +60,9 @@ class RunSettings(NamedTuple):
         Args:
             name: as typed: `actor.optim.lr`, `optim.lr` or `lr`; a slash is as good as a dot.
         """
-        typed = name.casefold().replace("/", ".")
-        found = [one for one in self.values if _is_meant(one.casefold().replace("/", "."), typed)]
+        typed = "." + name.casefold().replace("/", ".")
+        found = [one for one in self.values if f".{one.casefold()}".replace("/", ".").endswith(typed)]
         return sorted(found, key=lambda one: (one.count("."), len(one)))
-
-
-def _is_meant(name: str, typed: str) -> bool:
-    return name == typed or name.endswith(f".{typed}")
 
 
 def settings_beside(path: str) -> RunSettings:

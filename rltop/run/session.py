@@ -94,10 +94,6 @@ PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before so many rows would pay."""
 
 
-def _has_caught_up(stream: RunStream) -> bool:
-    return stream.loading is None
-
-
 class RunBuilder:
     """Makes the runs of one invocation.
 
@@ -174,7 +170,7 @@ class RunBuilder:
         rank = RunStream(
             Label.of(found.path), whole, self._clock, role=found.role, is_rank=True, modified_s=found.modified_s
         )
-        tap.has_caught_up = partial(_has_caught_up, rank)
+        tap.has_caught_up = lambda: rank.loading is None
         return rank
 
     def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
@@ -239,14 +235,6 @@ WATCHED_MS = 100.0
 """What is read in between where somebody wants to know how far it has come."""
 
 
-def _nothing_new() -> None:
-    """What another look finds where nobody looks again."""
-
-
-def _nothing_left_out() -> Sequence[tuple[str, str]]:
-    return ()
-
-
 def _is_same(known: Found, now: Found) -> bool:
     paths = {path for each in (known, *known.beside) for path in (*each.paths, *each.copies)}
     return any(path in paths for each in (now, *now.beside) for path in (*each.paths, *each.copies))
@@ -282,8 +270,8 @@ class Session:
         self.builder = RunBuilder(open_feed, clock, options or IngestOptions(), self.notifier)
         self._clock = clock
         self._turn = 0
-        self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
-        self.left_out: Callable[[], Sequence[tuple[str, str]]] = _nothing_left_out
+        self.look_again: Callable[[], Sequence[Found] | None] = lambda: None
+        self.left_out: Callable[[], Sequence[tuple[str, str]]] = tuple
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s = -1, 0.0

@@ -182,7 +182,9 @@ def _why_not_console(path: str, data: bytes) -> str:
     decoder = CONSOLE.make(DecoderOptions())
     if decoder.feed(data, 0, 0) or decoder.finish():
         return ""
-    if _has_writers(data):
+    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
+
+    if writers_in(io.BytesIO(data)):
         return ""
     if decoder.failure and (is_job_log(path) or _TRAINING.search(data)):
         return DIED
@@ -190,12 +192,6 @@ def _why_not_console(path: str, data: bytes) -> str:
     if counts.first_stepless:
         return f"its rows have no step ({Label.of(counts.first_stepless)})"
     return f"numbers in no form that is read ({Label.of(counts.first_unread)})" if counts.first_unread else _NO_ROWS
-
-
-def _has_writers(data: bytes) -> bool:
-    from rltop.formats.console.writers import writers_in  # noqa: PLC0415 - most logs are of one run
-
-    return bool(writers_in(io.BytesIO(data)))
 
 
 def _why_not_document(text: bytes, options: DecoderOptions) -> str:

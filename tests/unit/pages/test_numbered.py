@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fake_run import FakeRun, run_of, verl_lines
 
 from rltop.model import Level
-from rltop.pages.numbered import NumberedPage, outlier_of, read_numbered
+from rltop.pages.numbered import NumberedPage, numbered_view, outlier_of
 from rltop.pages.overview import build_overview, paint_overview
 from rltop.pages.page import Moment
 from rltop.pages.stragglers import RanksPage
@@ -46,7 +46,8 @@ def test_none_is_an_outlier_before_it_is_slow_nor_where_it_is_slow_by_little() -
     assert outlier_of(Snapshot(ranks(6.0), 50)) is None
     assert outlier_of(Snapshot(ranks(1.0))) is None
     assert outlier_of(Snapshot(ranks(6.0, "layer_{}/norm"))) is None
-    assert read_numbered(Snapshot(ranks(6.0, "layer_{}/norm")))["layer_{0…63}/norm"].odd is not None
+    view = numbered_view(Snapshot(ranks(6.0, "layer_{}/norm")), "layer_{0…63}/norm")
+    assert view is not None and view.odd is not None
 
 
 def test_a_card_that_nobody_uses_is_no_outlier() -> None:
@@ -72,7 +73,7 @@ def test_the_page_has_each_with_its_z_score_the_farthest_first() -> None:
         members = shown[5:]
         assert members[0].split()[1] == "37" and members[0].endswith("rank/37/step_time")
         assert len(members) == 64 and sum(minus in text for text in members) > 8
-    view = read_numbered(Snapshot(run))[NAME]
+    view = numbered_view(Snapshot(run), NAME)
     assert [one.number for one in view.members] == [str(number) for number in range(64)]
     odd = view.odd
     assert odd is not None and odd.sigmas == (odd.value - view.middle) / view.sigma

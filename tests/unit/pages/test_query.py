@@ -15,10 +15,8 @@ class Run:
     """A run that is asked, without a file."""
 
     def __init__(self, told: Mapping[str, Sequence[str]], numbers: Mapping[str, float], words: str) -> None:
-        self._told, self._numbers, self.words = told, numbers, words
-
-    def texts(self, name: str) -> Sequence[str]:
-        return self._told.get(name, ())
+        self.told = {name: told.get(name, ()) for name in TEXTS}
+        self._numbers, self.words = numbers, words
 
     def number(self, name: str) -> float | None:
         return self._numbers.get(name)
