@@ -266,11 +266,7 @@ def _add_where(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
 
 def _add_replay(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
     parser.add_argument("path", type=_PATH, metavar="FILE", help="a metric file")
-    _add_speed(parser, 60.0, is_whole=is_whole)
-
-
-def _add_demo(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    _add_speed(parser, None, is_whole=is_whole)
+    _add_speed(parser, is_whole=is_whole, default=60.0)
 
 
 _REPORT_NOTES = """\
@@ -327,7 +323,7 @@ def _add_completions(parser: argparse.ArgumentParser, *, is_whole: bool) -> None
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print it for")
 
 
-def _add_speed(parser: argparse.ArgumentParser, default: float | None, *, is_whole: bool) -> None:
+def _add_speed(parser: argparse.ArgumentParser, *, is_whole: bool, default: float | None = None) -> None:
     speed = _number(0, 1e6, "above 0 and at most 1,000,000, not {}", is_above=True)
     parser.add_argument("--speed", type=speed, default=default, metavar="X", help="times the recorded speed")
     parser.add_argument(
@@ -447,7 +443,7 @@ _TABLE = {
         _late("watch", "watch"), _add_watch, _WATCH_NOTES,
     ),
     "replay": _Command("Play back a recorded run as if it were live.", _late("show", "replay"), _add_replay),
-    "demo": _Command("Play back a bundled run in which things go wrong.", _late("show", "demo"), _add_demo),
+    "demo": _Command("Play back a bundled run in which things go wrong.", _late("show", "demo"), _add_speed),
     "skill": _Command(
         "Print one page for an agent that watches a run: commands, exit codes, what the JSON says.",
         _late("printing", "skill"), _add_skill, has_settings=False,

@@ -36,7 +36,6 @@ from rltop.cli.resolve_paths import (
     take_standard_input,
 )
 from rltop.clock import Clock, SystemClock
-from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, NoAnswerError
 from rltop.formats.decoder import ENDED_S, GONE_S
 from rltop.live.judge import group_in_words, grouped, sentence
@@ -44,7 +43,7 @@ from rltop.model import Label, Level, RunState, is_unsafe
 from rltop.pages.alerts import own_words
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, Rescanner, awaited, is_awaited
-from rltop.run.options import IngestOptions, Notifier
+from rltop.run.options import Notifier
 from rltop.run.places import Found
 from rltop.run.run import Run
 from rltop.run.run_stream import UNJUDGED_LIVE_S, broken_off
@@ -629,15 +628,14 @@ def watch(arguments: Namespace) -> int:
         RltopError: a setting or a path that cannot be used.
     """
     config = load_config(arguments)
+    ingest = config.ingest._replace(has_preview=False)
     warden = group_warden() if _commands(arguments) else None
     clock = SystemClock()
     notifier = Notifier()
     if arguments.paths == [STANDARD_INPUT]:
         pipe = take_standard_input()
         found: Sequence[Found] = [piped_found()]
-        session = Session(
-            found, lambda _path, _lines: PipeFeed(pipe, notifier.notify), clock, _ingest(config), notifier
-        )
+        session = Session(found, lambda _path, _lines: PipeFeed(pipe, notifier.notify), clock, ingest, notifier)
         return _watch(session, arguments, clock, notifier, warden)
     try:
         found, folders = _found(arguments.paths, arguments.give_up)
@@ -653,7 +651,7 @@ def watch(arguments: Namespace) -> int:
     if folders:
         rescanner.start()
     try:
-        session = Session(found, threaded(reader), clock, _ingest(config), notifier)
+        session = Session(found, threaded(reader), clock, ingest, notifier)
         session.look_again = lambda: of_these(session, rescanner.take())
         return _watch(session, arguments, clock, notifier, warden)
     finally:
@@ -668,10 +666,6 @@ def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] 
     if all(run.main.is_awaited for run in session.runs):
         return news[:1]
     return [each for each in news if session.knows(each)] or None
-
-
-def _ingest(config: Config) -> IngestOptions:
-    return config.ingest._replace(has_preview=False)
 
 
 def _found(paths: Sequence[str], give_up_s: float | None) -> tuple[list[Found], list[str]]:

@@ -90,7 +90,7 @@ def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[Badge
             name,
             [verdict for verdict in verdicts if verdict.group == name],
             [verdict for verdict in aside if verdict.group == name and verdict.is_active],
-            past.of_group(alert_group, name),
+            History(tuple(one for one in past.alerts if alert_group(one) == name)),
         )
         for name in GROUPS
     )

@@ -236,9 +236,6 @@ class History(Struct):
 
     alerts: tuple[Alert, ...] = ()
 
-    def of_group(self, group_of: Callable[[Alert], str], name: str) -> History:
-        return History(tuple(one for one in self.alerts if group_of(one) == name))
-
     @property
     def muted(self) -> int:
         return sum(one.is_muted for one in self.alerts)

@@ -47,19 +47,9 @@ SLICE_S = 0.002
 """Bytes that take longer (nothing but line ends, two numbers to a row) are decoded in smaller slices."""
 
 
-class Budget(Protocol):
-    """How long a slice may still go on."""
-
-    def is_spent(self) -> bool: ...
-
-
-class _Endless:
-    @staticmethod
-    def is_spent() -> bool:
-        return False
-
-
-ENDLESS: Budget = _Endless()
+Budget = Callable[[], bool]
+"""Is a slice over? Asked after each piece."""
+ENDLESS: Budget = bool
 """Nobody waits for a look at what has been read so far: slices are as large as they may be."""
 
 
@@ -121,7 +111,7 @@ class Pipeline:
 
     # -- from a feed, a slice at a time ---------------------------------------------------------------------------
 
-    def advance(self, feed: Feed, clock: Clock, budget: Budget) -> bool:
+    def advance(self, feed: Feed, clock: Clock, is_spent: Budget) -> bool:
         """Decode what a feed gives until the budget is spent or nothing waits; True if anything was decoded.
 
         A decoder that keeps some of what it was given is asked to go on before it is given anything else.
@@ -131,11 +121,11 @@ class Pipeline:
             if self.decoder.has_more:
                 self.go_on()
             elif self._waiting or self._wait_for(feed.take(TAKE_BYTES)):
-                self._take_slice(self._waiting[0], None if budget is ENDLESS else clock)
+                self._take_slice(self._waiting[0], None if is_spent is ENDLESS else clock)
             else:
                 return has_moved
             has_moved = True
-            if budget.is_spent():
+            if is_spent():
                 return True
 
     def _wait_for(self, events: Sequence[Chunk | Reset]) -> bool:
@@ -336,11 +326,6 @@ _SIDE = regex(r"(?<![a-z])(chosen|rejected|reject)(?![a-z])")
 _SCHEMAS_KEPT = 1024
 
 
-def margin_key(chosen: str, rejected: str) -> str:
-    """What the difference of two keys is called: `rewards/chosen − rejected`."""
-    return f"{chosen} − {rejected.rpartition('/')[2]}"
-
-
 def side_of(key: str) -> tuple[str, bool] | None:
     """The key of the chosen completions' reward that a key belongs to, and whether it is that one; else None."""
     if not ("chosen" in key or "reject" in key) or not ("reward" in key or "score" in key) or is_evaluation_key(key):
@@ -359,7 +344,7 @@ class _MarginPlan:
     def __init__(self, chosen: str, rejected: str, schema: Schema) -> None:
         self.chosen = chosen, schema.index.get(chosen)
         self.rejected = rejected, schema.index.get(rejected)
-        self.schema = Schema((*schema.keys, margin_key(chosen, rejected)))
+        self.schema = Schema((*schema.keys, f"{chosen} − {rejected.rpartition('/')[2]}"))
 
 
 class Margins:

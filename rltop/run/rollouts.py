@@ -304,12 +304,8 @@ class RolloutShelf:
         state = self.state
         if state.has_failed or not state.steps:
             return state.has_failed or not state.is_looking
-        is_judged = self.newest_step == state.steps[-1] and not self.is_looking_back
+        is_judged = self.newest is not None and self.newest.step == state.steps[-1] and not self.is_looking_back
         return state.progress is None and (not self.is_judged() or is_judged)
-
-    @property
-    def newest_step(self) -> int | None:
-        return None if self.newest is None else self.newest.step
 
     # -- the thread ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ each saying whose steps it counts in, and the ranks, which are compared.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, cast
 
 from rltop.catalog.dialect import Identity
@@ -45,18 +46,6 @@ _SAID_BY_JOB = {
 _OVER = (RunState.FINISHED, RunState.DIED, RunState.INTERRUPTED)
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
-
-
-class _Turn:
-    """One slice for one stream, so that none runs ahead of the others."""
-
-    def __init__(self) -> None:
-        self._is_begun = False
-
-    def is_spent(self) -> bool:
-        """Only the first question, before the slice, is answered with no."""
-        was_begun, self._is_begun = self._is_begun, True
-        return was_begun
 
 
 class Run:
@@ -138,15 +127,17 @@ class Run:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def advance(self, budget: Budget) -> bool:
+    def advance(self, is_spent: Budget) -> bool:
         """Take in what has come, a slice of each stream in turn; True if there was anything."""
-        has_moved = self.main.advance(budget)
+        has_moved = self.main.advance(is_spent)
         if self.main.is_over:
             self.finish()
         for _ in self.beside:
-            if budget.is_spent():
+            if is_spent():
                 break
-            has_moved = self.beside[self._next % len(self.beside)].advance(_Turn()) or has_moved
+            # One slice, so that none runs ahead: only the question before it is answered with no.
+            is_begun = chain([False], repeat(True)).__next__
+            has_moved = self.beside[self._next % len(self.beside)].advance(is_begun) or has_moved
             self._next += 1
         if self._rank_watch is not None:
             has_moved = self._rank_watch.advance() or has_moved

@@ -156,13 +156,13 @@ class RunStream:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def advance(self, budget: Budget) -> bool:
+    def advance(self, is_spent: Budget) -> bool:
         """Take in what has come; True if there was anything."""
         has_moved = self._take_recalled()
         for preview in self.previews:
-            has_moved = self._take_newest(preview, budget) or has_moved
+            has_moved = self._take_newest(preview, is_spent) or has_moved
         # Where the previews have used up the time, nobody has asked yet whether there is more.
-        has_moved = budget.is_spent() or self._take_in(budget) or has_moved
+        has_moved = is_spent() or self._take_in(is_spent) or has_moved
         self._note_progress()
         has_moved = self._come_to_rest() or has_moved
         self.judging.look_for_checkpoints()
@@ -199,21 +199,21 @@ class RunStream:
             and not self.judging.checkpoints.has_found
         )
 
-    def read_newest(self, budget: Budget) -> None:
+    def read_newest(self, is_spent: Budget) -> None:
         """Take in the newest rows of a long file, as far as they are there at once."""
-        while self.previews and not budget.is_spent():
+        while self.previews and not is_spent():
             preview = self.previews[0]
-            if not self._take_newest(preview, budget) or preview.is_read:
+            if not self._take_newest(preview, is_spent) or preview.is_read:
                 return
 
-    def _take_newest(self, preview: ReadPath, budget: Budget) -> bool:
-        has_moved = preview.pipeline.advance(preview.feed, self._clock, budget)
+    def _take_newest(self, preview: ReadPath, is_spent: Budget) -> bool:
+        has_moved = preview.pipeline.advance(preview.feed, self._clock, is_spent)
         if preview.is_read:
             preview.pipeline.flush()
             self._has_shown_newest = True
         return has_moved
 
-    def _take_in(self, budget: Budget) -> bool:
+    def _take_in(self, is_spent: Budget) -> bool:
         """Decode what has come; after a moment without anything, show the newest row as far as it goes.
 
         What comes once history has been read is new; the rest of a row that was there before is not.
@@ -223,7 +223,7 @@ class RunStream:
         before = pipeline.stream.version
         if self.has_caught_up:
             pipeline.arrived_s = self._clock.now()
-        if pipeline.advance(self.whole.feed, self._clock, budget):
+        if pipeline.advance(self.whole.feed, self._clock, is_spent):
             self._settles_at, self._rests_at = now + SETTLE_S, None
             self.known = self.whole
             if self.has_caught_up:

@@ -22,13 +22,12 @@ from rltop.model import Label
 from rltop.model.table_rows import log_of
 from rltop.run import preferences
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
-from rltop.run.pipeline import ENDLESS, Pipeline, Recaller
+from rltop.run.pipeline import ENDLESS, Budget, Pipeline, Recaller
 from rltop.run.places import Found
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run, is_judged
 from rltop.run.run_stream import BEFORE_HISTORY, FIRST_ROWS, ReadPath, RunStream, last_rows
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
-from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 from rltop.structs import replace
 
@@ -176,7 +175,7 @@ class RunBuilder:
     def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
-        previews = []
+        previews, store = [], self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
         shown_kind = found.kind or JSONL
         may_show = self.options.has_preview and is_file and not found.earlier and found.size >= self.preview_from
         # The fewest first: they are there at once, and stand until more of them are.
@@ -185,7 +184,7 @@ class RunBuilder:
             if last is not None and may_show:
                 decoding = self._decoding(found)._replace(may_count_rows=False)
                 early = replace(self._rules, families=BEFORE_HISTORY)
-                shown = self._judged(found, shown_kind.make(decoding), Stream("", self._of_preview), early)
+                shown = self._judged(found, shown_kind.make(decoding), Stream("", store), early)
                 previews.append(shown(self._open_feed(found.path, last)))
         whole = self._judged(found, AutoDecoder(found.path, self._decoding(found)), Stream(found.role, self.share))
         return RunStream(
@@ -201,10 +200,6 @@ class RunBuilder:
 
     def _decoding(self, found: Found) -> DecoderOptions:
         return self.options.decoder._replace(writer=log_of(found.path)[1])
-
-    @property
-    def _of_preview(self) -> StoreOptions:
-        return self.share._replace(memory_bytes=self.share.memory_bytes // _PREVIEW_PART)
 
     def _judged(
         self, found: Found, decoder: Decoder, stream: Stream, options: EngineOptions | None = None
@@ -240,15 +235,9 @@ def _is_same(known: Found, now: Found) -> bool:
     return any(path in paths for each in (now, *now.beside) for path in (*each.paths, *each.copies))
 
 
-class _SliceBudget:
-    """A slice that ends when the clock says so."""
-
-    def __init__(self, clock: Clock, budget_ms: float) -> None:
-        self._clock = clock
-        self._end_s = clock.monotonic() + budget_ms / 1000
-
-    def is_spent(self) -> bool:
-        return self._clock.monotonic() >= self._end_s
+def _until(clock: Clock, budget_ms: float) -> Budget:
+    end_s = clock.monotonic() + budget_ms / 1000
+    return lambda: clock.monotonic() >= end_s
 
 
 class Session:
@@ -444,7 +433,7 @@ class Session:
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""
-        budget = _SliceBudget(self._clock, budget_ms)
+        is_spent = _until(self._clock, budget_ms)
         news = self.look_again()
         if news is not None:
             self.update(news)
@@ -453,8 +442,8 @@ class Session:
         self._wakings += bool(awake)
         for _ in awake:
             run = awake[self._turn % len(awake)]
-            has_moved = run.advance(budget) or (self.is_crowd and _judges(run)) or has_moved
-            if budget.is_spent():
+            has_moved = run.advance(is_spent) or (self.is_crowd and _judges(run)) or has_moved
+            if is_spent():
                 break
             self._turn += 1
         for run in self.runs if not self.is_crowd else ():
@@ -479,14 +468,14 @@ class Session:
 
     def read_newest(self, budget_ms: float) -> None:
         """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
-        budget = _SliceBudget(self._clock, budget_ms)
+        is_spent = _until(self._clock, budget_ms)
         for run in self.runs:
-            run.main.read_newest(budget)
+            run.main.read_newest(is_spent)
 
     def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
         """Read everything there is now; runs whose feed is exhausted are finished."""
         for run in self.runs:
-            while run.advance(ENDLESS if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
+            while run.advance(ENDLESS if on_slice is None else _until(clock or self._clock, WATCHED_MS)):
                 if on_slice is not None:
                     on_slice(run)
             if run.is_exhausted:

@@ -236,7 +236,7 @@ class Pieces:
     def __init__(self, pieces: int) -> None:
         self.left = pieces
 
-    def is_spent(self) -> bool:
+    def __call__(self) -> bool:
         self.left -= 1
         return self.left < 0
 

@@ -38,7 +38,7 @@ class OnePiece:
     def __init__(self) -> None:
         self.looks = 0
 
-    def is_spent(self) -> bool:
+    def __call__(self) -> bool:
         self.looks += 1
         return self.looks > 1
 
