@@ -34,10 +34,10 @@ seconds are none: a start that is still warming up deviates as much."""
 class Work(State):
     """The work of each step in tokens, as far as the run logs it: `total` so far, also over skipped records.
 
-    Without token counts the mean completion length stands in (`is_length`): as good where only growth matters.
+    Without token counts the mean length stands in: as good where only growth matters. `word` says which it is.
     """
 
-    is_length = False
+    word = "tokens per step"
     total: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float | None:
@@ -48,8 +48,11 @@ class Work(State):
         if running is not None:
             self.total = running
             return running - before if before is not None and running > before else None
-        self.is_length = before is None
-        return values.get("response_len_mean") if self.is_length else None
+        if before is not None:
+            return None
+        length = values.get("response_len_mean")
+        self.word = "sequence length" if length is None else "completion length"
+        return values.get("total_len_mean") if length is None else length
 
 
 class _Kind(State):
@@ -208,8 +211,8 @@ class StepSlower(Detector):
         base = finding.baseline or 0.0
         now = measure_like(finding.value, Unit.SECONDS, base)
         if finding.words == ("longer",):
-            what = "completion length" if self.work.is_length else "tokens per step"
-            return f"step time {duration(base)} → {now}: {what} {number(finding.extra[0])}×, time per token unchanged"
+            by = f"{self.work.word} {number(finding.extra[0])}×"
+            return f"step time {duration(base)} → {now}: {by}, time per token unchanged"
         if finding.words:
             return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.level is INFO:

@@ -55,7 +55,7 @@ class RewardFromLength(Detector):
         base, reward, thresholds = context.baseline("response_len_mean"), context.reward, self.thresholds
         if length is None or reward.value is None:
             return None
-        if base is None or not reward.is_improving:
+        if base is None or not reward.has_gained:
             return QUIET
         # Evaluations that rose with the reward, and rest where it rests, deny nothing.
         is_flat = self.flat_for >= thresholds["evaluations"] and reward.has_gained_since(self.reward_then)

@@ -168,6 +168,10 @@ class TokenClip(Detector):
         return QUIET
 
 
+_NO_BOUND = 1e-6
+"""Nobody clips a gradient to less: what stays there is no gradient."""
+
+
 class PinnedGradient(Detector):
     """O3: gradient norm logged at one maximum value: it is logged after clipping."""
 
@@ -186,7 +190,7 @@ class PinnedGradient(Detector):
             self.often.clear()
         if value > self.top:
             self.top, self.line = value, value * (1.0 - reach)
-        if not self.often.push(value > 0.0):
+        if not self.often.push(value > _NO_BOUND):
             return QUIET
         return Finding(INFO, self.top, None, None, (float(self.often.bits.bit_count()), float(self.often.m)))
 

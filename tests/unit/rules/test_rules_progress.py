@@ -75,6 +75,9 @@ def test_r8_longer_for_reward_depends_on_validation() -> None:
     rising = play(200, val_score=every(10, [0.2 + i / 50 for i in range(20)]), **grows)
     assert alarms(rising) == []
     assert "R8" not in infos(rising)
+    longer = {"response_len_mean": lambda r: 300 if r < 100 else 1200}
+    wobbling = [play(220, reward_mean=noisy(0.5, 0.06, seed), **longer) for seed in range(12)]
+    assert sum("R8" in infos(one) for one in wobbling) <= 1, "noise is no gain"
     flat = play(200, val_score=every(10, [0.3, 0.31] + [0.3] * 18), **grows)
     assert first(flat, "R8").level is Level.WARN
     for seed in range(4):
