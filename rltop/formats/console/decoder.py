@@ -466,7 +466,8 @@ class ConsoleDecoder(Decoder):
 
     @property
     def _row_count(self) -> int:
-        return self.counts.rows + self.counts.no_step_lines + self._remarks + len(self._waiting)
+        held_back = len(self._waiting) + (self._validation is not None)
+        return self.counts.rows + self.counts.no_step_lines + self._remarks + held_back
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         self._generation, self._end = generation, offset + len(data)

@@ -171,3 +171,9 @@ def test_a_run_of_which_any_step_was_seen_did_not_die_before_its_first(tmp_path:
     run = Watched(tmp_path / "train.log", b"x\n" * 2048 + rows + OOM.encode() + b"\n", is_live=False).session.runs[0]
     assert run.state is RunState.DIED
     assert sentence(run)[1].startswith(f"died after step 3: {OOM}")
+
+
+def test_a_validation_before_the_first_step_hides_no_death(tmp_path: Path) -> None:
+    log = "(\"Initial validation metrics: {'val/test_score/nq': 0.1}\")\n" + OOM + "\n"
+    run = Watched(tmp_path / "train.log", log.encode(), is_live=False).session.runs[0]
+    assert sentence(run)[1].startswith(f"died after step 0: {OOM}")
