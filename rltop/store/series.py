@@ -120,6 +120,10 @@ class _KeyMarks:
         else:
             self.newest.append(mark)
 
+    def forget_from(self, step: int) -> None:
+        self.first = [mark for mark in self.first if mark.step < step]
+        self.newest = deque((mark for mark in self.newest if mark.step < step), maxlen=_KEPT)
+
 
 class MarkRegister:
     """Marks by column, and which columns have ever held a number."""
@@ -146,6 +150,11 @@ class MarkRegister:
         if known is None:
             known = self._by_column[column] = _KeyMarks()
         known.add(mark)
+
+    def forget_from(self, step: int) -> None:
+        """Drop the places that a restart at this step has hidden; they stay counted."""
+        for known in self._by_column.values():
+            known.forget_from(step)
 
     def count(self, column: int) -> int:
         """How many values of a column were not finite."""

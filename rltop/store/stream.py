@@ -270,6 +270,7 @@ class Stream:
     def _restart(self, record: Record, layout: Layout) -> None:
         self.finish()
         self._start_segment()
+        self._marks.forget_from(record.step)
         self.other_runs[self.segments[-1].number] = record.other_run
         self._add_row(record, layout)
 

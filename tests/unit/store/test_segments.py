@@ -67,6 +67,12 @@ def test_a_resume_between_logged_steps_is_a_restart():
     assert steps(stream) == [(10, 1.0), (20, 2.0), (22, 4.0), (32, 5.0)]
 
 
+def test_a_restart_hides_where_the_part_before_it_was_not_finite():
+    stream = stream_of([(1, {T: NonFinite.NAN}), (2, {T: 1.0}), (3, {T: NonFinite.NAN}), (2, {T: 2.0}), (3, {T: 3.0})])
+    assert [mark.step for mark in stream.marks(T)] == [1]
+    assert stream.mark_count(T) == 2
+
+
 def test_an_earlier_restart_hides_every_segment_behind_it():
     stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (3, {T: 3.0}), (3, {V: 1.0}), (2, {T: 20.0}), (1, {T: 10.0})])
     assert stream.restarts == (2, 1)
