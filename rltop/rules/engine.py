@@ -307,8 +307,9 @@ class Engine(Cloned):
             if state.is_firing and state.spec.id not in kept and state.spec.id not in beyond:
                 told = self._spoken(state.recover(ended, how), state, ended)
                 happened += [] if told is None else [told[0]]
-                if is_same:
-                    kept[state.spec.id] = state  # to see whether it is left again
+                # To see whether it is left again. A policy that begins long before the onset has to learn first.
+                if is_same and (state.spec.group is Group.SYSTEM or 2 * observation.step > state.since_step):
+                    kept[state.spec.id] = state
         self.events += happened
         self._context.restart(observation.step if is_same else None)
         self._segment = observation.segment

@@ -377,15 +377,16 @@ class HeldOutFlat(Detector):
         values = list(source.held)[-count:]
         if (found := self._level(source, values, rewards, reward)) is None:
             return None
-        level, fit = found
+        level, noise, wanted = found
         start = median_of(values[:_ENDS])
         if source.line is None:
-            source.line = max(start, median_of(values)) + self.thresholds["noises"] * fit.noise
+            source.line = max(start, median_of(values)) + max(self.thresholds["noises"] * noise, 0.5 * wanted)
         return Finding(level, median_of(values[-_ENDS:]), start, source.line, (*rewards, float(count)))
 
     def _level(
         self, source: _EvaluatedSet, values: list[float], rewards: tuple[float, float], reward: RewardTrack
-    ) -> tuple[Level, _Fit] | None:
+    ) -> tuple[Level, float, float] | None:
+        """How flat they are, their noise, and the gain that would have been enough; None where they are not flat."""
         thresholds = self.thresholds
         low, high = min(values), max(values)
         is_share = low >= 0.0 and high <= 1.0
@@ -415,7 +416,7 @@ class HeldOutFlat(Detector):
         odds = _odds(values[0]) / _odds(rewards[0])
         is_other = is_same and not 1.0 / thresholds["other"] <= odds <= thresholds["other"]
         is_early = len(values) < thresholds["warn_evaluations"]
-        return (INFO if is_other or is_early else WARN), fit
+        return (INFO if is_other or is_early else WARN), fit.noise, wanted
 
     def subject(self, finding: Finding) -> Subject:
         return Subject(*metric_of(finding.words[0]))

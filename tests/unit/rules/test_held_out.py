@@ -52,6 +52,13 @@ def test_r14_reward_and_evaluation_may_have_other_ranges() -> None:
     assert first(flat, "R14").level is Level.WARN
 
 
+def test_r14_stands_while_noise_is_all_that_evaluations_gain() -> None:
+    for seed in range(12, 18):
+        flat = play(300, reward_mean=rising(0.2, 0.8, 300), val_score=every(20, wobble(0.4, 0.012, seed)))
+        states = [event.state.value for event in flat.events if event.rule == "R14"]
+        assert states and "recovered" not in states, seed
+
+
 def test_r14_ends_when_the_evaluation_follows() -> None:
     scores = [*wobble(0.31, 0.015, 3)[:10], 0.4, 0.45, 0.5, 0.55, 0.6]
     late = play(150, reward_mean=rising(), val_score=every(10, scores))

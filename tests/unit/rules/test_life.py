@@ -684,6 +684,17 @@ def test_a_fault_that_a_restart_to_before_it_takes_along_is_told_again() -> None
     assert the(engine, "P1").recovered_step is None
 
 
+@each_row("step", [1, 20])
+def test_a_policy_that_begins_anew_after_a_crash_has_not_crashed_again(step: int) -> None:
+    engine = play(300, reward_mean=lambda r: noisy(0.6 if r < 150 else 0.15, 0.04)(r))
+    assert the(engine, "R1").level is Level.CRIT
+    for record in range(301, 401):
+        at = record - 301 + step
+        learned = noisy(0.2 + 0.6 * (1.0 - math.exp(-at / 150)), 0.04)(at)
+        engine.observe(observation(record, {"reward_mean": learned}, segment=1, step=at))
+        assert [one for one in engine.verdicts if one.is_active and one.level > Level.INFO] == [], at
+
+
 @pytest.mark.parametrize(
     ("rule", "metrics"),
     [
