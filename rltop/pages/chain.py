@@ -542,7 +542,7 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
         rows.append(add_rail(builder, view.markers, view.frame.cells, view.frame.cell, glyphs).row())
         rows.append(paint_marker_legend(view.markers, 4, width, glyphs))
     if view.missing:
-        text = f"not logged by this run: {', '.join(view.missing)}"
+        text = f"not logged by this run: {'; '.join(view.missing)}"
         rows += [RowBuilder(width, glyphs).add("    ").add(line, "dim").row() for line in wrap(text, width - 5, 3)]
     rows += text_rows(view.conclusion, width, glyphs, "strong")
     return rows

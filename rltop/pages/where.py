@@ -184,7 +184,8 @@ def _or_zero(value: float) -> float:
 
 def paint_where(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
-    if not (view.untold or view.groups or view.engines or view.devices or view.jobs or view.logs):
+    is_open = view.where.state in ("running", "stuck", "unknown") and not view.untold
+    if is_open and not (view.groups or view.engines or view.devices or view.jobs or view.logs):
         rows += [Row(()), *text_rows(_HINT, width, glyphs, "dim", lines=4)]
     if view.groups:
         rows += [rule_row(width, glyphs), *_paint_groups(view, width, glyphs)]

@@ -328,7 +328,7 @@ def _alert(alert: AlertReport) -> str:
     ]
     if alert.chain.rows:
         missing = (
-            f'<p class="dim">not logged by this run: {escaped(", ".join(alert.missing))}</p>' if alert.missing else ""
+            f'<p class="dim">not logged by this run: {escaped("; ".join(alert.missing))}</p>' if alert.missing else ""
         )
         parts += ["<h4>Related metrics, in the order to check</h4>", _table(alert.chain), missing]
         parts.append(f"<p>{escaped(alert.conclusion)}</p>" if alert.conclusion else "")

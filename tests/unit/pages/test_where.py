@@ -246,6 +246,8 @@ def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> Non
     view = WhereView(Where("finished", source="metrics.jsonl"), NOW_S)
     text = text_of(paint_where(view, 80, UNICODE))
     assert "finished" in text and "metrics.jsonl" in text
+    assert "Waiting for" not in text
+    assert "Waiting for" in text_of(paint_where(view._replace(where=Where("running", source="x")), 80, UNICODE))
     assert "last progress" not in text
     assert "last progress 100 s ago" in text_of(
         paint_where(view._replace(where=Where("finished", source="x", moved_s=NOW_S - 100.0)), 80, UNICODE)

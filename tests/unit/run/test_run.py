@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from pathlib import Path
@@ -337,7 +338,9 @@ def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -
 
 def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
     path, clock = tmp_path / "metrics.jsonl", FakeClock()
-    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    # A gradient that is no number at the end: an alert of what is gone is no headline.
+    rows = [{"step": step, "loss": 2.0, "grad_norm": 1.0 if step < 8 else math.nan} for step in range(12)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
     run = session.runs[0]
     for content, state in (
