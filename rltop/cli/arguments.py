@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rltop import __version__
@@ -113,106 +115,11 @@ def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     )
     if not is_whole:
         parser.usage = "rltop [OPTION ...] [PATH ...]"
-    parser.add_argument(
-        "paths",
-        type=_PATH,
-        nargs="*",
-        metavar="PATH",
-        help="files, run directories, globs, - for standard input (default: .)",
-    )
-    parser.add_argument(
-        "--baseline", type=_PATH, metavar="RUN", help="compare the others with this run: a file or run directory"
-    )
-    parser.add_argument("--newest", action="store_true", help="of several runs open the newest, not the list of runs")
-    _add_once(parser, is_whole=is_whole)
-    _add_sources(parser, is_whole=is_whole)
+    _add(parser, "rltop", is_whole=is_whole)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
     _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=show)
     return parser
-
-
-def _add_once(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    parser.add_argument("--once", action="store_true", help="print the overview once and exit")
-    parser.add_argument("--json", action="store_true", help="print the overview as JSON and exit")
-    parser.add_argument(
-        "--live", action="store_true",
-        help="with --once: use the current time, so that a silent run is reported" if is_whole else argparse.SUPPRESS,
-    )  # fmt: skip
-    parser.add_argument(
-        "--width", type=_WIDTH, metavar="N",
-        help="with --once: columns (default: terminal width, else 100)" if is_whole else argparse.SUPPRESS,
-    )  # fmt: skip
-
-
-def _add_check(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    del is_whole
-    parser.add_argument(
-        "paths", type=_PATH, nargs="*", metavar="FILE",
-        help="metric files, run directories or globs; - for standard input",
-    )  # fmt: skip
-    parser.add_argument(
-        "--json", action="store_true",
-        help="print alerts and events as a JSON document; an array of documents for several files",
-    )  # fmt: skip
-    parser.add_argument(
-        "--explain",
-        type=_filled("the id of a rule"),
-        metavar="RULE",
-        help="explain a rule; with a file, also what it found there",
-    )
-    parser.add_argument(
-        "--rules", action="store_true", help="list all rules; with a file, also which could be evaluated"
-    )
-    parser.add_argument("--since", type=_STEP, metavar="STEP", help="only events from this step on, for --ever too")
-    parser.add_argument(
-        "--fail-on", choices=("warn", "crit"), default="crit", help="level that sets exit code 1 (default: crit)"
-    )
-    parser.add_argument("--ever", action="store_true", help="also exit with 1 for alerts that have recovered")
-    parser.add_argument("--width", type=_WIDTH, metavar="N", help="columns (default: terminal width, else 100)")
-    parser.add_argument(
-        "--summary", type=_PATH, metavar="FILE", help="also write the result to FILE as Markdown, for a CI job"
-    )
-
-
-def _add_watch(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    parser.add_argument(
-        "paths", type=_PATH, nargs="+", metavar="FILE",
-        help="metric files (need not exist yet) or run directories; - for standard input",
-    )  # fmt: skip
-    for flag, what in (
-        ("--on-crit", "shell command to run on a CRIT alert"),
-        ("--on-warn", "the same for WARN, and for CRIT if --on-crit is not given"),
-        ("--on-stall", "the same when the run has gone silent, whatever the level"),
-        ("--on-stuck", "the same when the job is stuck in a phase, by its console log, as rltop where tells"),
-    ):
-        parser.add_argument(flag, type=_command, metavar="CMD", help=what)
-    parser.add_argument("--json", action="store_true", help="log as JSON lines")
-    parser.add_argument(
-        "--from-now", action="store_true", help="no commands for alerts that are already active at the start"
-    )
-    parser.add_argument(
-        "--pid", type=_whole(1, 2**31 - 1, "a process id"), metavar="N", help="exit when process N has ended"
-    )
-    parser.add_argument(
-        "--give-up",
-        type=_seconds_or_never,
-        metavar="S",
-        help="exit after S seconds without a record, or never (default: when the run has ended, as rltop where tells: "
-        "silent for 2 h, or for two days in the middle of a phase; without a record, after two days)",
-    )
-    parser.add_argument(
-        "--timeout", dest="hook_timeout", type=_SECONDS, default=60.0, metavar="S",
-        help="kill a command after S seconds (default 60)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--per-hour",
-        type=_whole(1, 1_000_000, "a whole number from 1 to 1,000,000"),
-        default=20,
-        metavar="N",
-        help="maximum runs of each command per hour (default 20)",
-    )
-    _add_sources(parser, is_whole=is_whole)
 
 
 _WHERE_NOTES = """\
@@ -221,116 +128,10 @@ squeue says about the job in the name of a log such as slurm-123.out; nothing el
 exit codes: 0 running, finished, interrupted or ended, 1 stuck or dead, 2 usage error or unreadable file, 3 unknown"""
 
 
-def _add_sources(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    about = "asked beside the files; nothing is contacted that is not named here" if is_whole else None
-    group = parser.add_argument_group("sources", about)
-
-    def add(flag: str, metavar: str, text: str, *, several: bool = False) -> None:
-        action = "append" if several else "store"
-        group.add_argument(
-            flag, type=_filled("a value"), metavar=metavar, action=action, default=[] if several else None,
-            help=text + (" (repeatable)" if several else "") if is_whole else argparse.SUPPRESS,
-        )  # fmt: skip
-
-    add("--metrics", "URL", "a metrics endpoint: vLLM, SGLang, a router, DCGM, Ray, prime-rl, miles", several=True)
-    add("--prometheus", "URL", "a server with Prometheus' HTTP API that collects these", several=True)
-    add("--ray", "ADDRESS", "the dashboard of a Ray cluster, for example 127.0.0.1:8265", several=True)
-    add("--nodes", "NAMES", "other nodes, over ssh: node[1-8],node11")
-    add("--via", "CMD", "how to reach a node instead: 'kubectl exec -i {node} --'")
-    add("--job", "ID", "a Slurm job: its limit, and its nodes by one srun --overlap", several=True)
-    add("--token-file", "HOST:PORT=FILE", "the token of one of these addresses, sent there alone", several=True)
-    add("--cacert", "FILE", "certificates that are trusted besides those of the system")
-
-
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wait", type=_number(0, 3600, "a number of seconds from 0 to 3,600, not {}"), default=35.0, metavar="S",
-        help="with --metrics: look for at most S seconds whether busy engines make tokens (default 35; 0: once)",
-    )  # fmt: skip
-
-
-def _add_where(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    parser.add_argument(
-        "paths", type=_PATH, nargs="*", metavar="PATH", help="console logs, run directories, metric files or traces"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON document; an array of documents for several paths"
-    )
-    parser.add_argument(
-        "--now", type=_number(0, 1e11, "seconds since the epoch, not {}"), metavar="EPOCH",
-        help="judge as of this time, in seconds since the epoch (default: now); only files are read",
-    )  # fmt: skip
-    _add_wait(parser)
-    _add_sources(parser, is_whole=True)
-
-
-def _add_replay(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    parser.add_argument("path", type=_PATH, metavar="FILE", help="a metric file")
-    _add_speed(parser, is_whole=is_whole, default=60.0)
-
-
 _REPORT_NOTES = """\
 The format follows the name of FILE: .html (charts, light and dark, printable; no scripts, nothing from the network),
 .md, .svg, .json (the documents of --once --json) or .csv (a row for each logged metric). An existing FILE is replaced.
 exit codes: 0 written, 2 usage error, unreadable run or unwritable file, 3 no metrics found"""
-
-
-def _add_report(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    parser.add_argument(
-        "paths",
-        type=_PATH,
-        nargs="+",
-        metavar="RUN",
-        help="metric files, run directories or globs; - for standard input",
-    )
-    parser.add_argument("-o", "--output", type=_PATH, required=True, metavar="FILE", help="the file to write")
-    parser.add_argument(
-        "--align",
-        choices=("step", "time", "tokens", "samples", "epoch"),
-        default="step",
-        help="in HTML: align the runs in one chart by this (default: step)",
-    )
-    parser.add_argument(
-        "--baseline", type=_PATH, metavar="RUN", help="say how the others differ from this run, and from which step"
-    )
-    window = parser.add_mutually_exclusive_group()
-    window.add_argument("--steps", metavar="A-B", help="only these steps: 300-350, 300- or -350; as it was at the last")
-    window.add_argument("--since", type=_STEP, metavar="STEP", help="only from this step on")
-    parser.add_argument("--curves", action="store_true", help="in CSV: a row for each point of the charts instead")
-    parser.add_argument("--live", action="store_true", help="use the current time, so that a silent run is reported")
-    parser.add_argument(
-        "--evidence", action="store_true",
-        help="write what maintainers ask for when a job hangs or dies, with secrets blanked, to a file ending in .md",
-    )  # fmt: skip
-    parser.add_argument("--stack", action="store_true", help="with --evidence: stacks of your processes, by py-spy")
-    parser.add_argument(
-        "--with-text", action="store_true", help="with --evidence: keep lines that may be prompts and completions"
-    )
-    _add_wait(parser)
-    _add_sources(parser, is_whole=is_whole)
-
-
-def _add_skill(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    del is_whole
-    parser.add_argument(
-        "--schema", nargs="?", const="check", choices=("check", "where"),
-        help="print the JSON Schema of `rltop check --json`, or of `rltop where --json`, instead",
-    )  # fmt: skip
-
-
-def _add_completions(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
-    del is_whole
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print it for")
-
-
-def _add_speed(parser: argparse.ArgumentParser, *, is_whole: bool, default: float | None = None) -> None:
-    speed = _number(0, 1e6, "above 0 and at most 1,000,000, not {}", is_above=True)
-    parser.add_argument("--speed", type=speed, default=default, metavar="X", help="times the recorded speed")
-    parser.add_argument(
-        "--from", dest="warm_start", type=_number(0, 1, "between 0 and 1, not {}"), default=0.5, metavar="F",
-        help="start with this fraction of the recording already written (default 0.5)",
-    )  # fmt: skip
-    _add_once(parser, is_whole=is_whole)
 
 
 def _number(low: float, high: float, what: str, *, is_above: bool = False) -> Callable[[str], float]:
@@ -368,12 +169,6 @@ def _seconds_or_never(text: str) -> float:
     return math.inf if text == "never" else _SECONDS(text)
 
 
-_STEP = _whole(-(10**18) + 1, 10**18 - 1, "a step number")
-
-
-_WIDTH = _whole(MIN_WIDTH, MAX_WIDTH, f"a number of columns from {MIN_WIDTH} to {MAX_WIDTH:,}")
-
-
 def _filled(what: str) -> Callable[[str], str]:
     def filled(text: str) -> str:
         if not text.strip():
@@ -383,13 +178,79 @@ def _filled(what: str) -> Callable[[str], str]:
     return filled
 
 
-_PATH = _filled("a path")
-
-
 def _command(text: str) -> str:
     if not text.strip() or "\0" in text:
         raise argparse.ArgumentTypeError("must be a shell command, not empty and without NUL characters")
     return text
+
+
+_PATH = _filled("a path")
+_GIVEN: Mapping[str, Callable[[str], Any] | None] = {
+    "text": None,
+    "path": _PATH,
+    "value": _filled("a value"),
+    "rule": _filled("the id of a rule"),
+    "command": _command,
+    "step": _whole(-(10**18) + 1, 10**18 - 1, "a step number"),
+    "width": _whole(MIN_WIDTH, MAX_WIDTH, f"a number of columns from {MIN_WIDTH} to {MAX_WIDTH:,}"),
+    "process": _whole(1, 2**31 - 1, "a process id"),
+    "times": _whole(1, 1_000_000, "a whole number from 1 to 1,000,000"),
+    "seconds": _SECONDS,
+    "patience": _seconds_or_never,
+    "wait": _number(0, 3600, "a number of seconds from 0 to 3,600, not {}"),
+    "time": _number(0, 1e11, "seconds since the epoch, not {}"),
+    "speed": _number(0, 1e6, "above 0 and at most 1,000,000, not {}", is_above=True),
+    "share": _number(0, 1, "between 0 and 1, not {}"),
+}
+"""What an option may be given, by its name in `options.txt`."""
+
+
+@cache
+def _options() -> Mapping[str, Sequence[Sequence[str]]]:
+    """The rows of `options.txt` by section, in columns."""
+    text = Path(__file__).with_name("options.txt").read_text(encoding="utf-8")
+    sections = [section.splitlines() for section in text.split("\n\n[")[1:]]
+    return {name.removesuffix("]"): [line.split(" | ") for line in lines] for name, *lines in sections}
+
+
+def _add(parser: argparse.ArgumentParser, section: str, *, is_whole: bool) -> None:
+    """Give a parser the options of a section; unless `is_whole`, some of them are hidden from its help."""
+    into: Any = parser
+    if section == "sources":
+        about = "asked beside the files; nothing is contacted that is not named here" if is_whole else None
+        into = parser.add_argument_group("sources", about)
+    either: Any = None
+    for names, *row in _options().get(section, ()):
+        if names.startswith("@"):
+            inner, _, whole = names[1:].partition(" ")
+            _add(parser, inner, is_whole=is_whole or bool(whole))
+            continue
+        given, metavar, more, text = row
+        said = dict(one.partition(" ")[::2] for one in more.split("; "))
+        if "or" in said:
+            either = either or parser.add_mutually_exclusive_group()
+        text += " (repeatable)" if "many" in said else ""
+        shown = argparse.SUPPRESS if "more" in said and not is_whole else text
+        (either if "or" in said else into).add_argument(*names.split(), **_told(given, metavar, said), help=shown)
+
+
+def _told(given: str, metavar: str, said: Mapping[str, str]) -> dict[str, Any]:
+    """What `argparse` is to be told of an option."""
+    if given == "flag":
+        return {"action": "store_true"}
+    read, default = _GIVEN[given], said.get("default")
+    found: dict[str, Any] = {
+        "type": read,
+        "metavar": metavar if metavar != "-" else None,
+        "default": [] if "many" in said else default if default is None or read is None else read(default),
+        "action": "append" if "many" in said else "store",
+        "nargs": next((sign for sign in "*+?" if sign in said), None),
+        "const": said.get("?"),
+        "choices": tuple(said["of"].split()) if "of" in said else None,
+        "dest": said.get("to"),
+        "required": "needed" in said or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _late(module: str, name: str) -> Callable[[argparse.Namespace], int]:
@@ -412,7 +273,6 @@ class _Command(NamedTuple):
 
     about: str
     runs: Callable[[argparse.Namespace], int]
-    add: Callable[..., None] = lambda _, **__: None
     notes: str = ""
     has_settings: bool = True
 
@@ -421,7 +281,7 @@ class _Command(NamedTuple):
             parser = _parser(f"rltop {name}", self.about, self.notes)
         else:
             parser = _Parser(prog=f"rltop {name}", description=self.about)
-        self.add(parser, is_whole=is_whole)
+        _add(parser, name, is_whole=is_whole)
         if self.has_settings:
             _add_settings(parser, is_whole=is_whole)
         parser.set_defaults(command=self.runs)
@@ -436,21 +296,21 @@ _TABLE = {
     ),
     "check": _Command(
         "Apply all rules to whole files and print the alerts that are active at their end.",
-        check, _add_check, f"{_CODES};\nwith several files, the first of 1, 2, 3 that applies",
+        check, f"{_CODES};\nwith several files, the first of 1, 2, 3 that applies",
     ),
     "watch": _Command(
         "Watch runs without a screen: log events, run a command on each alert, exit when the run ends.",
-        _late("watch", "watch"), _add_watch, _WATCH_NOTES,
+        _late("watch", "watch"), _WATCH_NOTES,
     ),
-    "replay": _Command("Play back a recorded run as if it were live.", _late("show", "replay"), _add_replay),
-    "demo": _Command("Play back a bundled run in which things go wrong.", _late("show", "demo"), _add_speed),
+    "replay": _Command("Play back a recorded run as if it were live.", _late("show", "replay")),
+    "demo": _Command("Play back a bundled run in which things go wrong.", _late("show", "demo")),
     "skill": _Command(
         "Print one page for an agent that watches a run: commands, exit codes, what the JSON says.",
-        _late("printing", "skill"), _add_skill, has_settings=False,
+        _late("printing", "skill"), has_settings=False,
     ),
     "completions": _Command(
         "Print what completes commands, options and files: source <(rltop completions bash)",
-        _late("printing", "completions"), _add_completions, has_settings=False,
+        _late("printing", "completions"), has_settings=False,
     ),
     "config": _Command(
         "Print the settings in force with where they come from, and what keys were said to mean, as a config file.",
@@ -458,11 +318,11 @@ _TABLE = {
     ),
     "report": _Command(
         "Write one or several runs to a file to keep, print or share.",
-        _late("report", "report"), _add_report, _REPORT_NOTES,
+        _late("report", "report"), _REPORT_NOTES,
     ),
     "where": _Command(
         "Tell in which phase a job is, since when, what that usually takes, and whether it is stuck or dead.",
-        _late("where", "where"), _add_where, _WHERE_NOTES,
+        _late("where", "where"), _WHERE_NOTES,
     ),
 }  # fmt: skip
 assert tuple(_TABLE) == COMMANDS
