@@ -54,13 +54,13 @@ rule's own baseline if that is farther off), frozen when the alert is raised. Re
 | since | the first record of those in a row, up to the one that raised the alert, whose value is beyond the \
 absolute line, or beyond half of the way from the level before; never before the end of an earlier \
 alert of the rule |
-| settled | the metric left that level, and stays at another: {SETTLED_AFTER} values since the onset, the newest \
-{FLAT_VALUES} flat and without a trend, and up to {2 * FLAT_VALUES} where there are so many (where it did not jump \
-there, there must be); a note does not settle; the level told is the median of what stays, and "has \
-stayed" is said where the values after the onset were there too, and it has not been back meanwhile. The \
-alert keeps its level, unless the reward is at its top (KL, entropy) or a larger load is logged (times): then it is \
-a note. Ends when the metric comes back, or when muted; leaving the settled level, by the median of three \
-values, is a new alert |
+| settled (on the screen: new level) | the metric left that level, and stays at another: {SETTLED_AFTER} values \
+since the onset, the newest {FLAT_VALUES} flat and without a trend, and up to {2 * FLAT_VALUES} where there are so \
+many (where it did not jump there, there must be); a note does not settle; the level told is the median of what \
+stays, and "has stayed" is said where the values after the onset were there too, and it has not been back meanwhile. \
+The alert keeps its level, unless the reward is at its top (KL, entropy) or a larger load is logged (times): then it \
+is a note. Ends when the metric comes back, or when muted; leaving the settled level, by the median of three values, \
+is a new alert |
 | recovered | for rules that compare with the run's own past, notes too: back inside half of the way (the \
 square root of the ratio; for numbers with a sign the middle, or {SPREADS:.0f} spreads). At least {MIN_CLEAR_AFTER} \
 good records in a \

@@ -522,6 +522,8 @@ def paint_status(
 
 
 def _named(target: Target | None, keys: KeyNames) -> str:
+    if target is not None and target.kind in (TargetKind.EVENT, TargetKind.RULE):
+        return target_text(target._replace(name=rule_title(target.name)))
     if target is None or target.kind is not TargetKind.VERDICT:
         return target_text(target)
     does = ", ".join(filter(None, (keys.clause("open", "{} opens"), keys.clause("acknowledge", "{} quiets"))))

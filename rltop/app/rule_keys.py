@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.errors import ConfigError, ThemeError
+from rltop.pages.alerts import rule_title
 from rltop.pages.page import SetRule
 from rltop.run.preferences import MUTE, RuleScope
 
@@ -74,22 +75,24 @@ class RuleKeys:
             app.tell(f"cannot be kept: {error.strerror or error}")
             return
         if is_quiet is None:
-            app.tell(f"no alert of {rule} stands now")
+            app.tell(f"no alert of {rule_title(rule)} now")
         else:
-            self._said(f"{rule} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}")
+            self._said(
+                f"{rule_title(rule)} is {'acknowledged: quiet until it gets worse' if is_quiet else 'no longer quiet'}"
+            )
 
     def mute(self, rule: str) -> None:
         """Leave the alerts of a rule out for this run, or take them in again."""
         if rule in self._app.followed.main.judging.muted:
             self._unmute(rule)
-            self._said(f"{rule} is no longer muted")
+            self._said(f"{rule_title(rule)} is no longer muted")
         else:
             self.set(SetRule(rule, RuleScope.RUN, MUTE, True))
 
     def unmute(self) -> None:
         muted = sorted(self._app.followed.main.judging.muted)
         if all(self._unmute(rule) for rule in muted):
-            self._said(f"no longer muted for this run: {', '.join(muted)}")
+            self._said(f"no longer muted for this run: {', '.join(map(rule_title, muted))}")
 
     def _unmute(self, rule: str) -> bool:
         """What was set for the run alone is taken back; what holds for more than it is overruled."""
@@ -109,11 +112,11 @@ class RuleKeys:
         if name == MUTE:
             is_muted = rule in app.followed.main.judging.muted
             still = "" if is_muted is value else f"; for this run it is {'still' if is_muted else 'not'} muted"
-            self._said(f"{rule} is {'muted' if value else 'no longer muted'} for {scope.words}{still}")
+            self._said(f"{rule_title(rule)} is {'muted' if value else 'no longer muted'} for {scope.words}{still}")
         elif value is None:
-            self._said(f"{rule} {name or 'as a whole'}: nothing is set for {scope.words} any more")
+            self._said(f"{rule_title(rule)} {name or 'as a whole'}: nothing is set for {scope.words} any more")
         else:
-            self._said(f"{rule} {name} is {value:g} for {scope.words}; kept in rules.toml")
+            self._said(f"{rule_title(rule)} {name} is {value:g} for {scope.words}; kept in rules.toml")
 
     def _keep(self, effect: SetRule) -> bool:
         app, (rule, scope, name, value) = self._app, effect

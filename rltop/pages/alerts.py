@@ -449,7 +449,7 @@ _EVENT_WORDS = {
     EventState.ESCALATED: "escalated",
     EventState.EASED: "eased",
     EventState.RESUMED: "resumed",
-    EventState.SETTLED: "settled",
+    EventState.SETTLED: "new level",
     EventState.RECOVERED: "recovered",
     EventState.FACT: "info",
 }

@@ -148,7 +148,7 @@ def _with_verdicts_of(before: RunEntry, entry: RunEntry) -> RunEntry:
 
 
 def _what(worst: Verdict) -> str:
-    settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
+    settled = " (new level)" if worst.state is VerdictState.SETTLED else ""
     began = origin(worst)
     return Label.of(f"{'' if began is None else f'{began.title}, '}{worst.title}{settled}").display
 

@@ -539,7 +539,7 @@ def _begun(view: TimingView, gap: str, width: int, glyphs: Glyphs) -> RowBuilder
 def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
     builder = _begun(view, "   ", width, glyphs)
     stop = min((column for column, _ in columns), default=width)
-    # That the order is inferred is said wherever stages are drawn; the comparison takes what that leaves.
+    # That the order is guessed is said wherever stages are drawn; the comparison takes what that leaves.
     is_said = view.is_assumed or view.is_measured or view.longer is not None
     reserved = min(map(len, _assumptions(view)), default=0) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):

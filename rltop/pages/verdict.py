@@ -159,7 +159,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         role = "dim"
         facts += f" · recovered {units.step(verdict.recovered_step)}"
     if verdict.state is VerdictState.SETTLED and verdict.settled is not None:
-        word += " · SETTLED"
+        word += " · NEW LEVEL"
     elif verdict.worst_level > verdict.level:
         word += f" · eased, was {verdict.worst_level.word.upper()}"
     if view.is_muted or view.is_acknowledged:

@@ -466,7 +466,7 @@ def _alert_facts(view: VerdictView, verdict: Verdict) -> Iterator[str]:
     if view.records is not None:
         yield units.counted(view.records, "record")
     if verdict.settled is not None:
-        yield "settled"
+        yield "at a new level"
     elif verdict.worst_level > verdict.level:
         yield f"eased, was {verdict.worst_level.word.upper()}"
     if verdict.is_provisional:

@@ -309,7 +309,7 @@ def _section(title: str, content: Iterable[str]) -> Iterator[str]:
 def _alert(alert: AlertReport) -> str:
     verdict = alert.verdict
     level = verdict.level
-    word = level.word.upper() + (" · SETTLED" if verdict.state is VerdictState.SETTLED else "")
+    word = level.word.upper() + (" · NEW LEVEL" if verdict.state is VerdictState.SETTLED else "")
     fields = [
         ("do", alert.advice and escaped(alert.advice)),
         ("incident", alert.began and escaped(alert.began)),

@@ -159,7 +159,7 @@ _TARGET_TEXTS = {
     TargetKind.LINE: "step of this line",
     TargetKind.WHERE: "where the job is, and since when",
     TargetKind.TIMING: "timing of {}",
-    TargetKind.EVENT: "event of rule {}",
+    TargetKind.EVENT: "event of {}",
     TargetKind.VERDICT: "alert {}",
     TargetKind.RULE: "thresholds of {}; mute",
     TargetKind.HEAD: "sorted by {}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rltop.pages.alerts import rule_title
 from rltop.pages.changes import ChangePage
 from rltop.pages.metric import MetricPage
 from rltop.pages.overview import OverviewPage
@@ -91,14 +92,19 @@ async def test_a_rule_is_muted_and_taken_in_again() -> None:
         rule, count = page.rule, len(app.followed.verdicts)
         await press(pilot, "ctrl+x")
         assert rule not in [verdict.rule for verdict in app.followed.verdicts]
-        assert "this rule is muted" in page_text(app) and status_text(app) == f"{rule} is muted for this run"
+        assert (
+            "this rule is muted" in page_text(app) and status_text(app) == f"{rule_title(rule)} is muted for this run"
+        )
         assert len(app.followed.events), "muting loses no event"
         await press(pilot, "ctrl+x")
         assert len(app.followed.verdicts) == count and "related metrics, in the order to check" in page_text(app)
         await press(pilot, "ctrl+x", "escape")
         assert "1 muted" in page_text(app)
         await press(pilot, "X")
-        assert len(app.followed.verdicts) == count and status_text(app) == f"no longer muted for this run: {rule}"
+        assert (
+            len(app.followed.verdicts) == count
+            and status_text(app) == f"no longer muted for this run: {rule_title(rule)}"
+        )
 
 
 async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
@@ -109,7 +115,7 @@ async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
         assert target is not None and target.kind is TargetKind.VERDICT
         await press(pilot, "ctrl+x")
         assert app.followed.main.judging.muted == {target.name}
-        assert " muted" in page_text(app) and status_text(app) == f"{target.name} is muted for this run"
+        assert " muted" in page_text(app) and status_text(app) == f"{rule_title(target.name)} is muted for this run"
         assert app.shown.board.selection.target.name == target.name
         await press(pilot, "ctrl+x")
         assert not app.followed.main.judging.muted
@@ -155,7 +161,7 @@ async def test_an_alert_is_acknowledged_kept_for_the_run_and_taken_back() -> Non
         assert isinstance(page, VerdictPage)
         rule, count = page.rule, len(app.followed.verdicts)
         await press(pilot, "x")
-        assert status_text(app).startswith(f"{rule} is acknowledged: quiet until it gets worse")
+        assert status_text(app).startswith(f"{rule_title(rule)} is acknowledged: quiet until it gets worse")
         assert rule not in [verdict.rule for verdict in app.followed.verdicts]
         assert "x undoes it" in page_text(app) and app.followed.main.judging.muted == frozenset()
         await press(pilot, "escape")

@@ -106,7 +106,7 @@ async def test_the_status_line_names_the_keys_that_are_bound(size: tuple[int, in
     app = app_with(unmute="y", pause="p,ctrl+y", live="f3", mute="M", back="ctrl+k", timing="Q")
     async with app.run_test(size=size) as pilot:
         await press(pilot, "M")
-        assert status_text(app) == "O11 is muted for this run"
+        assert status_text(app) == "KL to reference (O11) is muted for this run"
         await press(pilot, "down")
         assert "muted 1: y unmutes" in status_text(app)
         await press(pilot, "comma")

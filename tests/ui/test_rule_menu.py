@@ -76,7 +76,7 @@ async def test_a_threshold_is_set_from_the_alert_and_taken_back(run: Path) -> No
         await type_number(pilot, "0")
         assert status_text(app).startswith("warn is 0, but must be greater than 0")
         await type_number(pilot, "40")
-        assert status_text(app) == "O1 warn is 40 for this run; kept in rules.toml"
+        assert status_text(app) == "gradient spike (O1) warn is 40 for this run; kept in rules.toml"
         assert preferences.load_rules() == {str(run): {"O1": {"info": 40.0, "warn": 40.0}}}
         await press(pilot, "escape", "escape")
         assert "gradient spike" not in page_text(app) and not app.moment.snapshot.standing
@@ -93,7 +93,7 @@ async def test_a_mute_is_counted_kept_and_undone(run: Path) -> None:
     app = app_over(run)
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "a", "ctrl+x")
-        assert status_text(app) == "O1 is muted for this run"
+        assert status_text(app) == "gradient spike (O1) is muted for this run"
         await press(pilot, "escape")
         assert "gradient spike @35 muted" in page_text(app) and "1 muted" in page_text(app)
         assert preferences.muted_of(str(run), preferences.load_rules()) == {"O1"}

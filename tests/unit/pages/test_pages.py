@@ -509,4 +509,4 @@ def test_a_settled_alert_and_an_incident_are_said() -> None:
         Event(120, 120, "E1", "entropy", Level.INFO, EventState.SETTLED, "settled at 0.02", since_step=81),
     ]
     entry = read_entry(Snapshot(run))
-    assert (entry.verdict, entry.past) == ("entropy crash (settled)", "was WARN")
+    assert (entry.verdict, entry.past) == ("entropy crash (new level)", "was WARN")
