@@ -122,7 +122,7 @@ class LongTail(Detector):
         ratio = slowest / mean
         base = self.start.push(ratio)
         held = self.hysteresis
-        if base is None:
+        if base is None or ratio <= thresholds["warn"] * held:
             return QUIET
         line = max(thresholds["warn"], min(thresholds["rise"] * base, thresholds["far"] if is_apart else math.inf))
         is_long = 0.0 < thresholds["share"] * step <= values.get("time_gen", slowest)
@@ -187,8 +187,8 @@ _MASK = (1 << _OF) - 1
 class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
-    Counts n of m itself, for each rank and stage that was recently behind. While none was, one record of five is looked
-    at, and those before it once a rank is behind there: whoever is behind for five in a row is found as early.
+    Counts n of m itself, for each rank and stage that was recently behind. While none was, one record of five is read,
+    and those before it once a rank is behind there: whoever is behind for five in a row is found as early.
     """
 
     behind: dict[tuple[str, str], int] = {}
@@ -196,19 +196,20 @@ class RankStraggler(Detector):
     passed_over = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        seen = context.observation
-        if not any(seen.ranks.values()):
+        seen, is_calm = context.observation, not self.behind and not self.is_firing
+        self.passed_over += 1
+        is_passed_over = is_calm and self.passed_over < _BEHIND
+        if not (is_passed_over or any(seen.ranks.values())):
             return None
         self.newest.append(seen)
-        self.passed_over += 1
-        is_calm = not self.behind and not self.is_firing
-        if is_calm and self.passed_over < _BEHIND:
+        if is_passed_over:
             return QUIET
         self.passed_over = 0
         lags = self._lags(seen)
         if not lags and not self.behind:
             return QUIET
         if is_calm:
+            self.newest = deque([one for one in self.newest if any(one.ranks.values())], _OF)
             for before in list(self.newest)[:-1]:
                 self._count(self._lags(before))
         self._count(lags)
