@@ -18,7 +18,6 @@ ONSET = "onset step"
 LAST_GOOD = "last good step"
 CHECKPOINT = "last checkpoint step"
 _MOVED = " from step"
-_HELD_STEPS = 256
 _SILENT_RECORDS = 20
 
 _SYMPTOMS = ("reward", "entropy", "length", "gradient", "nonfinite", "kl", "groups", "validation")
@@ -67,15 +66,13 @@ class Collapse(Detector):
     """X1: verdicts of several learning families began within a few records; the onset is that of the first of them."""
 
     names_onset = True
-    steps: deque[tuple[int, int, int]] = deque(maxlen=_HELD_STEPS)
+    steps: tuple[tuple[int, int], ...] = ()
     checkpoints = Checkpoints()
     last_good: int | None = None
     moved: tuple[Onset, ...] = ()
     shown = QUIET
 
     def detect(self, context: RuleContext) -> Finding | None:
-        self.steps.append((context.record, *context.place))
-        self.checkpoints = context.checkpoints
         if self.is_firing:
             standing = {_SYMPTOM_OF[family] for family in context.onsets if family in _SYMPTOM_OF}
             if len(standing) >= self.thresholds["holds"]:
@@ -106,14 +103,12 @@ class Collapse(Detector):
         began = min([onset for family, onset in told.items() if family in _SYMPTOM_OF], default=None)
         if self.is_firing or began is None:
             return
-        place = next(((record, step) for segment, record, step in self.steps if segment >= began.record), None)
-        self.since, self.last_good = None, None
-        if place is not None:
-            self.date(*place)
+        self.steps, self.checkpoints = tuple([(one.record, one.step) for one in context.recent]), context.checkpoints
+        self.date(*self.steps[max(0, began.record - context.record + len(self.steps) - 1)])
 
     def date(self, record: int, step: int) -> None:
         self.since = record, step
-        self.last_good = next((good for _, before, good in reversed(self.steps) if before < record), None)
+        self.last_good = next((good for before, good in reversed(self.steps) if before < record), None)
 
     @property
     def checkpoint(self) -> int | None:
@@ -168,6 +163,10 @@ class SilentFailure(Detector):
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None
+        if norm is not None and norm >= self.thresholds["gradient"]:
+            self.has_updated = True
+            self.recent.clear()
+            return QUIET
         # One group or two without variance, and no gradient: that is one sign.
         is_flat = (reward.zero_share or 0.0) >= self.thresholds["zero_share"] and not reward.has_few_groups
         is_updated = not _UPDATES.isdisjoint(context.values)
@@ -175,8 +174,7 @@ class SilentFailure(Detector):
         sign = "" if norm is None else "no gradient"
         if self.has_updated and not is_updated:
             sign = "no update"
-        is_alive = norm >= self.thresholds["gradient"] if norm is not None else not (is_flat or sign)
-        if is_alive or context.is_paused or reward.is_constant or reward.is_high:
+        if not (is_flat or sign) or context.is_paused or reward.is_constant or reward.is_high:
             self.recent.clear()
             return QUIET
         return self._signs(context, sign, is_flat)
