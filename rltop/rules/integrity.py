@@ -35,7 +35,6 @@ _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
 
 
-_FAR = 1_000_000_000
 _MOVING = 3
 
 
@@ -46,14 +45,12 @@ class _Schedule(State):
     moved = 0
     stands_still = False
 
-    def observe(self, context: RuleContext) -> None:
+    def observe(self, values: Mapping[str, float]) -> None:
         """Take the learning rate of a record in."""
-        lr = context.values.get("lr")
-        is_still = lr is not None and lr == self.last
-        self.stands_still = is_still and self.moved >= _MOVING
-        if lr is not None:
-            # One step left out does not end a schedule.
-            self.moved = self.moved + 1 if not is_still else self.moved if self.stands_still else 0
+        lr = values.get("lr")
+        self.stands_still = lr is not None and lr == self.last and self.moved >= _MOVING
+        if lr is not None and not self.stands_still:  # one step left out does not end a schedule
+            self.moved = self.moved + 1 if lr != self.last else 0
             self.last = lr
 
 
@@ -103,7 +100,7 @@ class NonFiniteValue(Detector):
     unseen = set(_WATCHED)
     null_streaks: dict[str, int] = {}
     schedule = _Schedule()
-    since_skip = _FAR
+    skipped_at = -math.inf
     record = gradient_streak = 0
     has_completions = False
 
@@ -113,27 +110,24 @@ class NonFiniteValue(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record without marks."""
-        marks = context.observation.nonfinite
-        self.schedule.observe(context)
-        self.record = context.record
-        self.has_completions = self.has_completions or "response_len_mean" in context.values
-        self.gradient_streak = self.gradient_streak + 1 if marks and "grad_norm" in marks else 0
-        if self.since_skip < _FAR:
-            self.since_skip += 1
-        if context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0:
-            values = context.values
+        marks, values, record = context.observation.nonfinite, context.values, context.record
+        self.schedule.observe(values)
+        if record <= _LEARNING_RECORDS or record % _LEARNING_STRIDE == 0:
+            self.has_completions = self.has_completions or "response_len_mean" in values
             self.unseen.difference_update([name for name in self.unseen if name in values])
             self.loss_like.learn(context)
         if not marks:
+            self.gradient_streak = 0
             if self.null_streaks:
                 self.null_streaks = {}
             if self.loss_like.streaks:
                 self.loss_like.pass_over(marks, context)
-            return QUIET if context.values or context.observation.loss_like else None
+            return QUIET if values or context.observation.loss_like else None
+        self.record, self.gradient_streak = record, self.gradient_streak + 1 if "grad_norm" in marks else 0
         if _is_no_update(marks):
             return None
         kind = marks.get("grad_norm")
-        if kind is not None and context.values.get("loss") == 0.0:
+        if kind is not None and values.get("loss") == 0.0:
             return Finding(CRIT, 1.0, words=(f"{context.observation.step:,}", "masked", kind.word))
         levels = {name: self._level(name, kind) for name, kind in marks.items()}
         nulls = [name for name, kind in marks.items() if kind is NonFinite.NULL]
@@ -156,8 +150,8 @@ class NonFiniteValue(Detector):
         others = _WATCHED.difference(("grad_norm", *REWARDS))
         if not self.schedule.stands_still or not loss or "grad_norm" not in marks or others.intersection(marks):
             return False
-        is_again = self.since_skip < self.thresholds["again"]
-        self.since_skip = 0
+        is_again = self.record - self.skipped_at < self.thresholds["again"]
+        self.skipped_at = self.record
         return not is_again
 
     def _level(self, name: str, kind: NonFinite) -> Level:
