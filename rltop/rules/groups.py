@@ -251,7 +251,7 @@ class NoAdvantage(ConstantReward):
 
     def detect(self, context: RuleContext) -> Finding | None:
         found = super().detect(context)
-        return found if found is None or context.standing.isdisjoint(NO_SIGNAL) else QUIET
+        return found if found is None or found is QUIET or context.standing.isdisjoint(NO_SIGNAL) else QUIET
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         high, low = values.get("adv_max"), values.get("adv_min")

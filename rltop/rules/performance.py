@@ -112,12 +112,14 @@ class StepSlower(Detector):
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
             seconds = own_time(context.observation)
-        self.beginning.observe(values)
+        beginning = self.beginning
+        if not beginning.has_begun or beginning.is_now:
+            beginning.observe(values)
         if seconds is None or seconds <= 0.0:
             return None
-        if not self.beginning.has_begun:
+        if not beginning.has_begun:
             self.untrained.push(seconds)
-        if self.beginning.is_now:
+        elif beginning.is_now:
             self.left_to_tell, self.kinds = _TOLD, [_Kind(), _Kind()]
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
         if self.left_to_tell:
@@ -573,8 +575,9 @@ class AuxiliaryStage(Detector):
         stage.latest.push(seconds)
         if not stage.first.is_final:
             stage.first.push(seconds)
-        elif early is not None and stage.latest.median > max(thresholds["grown_s"], thresholds["grown"] * early):
-            return Finding(WARN, share, None, None, (seconds, early), (name,))
+        elif stage.latest.most > thresholds["grown_s"] and early is not None:
+            if stage.latest.median > max(thresholds["grown_s"], thresholds["grown"] * early):
+                return Finding(WARN, share, None, None, (seconds, early), (name,))
         line = thresholds[_LINES[name]]
         if share <= line or share > 1.0:
             return QUIET

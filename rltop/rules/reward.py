@@ -143,18 +143,18 @@ class RewardCrash(Detector):
             return None
         if finding is QUIET and self.is_young:
             finding = self._judge_stay(context.reward.usual)
-        is_bad = finding is not QUIET
-        has_lasted = (is_bad or self.often.bits > 0) and self.often.push(is_bad)
-        is_out = is_bad and self._is_out(finding)
-        has_lasted |= (is_out or self.out.bits > 0) and self.out.push(is_out)
         self.is_single = self.is_single and context.reward.value in (0.0, 1.0)
-        if self.is_single:
-            has_lasted = self._is_wrong_for_long(context.reward.value or 0.0)
+        is_wrong = self.is_single and self._is_wrong_for_long(context.reward.value or 0.0)
         if finding is QUIET:
+            for often in (self.often, self.out):
+                if often.bits:
+                    often.push(False)
             self.evaluation.is_after = self.is_ill = False
             if self.dips.bad:
                 self.dips.heal()
             return QUIET
+        lasts = self.often.push(True), self.out.push(self._is_out(finding))
+        has_lasted = is_wrong if self.is_single else any(lasts)
         learned = self.best - min(self.worst, self.initial)
         loss = (finding.baseline or 0.0) - finding.value
         is_known = self.dips.is_known(loss / learned if learned > 0.0 else loss, context.place)
@@ -348,17 +348,17 @@ class _Sameness(State):
         self.least, self.most, self.few_most = (int(thresholds[name]) for name in ("least", "most", "few_most"))
         self.places: deque[tuple[int, int]] = deque(maxlen=self.few_most)
 
-    def push(self, is_same: bool, context: RuleContext) -> bool:
-        """Take one record in; returns whether the streak is now beyond chance."""
-        if not is_same:
-            self.varied += 1
-            if self.streak:
-                self.same += self.streak
-                self.streak = 0
-                self.places.clear()
-            return False
-        seen = context.observation
-        self.places.append((seen.record, seen.step))
+    def end(self) -> None:
+        """Take in a record that is not constant."""
+        self.varied += 1
+        if self.streak:
+            self.same += self.streak
+            self.streak = 0
+            self.places.clear()
+
+    def goes_on(self, context: RuleContext) -> bool:
+        """Take in a constant record; whether the streak is now beyond chance."""
+        self.places.append(context.place)
         self.streak += 1
         if self.streak < self.least or not self.varied:
             return False
@@ -379,12 +379,18 @@ class ConstantReward(Detector):
         self.highest = float("-inf")
 
     def detect(self, context: RuleContext) -> Finding | None:
-        reward, is_same = context.reward, self.is_same(context.values)
+        reward, values = context.reward, context.values
+        is_same = self.is_same(values)
         if is_same is None or reward.value is None:
             return None
-        self.highest = max(self.highest, context.values.get("reward_max", self.highest))
-        is_beyond_chance, places = self.sameness.push(is_same, context), self.sameness.places
-        self.since = places[0] if places else None
+        if (high := values.get("reward_max", self.highest)) > self.highest:
+            self.highest = high
+        if not is_same:
+            self.sameness.end()
+            self.since = None
+            return QUIET
+        is_beyond_chance = self.sameness.goes_on(context)
+        self.since = self.sameness.places[0]
         if not is_beyond_chance:
             return QUIET
         # A mean can stand at its own top while single completions have earned far more.
