@@ -52,6 +52,8 @@ class Algorithm(enum.StrEnum):
     DQN = "dqn"
     UNKNOWN = "unknown"
 
+    __hash__ = str.__hash__  # rules look algorithms up for every record, and that of an enum is Python's
+
     @property
     def display_name(self) -> str:
         return {
