@@ -172,6 +172,8 @@ SOLVED_SHARE = 0.97
 SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
+_MOVING = 3
+"""Records in a row on which the learning rate moved: it has a schedule."""
 _LEFT = 10
 """Values that say where a metric was when it was left."""
 _SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
@@ -404,6 +406,7 @@ class RuleContext(Cloned):
         record: its number in the segment, from 1.
         lr: learning rate of this record or the latest known, or None.
         is_lr_rising: the learning rate still warms up (or rose on this record).
+        is_lr_held: it had moved on every record and stands still on this one: a step was left out.
         phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
@@ -444,7 +447,8 @@ class RuleContext(Cloned):
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
-        self.is_lr_rising = False
+        self.is_lr_rising = self.is_lr_held = False
+        self._lr_moved = 0
 
     def advance(self, observation: Observation) -> None:
         """Move on to the next record."""
@@ -467,13 +471,20 @@ class RuleContext(Cloned):
             self.homes = {}
         if self._unlearnt:
             self._learn(values)
-        lr = values.get("lr")
+        lr, before = values.get("lr"), self.lr
+        self.is_lr_held = lr is not None and lr == before and self._lr_moved >= _MOVING
         if lr is not None:
-            before = self.lr
+            if not self.is_lr_held:  # one step left out does not end a schedule
+                self._lr_moved = self._lr_moved + 1 if lr != before else 0
             self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
             self.lr = lr
             if lr > self.top_lr:  # noqa: PLR1730 - as in `RewardTrack.observe`
                 self.top_lr = lr
+
+    def before(self, metric: str, count: int) -> list[float]:
+        """Its values on the records before this one, the newest `count` of the segment, oldest first."""
+        rows = list(self.recent)[-1 - count : -1]
+        return [row.values[metric] for row in rows if metric in row.values]
 
     def baseline(self, metric: str) -> float | None:
         """What a metric of `BASELINES` was early in the segment; None while there are too few values."""

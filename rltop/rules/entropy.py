@@ -139,6 +139,7 @@ class EntropyLost(Detector):
 
 
 _SEQUENCE_SUM = 15.0
+_BEFORE = 50
 _HIGH, _OF_HIGH = 8, 13
 """How many of how many records are high where it rose slowly; what must last longer still is the table's."""
 
@@ -146,27 +147,18 @@ _HIGH, _OF_HIGH = 8, 13
 class EntropySurge(Detector):
     """E4: entropy jumps upwards against the 50 records before, or is high and a multiple of its baseline."""
 
-    window = Window(50)
-    lengths: deque[float] = deque(maxlen=50)
-    truncated: deque[float] = deque(maxlen=50)
+    window = Window(_BEFORE)
     high: deque[bool] = deque(maxlen=_OF_HIGH)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        values, thresholds = context.values, self.thresholds
-        window, length, cut = self.window, values.get("response_len_mean"), values.get("truncated_frac")
-        is_jump, usual, usual_length, usual_cut, jump = False, 0.0, 0.0, 0.0, thresholds["jump"]
+        window, thresholds = self.window, self.thresholds
+        is_jump, usual, jump = False, 0.0, thresholds["jump"]
         if value > thresholds["jump_floor"] and value > jump * window.least and window.count >= _MIN_SAMPLES:
             usual = window.median
             is_jump = value > jump * usual
             if is_jump and usual > 0.0:
                 is_jump = math.log(value / usual) > thresholds["sigmas"] * log_spread_of(window.values)
-            usual_length = median_of(self.lengths) if is_jump and self.lengths else 0.0
-            usual_cut = median_of(self.truncated) if is_jump and self.truncated else 0.0
         window.push(value)
-        if length is not None:
-            self.lengths.append(length)
-        if cut is not None:
-            self.truncated.append(cut)
         base, is_high = context.baseline("entropy"), False
         if base is not None and thresholds["high"] * RELEASE < value < _SEQUENCE_SUM:
             held = self.held_part(WARN)
@@ -176,8 +168,11 @@ class EntropySurge(Detector):
             if base is None or not is_high or sum(self.high) < _HIGH:
                 return QUIET
             return Finding(WARN, value, base, thresholds["rise"] * base, words=("baseline",))
-        is_longer = length is not None and usual_length > 0.0 and length > thresholds["longer"] * usual_length
-        is_cut = cut is not None and cut > thresholds["truncated"] >= usual_cut
+        length, cut = context.values.get("response_len_mean", 0.0), context.values.get("truncated_frac", 0.0)
+        usual_length = median_of(context.before("response_len_mean", _BEFORE) or [0.0])
+        usual_cut = median_of(context.before("truncated_frac", _BEFORE) or [0.0])
+        is_longer = usual_length > 0.0 and length > thresholds["longer"] * usual_length
+        is_cut = cut > thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, jump * usual)
 
 

@@ -35,25 +35,6 @@ _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
 
 
-_MOVING = 3
-
-
-class _Schedule(State):
-    """Whether a learning rate that had moved on every record stands still on this one: the step was left out."""
-
-    last: float | None = None
-    moved = 0
-    stands_still = False
-
-    def observe(self, values: Mapping[str, float]) -> None:
-        """Take the learning rate of a record in."""
-        lr = values.get("lr")
-        self.stands_still = lr is not None and lr == self.last and self.moved >= _MOVING
-        if lr is not None and not self.stands_still:  # one step left out does not end a schedule
-            self.moved = self.moved + 1 if lr != self.last else 0
-            self.last = lr
-
-
 class _LossLike(State):
     """Losses, gradients and KLs that are not in every run part of the update: which of them used to be numbers.
 
@@ -99,7 +80,6 @@ class NonFiniteValue(Detector):
 
     unseen = set(_WATCHED)
     null_streaks: dict[str, int] = {}
-    schedule = _Schedule()
     skipped_at = -math.inf
     record = gradient_streak = 0
     has_completions = False
@@ -111,7 +91,6 @@ class NonFiniteValue(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record without marks."""
         marks, values, record = context.observation.nonfinite, context.values, context.record
-        self.schedule.observe(values)
         if record <= _LEARNING_RECORDS or record % _LEARNING_STRIDE == 0:
             self.has_completions = self.has_completions or "response_len_mean" in values
             self.unseen.difference_update([name for name in self.unseen if name in values])
@@ -148,7 +127,7 @@ class NonFiniteValue(Detector):
         """A step that mixed precision left out, the first within ten records: it touched no weight."""
         loss = context.values.get("loss", context.values.get("policy_loss"))
         others = _WATCHED.difference(("grad_norm", *REWARDS))
-        if not self.schedule.stands_still or not loss or "grad_norm" not in marks or others.intersection(marks):
+        if not context.is_lr_held or not loss or "grad_norm" not in marks or others.intersection(marks):
             return False
         is_again = self.record - self.skipped_at < self.thresholds["again"]
         self.skipped_at = self.record

@@ -41,7 +41,6 @@ class GradientSpike(Detector):
     """O1: gradient norm against the median of the 50 records before it, and a fifth of run start at least."""
 
     window, start = Window(_WINDOW), Frozen()
-    losses: deque[float] = deque(maxlen=_WINDOW)
     flat: deque[bool] = deque(maxlen=_MIN_SAMPLES)
     largest, awake = 0.0, 0
     raised, spiking, huge = NOfMCounter(3, 10), NOfMCounter(3, 10), NOfMCounter(2, 10)
@@ -63,8 +62,6 @@ class GradientSpike(Detector):
             window.push(value)
             if not start.is_final:
                 start.push(value)
-        if (loss := context.values.get("loss")) is not None:
-            self.losses.append(loss)
         if is_awakening:
             self.largest, self.awake = value, _ALONE
             return Finding(INFO, value, base, warn * base, (value / base, 1.0))
@@ -108,7 +105,7 @@ class GradientSpike(Detector):
             level, threshold = WARN, crit if is_huge else thresholds["warn"]
         elif ratio <= info:
             return QUIET
-        elif self._is_loss_outlier(context.values.get("loss")):
+        elif self._is_loss_outlier(context):
             level = WARN
         if context.is_lr_rising:
             level = INFO
@@ -133,10 +130,10 @@ class GradientSpike(Detector):
         is_beyond = math.log(ratio) > min(self.thresholds["sigmas"] * spread, math.log(_ANY_NOISE))
         return is_beyond and value > self.thresholds["above"] * high
 
-    def _is_loss_outlier(self, loss: float | None) -> bool:
-        if loss is None or len(self.losses) <= _MIN_SAMPLES:
+    def _is_loss_outlier(self, context: RuleContext) -> bool:
+        loss, before = context.values.get("loss"), context.before("loss", _WINDOW)
+        if loss is None or len(before) < _MIN_SAMPLES:
             return False
-        before = list(self.losses)[:-1]
         return abs(loss - median_of(before)) > self.thresholds["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
     def headline(self, finding: Finding) -> str:
@@ -283,7 +280,8 @@ class LossJump(Detector):
 
     def _take(self, value: float) -> Finding:
         self.loss.push(value)
-        self.largest = max(self.largest, abs(value))
+        if (size := abs(value)) > self.largest:
+            self.largest = size
         return QUIET
 
     def _has_company(self, context: RuleContext) -> bool:
@@ -298,7 +296,7 @@ class LossJump(Detector):
         gradient, kl = self.gradient, self.kl
         is_steep = norm is not None and norm > factor * gradient.least and norm > factor * gradient.median > 0.0
         away = 0.0 if distance is None else abs(distance)
-        is_away = away > max(self.thresholds["kl"], factor * kl.least) and away > factor * kl.median
+        is_away = away > self.thresholds["kl"] and away > factor * kl.least and away > factor * kl.median
         if norm is not None and not is_steep:
             gradient.push(norm)
         if distance is not None and not is_away:
