@@ -59,11 +59,12 @@ def representatives(instances: tuple[str, ...]) -> tuple[str, ...]:
 
 def evaluations(observation: Observation) -> Mapping[str, float]:
     """Source → score of the evaluations on a record; the only source of a run is "". O(keys of evaluations)."""
-    values = observation.values
+    values, found = observation.values, observation.instances.get(METRIC)
+    if not found and METRIC in values:
+        found = {"": values[METRIC]}
     others = {name: values[name] for name in OTHERS if name in values}
-    found = observation.instances.get(METRIC)
     if not found:
-        return {"": values[METRIC], **others} if METRIC in values else others
+        return others
     if len(found) == 1:
         return {**found, **others} if others else found
     judged = representatives(tuple(found))

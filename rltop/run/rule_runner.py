@@ -307,6 +307,8 @@ class _Columns:
                 if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
             }
         logged = self._logged(cells)  # may find other names present
+        if not logged:
+            return {}
         values = self._gaps.blank.copy()
         values.update(zip(self._gaps.names, logged, strict=False))
         for name, scale, shift in self._scaled:
