@@ -89,30 +89,32 @@ class MostlyOneReward(Detector):
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
-        self.flat: deque[float | None] = deque(maxlen=int(thresholds["records"]))
-        self.varied = 0
+        self.flat: deque[tuple[int, float]] = deque()
+        self.seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward, values = context.reward, context.values
         if reward.value is None or (is_flat := self._is_flat(values, reward.zero_share)) is None:
             return None
-        self.flat.append(round(reward.value, 9) if is_flat else None)
-        self.varied = 0 if is_flat else self.varied + 1
-        is_young = len(self.flat) < self.thresholds["least"]
-        if self.varied >= len(self.flat) or is_young or reward.is_constant or context.has_teacher:
+        flat, size, thresholds = self.flat, self.thresholds["records"], self.thresholds
+        self.seen += 1
+        if is_flat:
+            flat.append((self.seen, round(reward.value, 9)))
+        while flat and flat[0][0] <= self.seen - size:
+            flat.popleft()
+        known = min(self.seen, size)
+        if known < thresholds["least"] or len(flat) < RELEASE * min(thresholds["warn"], thresholds["floor"]) * known:
             return QUIET
-        least = RELEASE * min(self.thresholds["warn"], self.thresholds["floor"]) * len(self.flat)
-        flat = [] if self.flat.count(None) > len(self.flat) - least else [one for one in self.flat if one is not None]
-        if not flat or len(flat) - len(set(flat)) + 1 < least or context.is_paused:
+        if reward.is_constant or context.has_teacher or context.is_paused:
             return QUIET
-        level, count = Counter(flat).most_common(1)[0]
-        share = count / len(self.flat)
+        level, count = Counter([level for _, level in flat]).most_common(1)[0]
+        share = count / known
         is_floor = level <= reward.bottom
-        line = self.thresholds["floor" if is_floor else "warn"]
+        line = thresholds["floor" if is_floor else "warn"]
         if share < line * self.hysteresis or level >= reward.top:
             return QUIET
         is_fine = context.is_at_top or (is_floor and reward.has_few_groups)
-        return QUIET if is_fine else Finding(WARN, share, None, line, (level, float(len(self.flat))))
+        return QUIET if is_fine else Finding(WARN, share, None, line, (level, float(known)))
 
     def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
         """No spread; where none is logged, a policy-gradient loss of exactly 0; None where nothing tells."""
