@@ -249,9 +249,7 @@ def largest_advantage(group_size: int) -> float:
 class NoAdvantage(ConstantReward):
     """A1: every advantage of the batch is 0, whatever the completions earn; a graver alert says it all."""
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        found = super().detect(context)
-        return found if found is None or found is QUIET or context.standing.isdisjoint(NO_SIGNAL) else QUIET
+    said_by = NO_SIGNAL
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         high, low = values.get("adv_max"), values.get("adv_min")

@@ -28,18 +28,20 @@ class Truncation(Detector):
 
     moves = Ema(30)
     before: float | None = None
-    first = least = math.inf
+    first = least = 0.0
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
-        base, thresholds = context.baseline("truncated_frac"), self.thresholds
-        if self.before is not None:
+        thresholds = self.thresholds
+        if self.before is None:
+            self.first = self.least = value
+        else:
             self.moves.push(abs(value - self.before))
         self.before = value
-        if self.first == math.inf:
-            self.first = value
-        self.least = min(self.least, value)
+        if value < self.least:  # noqa: PLR1730 - as in `RewardTrack.observe`
+            self.least = value
         if value <= thresholds["warn"] * RELEASE and value <= thresholds["rise"] * RELEASE:
             return QUIET
+        base = context.baseline("truncated_frac")
         if value > thresholds["crit"]:
             reward = context.reward
             is_learning = reward.count and reward.is_improving and self.holds < CRIT

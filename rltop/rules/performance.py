@@ -252,12 +252,14 @@ class ThroughputDrop(Detector):
         values = context.values
         pace, use = values.get("throughput", values.get("throughput_per_gpu", 0.0)), values.get("mfu", 0.0)
         is_distorted = values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0
-        self.is_plain = self.is_plain or (max(pace, use) > 0.0 and not is_distorted)
         if is_distorted and self.is_plain:
             return None
+        self.is_plain = self.is_plain or (max(pace, use) > 0.0 and not is_distorted)
         if self.first is None and use > 0.0:
             self.first = context.place
-        found = worst(self._against(self.start, pace), self._utilisation(values))
+        found = self._against(self.start, pace)
+        if use > 0.0:
+            found = worst(found, self._utilisation(values))
         is_low_throughout = found is not None and bool(found.words) and found.baseline is None
         self.since = self.first if is_low_throughout else None
         return found
@@ -575,8 +577,9 @@ class AuxiliaryStage(Detector):
         stage.latest.push(seconds)
         if not stage.first.is_final:
             stage.first.push(seconds)
-        elif stage.latest.most > thresholds["grown_s"] and early is not None:
-            if stage.latest.median > max(thresholds["grown_s"], thresholds["grown"] * early):
+        elif early is not None and stage.latest.most > thresholds["grown_s"]:
+            grown = max(thresholds["grown_s"], thresholds["grown"] * early)
+            if stage.latest.median > grown:
                 return Finding(WARN, share, None, None, (seconds, early), (name,))
         line = thresholds[_LINES[name]]
         if share <= line or share > 1.0:

@@ -213,7 +213,8 @@ class RewardCrash(Detector):
         if reward.count < _EARLY:
             self.initial = level
             return QUIET
-        self._note_range(context.values)
+        if self.thresholds["range"]:
+            self._note_range(context.values)
         if level > self.best:
             self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
             self._note_best(level)
@@ -228,9 +229,8 @@ class RewardCrash(Detector):
 
     def _note_range(self, values: Mapping[str, float]) -> None:
         """What single episodes of a batch differ by: their mean wanders by a part of that."""
-        share = self.thresholds["range"]
-        if share and "reward_max" in values and "reward_min" in values:
-            self.reach = share * (values["reward_max"] - values["reward_min"])
+        if "reward_max" in values and "reward_min" in values:
+            self.reach = self.thresholds["range"] * (values["reward_max"] - values["reward_min"])
 
     def _note_level(self, level: float) -> None:
         levels = self.levels
@@ -373,6 +373,9 @@ class _Sameness(State):
 class ConstantReward(Detector):
     """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top."""
 
+    said_by: frozenset[str] = frozenset()
+    """Under an alert of these it finds nothing."""
+
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.sameness = _Sameness(thresholds)
@@ -391,7 +394,7 @@ class ConstantReward(Detector):
             return QUIET
         is_beyond_chance = self.sameness.goes_on(context)
         self.since = self.sameness.places[0]
-        if not is_beyond_chance:
+        if not (is_beyond_chance and context.standing.isdisjoint(self.said_by)):
             return QUIET
         # A mean can stand at its own top while single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)

@@ -112,8 +112,8 @@ class LongTail(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds, is_apart = context.values, self.thresholds, context.traits.is_async
-        times, step = rollout_times(values), values.get("time_step", 0.0)
-        slowest, mean, tool = (times.slowest_s, times.mean_s, times.tool_s or 0.0) if times else (0.0, 0.0, 0.0)
+        slowest, mean, tool = rollout_times(values) or (0.0, 0.0, None)
+        step = values.get("time_step", 0.0)
         if is_apart:
             slowest, mean = slowest_rollout(context)
             tool = min(slowest, max([values[name] for name in _OUTSIDE if name in values], default=0.0))
@@ -131,7 +131,7 @@ class LongTail(Detector):
         if ratio <= line * held or not is_long:
             return QUIET
         slots = values.get("inflight_count", 0.0), values.get("inflight_limit", 0.0)
-        return Finding(WARN, ratio, base, line, (slowest, mean, tool, step if is_apart else 0.0, *slots))
+        return Finding(WARN, ratio, base, line, (slowest, mean, tool or 0.0, step if is_apart else 0.0, *slots))
 
     def headline(self, finding: Finding) -> str:
         slowest, mean, tool, step, used, limit = finding.extra
@@ -156,25 +156,20 @@ class SequenceImbalance(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """Spread over mean."""
         values = context.values
-        mean = values.get("seqlen_mean")
+        mean, difference = values.get("seqlen_mean"), values.get("seqlen_minmax_diff")
         if mean is None or mean <= 0.0:
             return None
         low, high = values.get("seqlen_balanced_min"), values.get("seqlen_balanced_max")
-        raw = self._before_balancing(values.get("seqlen_minmax_diff"), mean)
-        if low is None or high is None or (raw is not None and raw.level is WARN):
-            return raw
+        line, has_grown = self.thresholds["raw"], False
+        if difference is not None:
+            base = self.raw.push(difference / mean)
+            has_grown = base is not None and difference / mean > max(line, self.thresholds["grown"] * base)
+        if low is None or high is None or has_grown:
+            level = WARN if has_grown else INFO
+            return None if difference is None else self._against(difference / mean, line, level, "seqlen_minmax_diff")
         is_off = high == values.get("seqlen_max") and low == values.get("seqlen_min") and high > low
         line = self.thresholds["raw" if is_off else "warn"]
         return self._against((high - low) / mean, line, WARN, "seqlen_balanced_max")
-
-    def _before_balancing(self, difference: float | None, mean: float) -> Finding | None:
-        if difference is None:
-            return None
-        spread = difference / mean
-        base = self.raw.push(spread)
-        line = self.thresholds["raw"]
-        has_grown = base is not None and spread > max(line, self.thresholds["grown"] * base)
-        return self._against(spread, line, WARN if has_grown else INFO, "seqlen_minmax_diff")
 
     def _against(self, spread: float, line: float, level: Level, about: str) -> Finding:
         return Finding(level, spread, None, line, words=(about,)) if spread > line * self.hysteresis else QUIET

@@ -41,12 +41,11 @@ class StepKl(Detector):
         finding = self._judge(value, context)
         if finding is QUIET and not self.often.bits:
             return finding
-        thresholds = self.thresholds
-        is_often = self.often.push(finding.level >= WARN)
-        is_far = finding.value > thresholds["far"] * (finding.threshold or math.inf)
-        if finding is QUIET or ((is_often or is_far) and context.record > thresholds["wait"]):
+        thresholds, is_often = self.thresholds, self.often.push(finding.level >= WARN)
+        if finding is QUIET:
             return finding
-        return finding._replace(level=INFO)
+        is_told = is_often or finding.value > thresholds["far"] * (finding.threshold or math.inf)
+        return finding if is_told and context.record > thresholds["wait"] else finding._replace(level=INFO)
 
     def _judge(self, value: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
@@ -142,15 +141,11 @@ class TokenClip(Detector):
 
         Healthy runs clip 5 % while they learn.
         """
-        values, base = context.values, self.gradient.value
-        norm, step_kl = values.get("grad_norm"), values.get("kl_old")
-        if norm is not None:
-            self.gradient.push(norm)
+        norm, step_kl = context.values.get("grad_norm"), context.values.get("kl_old", 0.0)
+        base = None if norm is None else self.gradient.push(norm)
         is_steep = norm is not None and base is not None and norm > self.thresholds["gradient"] * base > 0.0
-        line = self.thresholds["kl"] * (_ASYNC if context.traits.is_async else 1.0)
-        is_far = step_kl is not None and abs(step_kl) > line
-        has_verdict = bool(context.onsets) and not _FAMILIES.isdisjoint(context.onsets)
-        return self.harmful.push(is_steep or is_far or has_verdict)
+        is_far = abs(step_kl) > self.thresholds["kl"] * (_ASYNC if context.traits.is_async else 1.0)
+        return self.harmful.push(is_steep or is_far or not _FAMILIES.isdisjoint(context.onsets))
 
     def _of_sequences(self, value: float) -> Finding:
         base, line = self.start.value, self.thresholds["sequences"]
