@@ -9,13 +9,14 @@ move to another level on the same record, with the optimiser's metrics unchanged
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.evaluations import EvaluationHistory, evaluations
-from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of, rise_and_error
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, mad_of, median_of, middle_of, rise_and_error
 from rltop.structs import Cloned, NamedTuple
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ _CONSTANT = 1e-9
 _ENDING = 0.05
 _MOVING = 3
 """Records in a row on which the learning rate moved: it has a schedule."""
+_LEVEL = 10
 _LEFT = 10
 """Values that say where a metric was when it was left."""
 _SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
@@ -214,7 +216,8 @@ class RewardTrack(Cloned):
 
     def __init__(self, *, is_of_success: bool = False) -> None:
         self.is_of_success = is_of_success
-        self._window = Window(10)
+        self._held: deque[float] = deque(maxlen=_LEVEL)
+        self._order: list[float] = []
         self._last = 0.0
         self.value: float | None = None
         self.zero_share: float | None = None
@@ -239,10 +242,13 @@ class RewardTrack(Cloned):
             self.top = value
         if value < self.bottom:  # noqa: PLR1730
             self.bottom = value
-        window = self._window
-        window.push(value)
-        self.before = self.usual
-        self.usual = usual = window.median
+        held, order = self._held, self._order
+        if len(held) == _LEVEL:
+            del order[bisect_left(order, held[0])]
+        held.append(value)
+        insort(order, value)
+        self.before, self.usual = self.usual, middle_of(order)
+        usual = self.usual
         if self.count < 5:
             self.start = self.best = self.worst = usual
         elif usual > self.best:
@@ -324,7 +330,7 @@ class RewardTrack(Cloned):
         near = self.top - 0.2 * (self.top - self.bottom)
         if self.is_sudden or self.value is None or self.value < near or self.count < 10:
             return False
-        rise, error = rise_and_error(self._window.values)
+        rise, error = rise_and_error(list(self._held))
         return rise > 2.0 * error
 
     @property

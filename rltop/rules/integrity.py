@@ -320,13 +320,14 @@ class KeyVanished(Detector):
     is_about_word = True
     watched: dict[str, _Cadence] = {}
     usual = rated = 0
+    absent: frozenset[str] = _CADENCED
     is_complete = False
     complete = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, marks = context.values, context.observation.nonfinite
-        here = values.keys() & _CADENCED
-        if self.is_complete and not marks and len(here) > 1 and here == self.watched.keys():
+        is_there = self.is_complete and not marks and self.watched.keys() <= values.keys()
+        if is_there and values.keys().isdisjoint(self.absent):
             # Mostly all is there: counted once, and credited when somebody asks.
             self.usual, self.rated = max(self.usual, len(values)), self.rated + ("lr" in values)
             self.complete += 1
@@ -347,7 +348,8 @@ class KeyVanished(Detector):
             self.watched[name].come(len(updates) + len(rewards) > 1 or "lr" in values)
         lacking = [name for name in self.watched if name not in values and name not in marks]
         # Without one of the update, the length of a row says nothing.
-        self.is_complete = not lacking and any(name in self.watched for name in _OF_UPDATES)
+        self.is_complete = not lacking and len(self.watched) > 1 and not self.watched.keys().isdisjoint(_OF_UPDATES)
+        self.absent = _CADENCED.difference(self.watched)
         if not lacking:
             return QUIET
         is_trained = "grad_norm" in values or "loss" in values or "policy_loss" in values

@@ -103,11 +103,13 @@ class MostlyOneReward(Detector):
         while flat and flat[0][0] <= self.seen - size:
             flat.popleft()
         known = min(self.seen, size)
-        if known < thresholds["least"] or len(flat) < RELEASE * min(thresholds["warn"], thresholds["floor"]) * known:
+        least = RELEASE * min(thresholds["warn"], thresholds["floor"]) * known
+        if known < thresholds["least"] or len(flat) < least or reward.is_constant:
             return QUIET
-        if reward.is_constant or context.has_teacher or context.is_paused:
+        levels = [level for _, level in flat]
+        if len(levels) - len(set(levels)) + 1 < least or context.has_teacher or context.is_paused:
             return QUIET
-        level, count = Counter([level for _, level in flat]).most_common(1)[0]
+        level, count = Counter(levels).most_common(1)[0]
         share = count / known
         is_floor = level <= reward.bottom
         line = thresholds["floor" if is_floor else "warn"]

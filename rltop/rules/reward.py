@@ -213,8 +213,7 @@ class RewardCrash(Detector):
         if reward.count < _EARLY:
             self.initial = level
             return QUIET
-        if self.thresholds["range"]:
-            self._note_range(context.values)
+        self._note_range(context.values)
         if level > self.best:
             self.best_step, self.is_young = context.observation.step, reward.count <= 2 * _SETTLED
             self._note_best(level)
@@ -229,8 +228,9 @@ class RewardCrash(Detector):
 
     def _note_range(self, values: Mapping[str, float]) -> None:
         """What single episodes of a batch differ by: their mean wanders by a part of that."""
-        if "reward_max" in values and "reward_min" in values:
-            self.reach = self.thresholds["range"] * (values["reward_max"] - values["reward_min"])
+        share = self.thresholds["range"]
+        if share and "reward_max" in values and "reward_min" in values:
+            self.reach = share * (values["reward_max"] - values["reward_min"])
 
     def _note_level(self, level: float) -> None:
         levels = self.levels

@@ -317,7 +317,8 @@ class HeldOutFlat(Detector):
                 source = sources[name] = _EvaluatedSet()
             source.held.append(value)
             source.rewards.append(at)
-            source.are_shares = source.are_shares and 0.0 <= value <= 1.0
+            if not 0.0 <= value <= 1.0:
+                source.are_shares = False
         if at is None:
             return QUIET
         onset = context.onsets.get("validation")
