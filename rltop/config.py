@@ -16,7 +16,7 @@ from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
 from rltop.resources import DETAILS, HINTED, THEME, config_folder, folder, is_file, kept, state_folder, toml_files
-from rltop.rules.options import EngineOptions, check_profiles
+from rltop.rules.options import EngineOptions
 from rltop.run import preferences
 from rltop.run.options import IngestOptions
 from rltop.screen.environment import is_served
@@ -228,7 +228,7 @@ def _rule_options(found: Gathered) -> EngineOptions:
     group_size = found.values["group_size"]
     if profile != "auto" and names:
         try:
-            check_profiles(names, {})
+            EngineOptions(profiles=names)
         except ConfigError as error:
             raise ConfigError(f"{found.origins['profile']}: {error.message}", error.hint) from error
     rules = _rules(found.rules, RULES_TABLE, found)

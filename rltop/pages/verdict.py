@@ -38,7 +38,7 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Fit, Table, paint_table
 from rltop.rules import registry
 from rltop.rules.diagnosis import Fact, Link, chain_of, chains
-from rltop.rules.options import EngineOptions, threshold_fault
+from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
 from rltop.rules.words import words_of
 from rltop.run.preferences import MUTE, RuleScope, Said, own_rules_of
@@ -407,7 +407,7 @@ def _set(rule: str, scope: RuleScope, name: str, text: str, beside: Mapping[str,
         value = math.nan
     if math.isnan(value) or (math.isinf(value) and "inf" not in text.lower()):
         return Say(f"{name} must be a number, such as 0.5 or 5%; inf never raises it; nothing is the default")
-    fault = threshold_fault(rule, name, value, beside)
+    fault = registry.threshold_fault(rule, name, value, beside)
     return SetRule(rule, scope, name, value) if fault is None else Say(f"{name} {fault[0]}; nothing is the default")
 
 

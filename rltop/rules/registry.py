@@ -1,5 +1,6 @@
 """Every rule there is, and every part of one, read from `rules.txt`.
 
+Owns which settings of them make sense.
 A new rule is a row of that table, a detector in its family's file and a table in the
 TOML file beside it; a part of one is the same, and names the rule. A new family is a section and two such files.
 Detectors are imported when the first run is judged that logs what they look at.
@@ -7,16 +8,22 @@ Detectors are imported when the first run is judged that logs what they look at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+from rltop.errors import ConfigError
 from rltop.model import Level, Unit
 from rltop.rules import applicability
+from rltop.rules.profiles import PROFILES
 from rltop.rules.rule import MIN_CLEAR_AFTER, Detector, EvidenceNames, Group, NOfM, RuleSpec, Several
+
+if TYPE_CHECKING:
+    from rltop.rules.options import RuleSettings
 
 _TABLE = Path(__file__).with_name("rules.txt")
 _COLUMNS = 7
@@ -229,3 +236,114 @@ DOCUMENTED: tuple[RuleSpec, ...] = tuple(one for rule in BY_ID.values() for one 
 
 SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.detector is not None)
 """The rules and parts that judge records."""
+
+
+def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
+    """Refuse profiles that do not exist, and settings for them that no rule knows.
+
+    Raises:
+        ConfigError: names the profile and the nearest one that exists.
+    """
+    for name in (*names, *settings):
+        if name not in PROFILES:
+            raise ConfigError(f"unknown profile {name!r}", _did_you_mean(name, list(PROFILES)))
+    for name, rules in settings.items():
+        check_rule_settings(rules, f"profiles.{name}")
+
+
+def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
+    """Refuse settings that no rule knows or can go by; `table` is where they stand in the file.
+
+    Raises:
+        ConfigError: an unknown rule or threshold (names the nearest), or a value that is none for it.
+    """
+    for rule, settings in rules.items():
+        where, taken = f"[{table}.{rule}]", TAKEN_OVER.get(rule, {})
+        heir = FORMER.get(rule, rule)
+        if not heir:
+            raise ConfigError(f"{where}: there is no rule {rule} any more", "remove the table")
+        if heir != rule and settings.get("enabled") is False:
+            what = f"{where}: {rule} is part of {heir} now, and is not switched off alone"
+            raise ConfigError(what, f"switch {heir} off")
+        if heir not in NAMED:
+            raise ConfigError(f"{where}: unknown rule {rule!r}", _did_you_mean(rule, list(NAMED)))
+        own = NAMED[rule].thresholds if rule in NAMED else ()
+        known = [*own, *(name for name, now in taken.items() if "-" not in now), "enabled"]
+        for name, value in settings.items():
+            if name not in known:
+                raise _unknown(where, rule, name, known)
+            if name == "enabled":
+                if not isinstance(value, bool):
+                    raise ConfigError(f"{where} enabled must be true or false", "write true or false")
+            elif (fault := threshold_fault(*taken.get(name, (rule, name)), value, settings)) is not None:
+                raise ConfigError(f"{where} {name} {fault[0]}", fault[1])
+
+
+_MOST = 10**6
+"""Records that a rule may be told to look back on."""
+_FEW_OF_MANY = (("n", "m"), ("least", "most"))
+"""Counts of which the first cannot be more than the second."""
+
+
+def threshold_fault(rule: str, name: str, value: object, beside: Mapping[str, object]) -> tuple[str, str] | None:
+    """Why a value is none for a threshold of a rule, and what to do about it; None where it is one.
+
+    A threshold that is greater than 0 by default must stay so, a number of records a whole one, and `n` at most `m`; an
+    infinite one is a line that is never crossed.
+
+    Args:
+        beside: what is set of the others, by name.
+    """
+    if not _is_number(value):
+        return "must be a number", "write a plain number"
+    limits = NAMED[rule].thresholds
+    usual = limits[name]
+    counts, least = is_count(name, usual), min(1.0, usual)
+    if counts and (not least <= value <= _MOST or value != int(value)):
+        wanted = f"a whole number from {least:g} to {_MOST}"
+    elif usual > 0.0 and value <= 0.0:
+        wanted = "greater than 0"
+    else:
+        return _fault_of_pair(name, value, {**limits, **beside}, usual) if counts else None
+    return f"is {value:g}, but must be {wanted}", f"write such a number, or remove the line: the default is {usual:g}"
+
+
+def _fault_of_pair(name: str, value: float, limits: Mapping[str, object], usual: float) -> tuple[str, str] | None:
+    before, _, last = name.rpartition("_")
+    for pair in _FEW_OF_MANY:
+        few, many = (f"{before}_{each}".lstrip("_") for each in pair)
+        other, how = (limits.get(many), "lower") if last == pair[0] else (limits.get(few), "raise")
+        if last in pair and _is_number(other) and (value > other if how == "lower" else value < other):
+            what = f"is {value:g}, but {few} cannot be more than {many}"
+            return what, f"{how} it, or remove the line: the default is {usual:g}"
+    return None
+
+
+def _unknown(where: str, rule: str, name: str, known: Sequence[str]) -> ConfigError:
+    """Why a setting is none: of a rule that was one, because nothing goes by it any more."""
+    heir = FORMER.get(rule)
+    if name in TAKEN_OVER.get(rule, {}):
+        return ConfigError(f"{where} {name}: no rule has this threshold any more", "remove the line")
+    what = f"{where} {name}: unknown setting"
+    if heir is None:
+        return ConfigError(what, _did_you_mean(name, known))
+    limits = ", ".join(NAMED[heir].thresholds)
+    return ConfigError(f"{what}; {rule} is part of {heir} now", f"remove the line, or set those of {heir}: {limits}")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether it is one within the range of a float; infinite is a line that is never crossed."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - after a typo only
+
+    same = [name for name in known if name.casefold() == word.casefold()]
+    near = same or get_close_matches(word, known, n=3, cutoff=0.4)
+    return f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"

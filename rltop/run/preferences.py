@@ -422,8 +422,7 @@ def read_rules(environment: Mapping[str, str] | None = None) -> tuple[OwnRules, 
 
 def _fault_of_said(rule: str, name: str, value: object, said: Mapping[str, object]) -> str:
     """Why something that the state file says of a rule has no effect; empty where it has one."""
-    from rltop.rules.options import threshold_fault  # noqa: PLC0415 - most people have set nothing
-    from rltop.rules.registry import FORMER, NAMED, TAKEN_OVER  # noqa: PLC0415
+    from rltop.rules.registry import FORMER, NAMED, TAKEN_OVER, threshold_fault  # noqa: PLC0415
 
     heir, now = TAKEN_OVER.get(rule, {}).get(name, (rule, name))
     if heir in NAMED and now in NAMED[heir].thresholds:
