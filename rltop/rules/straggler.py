@@ -10,9 +10,9 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation, Unit
+from rltop.model import Level, Observation
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.ranks import Lag, compare
@@ -141,11 +141,6 @@ class LongTail(Detector):
         holds = f": it holds its slot for {slowest / step:,.0f} steps{slots}" if step else ""
         return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{part}{holds}"
 
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        seconds = zip(("slowest", "mean"), finding.extra, strict=False)
-        found = EvidenceNames("slowest / mean").of(finding)
-        return (*(Evidence(name, number, Unit.SECONDS) for name, number in seconds), *found)
-
 
 class SequenceImbalance(Detector):
     """P8: tokens of the heaviest rank against the lightest; a balanced spread equal to the raw one is no balancing."""
@@ -239,8 +234,3 @@ class RankStraggler(Detector):
         others = "the other rank" if ranks == 2 else f"the other {ranks - 1:.0f} ranks"
         part = f"; {percent(finding.value / step_s)} of step time" if finding.value < step_s else ""
         return f"{rank} {duration(finding.value)} behind {others} in {stage}: {now}{part}"
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        behind, median, line = EvidenceNames("behind", "median", Unit.SECONDS).of(finding)
-        slowest = Evidence("slowest rank", finding.extra[0], Unit.SECONDS)
-        return behind, slowest, median, Evidence("ranks", finding.extra[1], Unit.COUNT), line

@@ -234,7 +234,7 @@ def test_p6_quotes_no_baseline_where_the_tail_was_there_from_the_start() -> None
     engine = play(60, traits={"is_async": True}, **metrics)
     verdict = next(v for v in engine.verdicts if v.rule == "P6")
     assert "no healthy baseline" in verdict.headline
-    assert [each.name for each in verdict.evidence] == ["slowest", "mean", "slowest / mean", "threshold"]
+    assert [each.name for each in verdict.evidence] == ["slowest / mean", "threshold", "slowest", "mean"]
 
 
 def test_p1_adds_up_what_stays_below_its_line() -> None:
