@@ -14,7 +14,7 @@ from itertools import islice
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Unit
-from rltop.rules.context import ILL, REWARD, Left, RuleContext, earn_the_same
+from rltop.rules.context import ILL, REWARD, Left, RewardTrack, RuleContext, earn_the_same
 from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
 from rltop.stats.persistence import NOfMCounter
@@ -146,9 +146,9 @@ class RewardCrash(Detector):
         self.is_single = self.is_single and context.reward.value in (0.0, 1.0)
         is_wrong = self.is_single and self._is_wrong_for_long(context.reward.value or 0.0)
         if finding is QUIET:
-            for often in (self.often, self.out):
-                if often.bits:
-                    often.push(False)
+            if self.often.bits or self.out.bits:
+                self.often.push(False)
+                self.out.push(False)
             self.evaluation.is_after = self.is_ill = False
             if self.dips.bad:
                 self.dips.heal()
@@ -334,52 +334,17 @@ _AGAIN = 2
 """Constant records before the streak: by chance, so batches are small."""
 
 
-class _Sameness(State):
-    """How many constant records in a row are beyond chance: a batch of one hard prompt has equal scores occasionally.
-
-    Their share before, by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
-    """
-
-    varied = same = streak = 0
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__()
-        self.chance = math.log(thresholds["chance"])
-        self.least, self.most, self.few_most = (int(thresholds[name]) for name in ("least", "most", "few_most"))
-        self.places: deque[tuple[int, int]] = deque(maxlen=self.few_most)
-
-    def end(self) -> None:
-        """Take in a record that is not constant."""
-        self.varied += 1
-        if self.streak:
-            self.same += self.streak
-            self.streak = 0
-            self.places.clear()
-
-    def goes_on(self, context: RuleContext) -> bool:
-        """Take in a constant record; whether the streak is now beyond chance."""
-        self.places.append(context.place)
-        self.streak += 1
-        if self.streak < self.least or not self.varied:
-            return False
-        reward = context.reward
-        has_few = reward.has_few_groups or (self.same >= _AGAIN and not reward.has_many_groups)
-        is_long = self.streak >= (self.few_most if has_few else self.most)
-        # Small batches try their luck on every record of a long run.
-        chance = 2.0 * self.chance if has_few else self.chance
-        return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < chance
-
-
 class ConstantReward(Detector):
-    """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top."""
+    """R2: every completion of the batch earns the same; muted where it has been so since the start, and at the top.
+
+    A batch of one hard prompt has equal scores occasionally. How many in a row are beyond chance: their share before,
+    by Laplace's rule of succession (same + 1) / (seen + 2), to the power of the streak's length.
+    """
 
     said_by: frozenset[str] = frozenset()
     """Under an alert of these it finds nothing."""
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.sameness = _Sameness(thresholds)
-        self.highest = float("-inf")
+    varied = same = streak = 0
+    highest = -math.inf
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward, values = context.reward, context.values
@@ -389,12 +354,12 @@ class ConstantReward(Detector):
         if (high := values.get("reward_max", self.highest)) > self.highest:
             self.highest = high
         if not is_same:
-            self.sameness.end()
+            self.varied, self.same, self.streak = self.varied + 1, self.same + self.streak, 0
             self.since = None
             return QUIET
-        is_beyond_chance = self.sameness.goes_on(context)
-        self.since = self.sameness.places[0]
-        if not (is_beyond_chance and context.standing.isdisjoint(self.said_by)):
+        self.since = self.since or context.place
+        self.streak += 1
+        if not (self._is_beyond_chance(reward) and context.standing.isdisjoint(self.said_by)):
             return QUIET
         # A mean can stand at its own top while single completions have earned far more.
         is_best = self.highest - reward.value <= self.thresholds["short"] * (reward.top - reward.bottom)
@@ -405,6 +370,16 @@ class ConstantReward(Detector):
 
     def is_same(self, values: Mapping[str, float]) -> bool | None:
         return earn_the_same(values)
+
+    def _is_beyond_chance(self, reward: RewardTrack) -> bool:
+        thresholds, streak, same, varied = self.thresholds, self.streak, self.same, self.varied
+        if streak < thresholds["least"] or not varied:
+            return False
+        has_few = reward.has_few_groups or (same >= _AGAIN and not reward.has_many_groups)
+        # Small batches try their luck on every record of a long run.
+        chance = (2.0 if has_few else 1.0) * math.log(thresholds["chance"])
+        is_long = streak >= thresholds["few_most" if has_few else "most"]
+        return is_long or streak * math.log((same + 1) / (varied + same + 2)) < chance
 
 
 _BAD_DOWN = frozenset({"entropy", "response_len_mean", "kl_ref"})
