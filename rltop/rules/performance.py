@@ -64,25 +64,6 @@ class _Kind(State):
     crept = creep_line = 0.0
 
 
-class _Beginning(State):
-    """When training itself begins: a replay buffer is filled first, and those steps are short."""
-
-    has_begun = is_now = False
-    idle = 0
-
-    def observe(self, values: Mapping[str, float]) -> None:
-        """Look for training in a record: its own count above 0, else a loss or a gradient other than 0."""
-        self.is_now = False
-        if self.has_begun:
-            return
-        count = values.get("steps_trained")
-        is_training = count > 0.0 if count is not None else any(values.get(name) for name in _UPDATES)
-        if not is_training:
-            self.idle += 1
-            return
-        self.has_begun, self.is_now = True, self.idle >= _IDLE
-
-
 _UPDATES = ("loss", "policy_loss", "value_loss", "grad_norm")
 _IDLE = 3
 _TOLD = 5
@@ -98,9 +79,10 @@ class StepSlower(Detector):
     """
 
     kinds = [_Kind(), _Kind()]
-    work, beginning, untrained = Work(), _Beginning(), Window(_RECENT)
+    work, untrained = Work(), Window(_RECENT)
+    has_begun = False
     slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
-    left_to_tell = jumped_at = 0
+    idle = left_to_tell = jumped_at = 0
     shortest, longest = math.inf, 0.0
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -112,14 +94,12 @@ class StepSlower(Detector):
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
             seconds = own_time(context.observation)
-        beginning = self.beginning
-        if not beginning.has_begun or beginning.is_now:
-            beginning.observe(values)
+        begins = not self.has_begun and self._begins(values)
         if seconds is None or seconds <= 0.0:
             return None
-        if not beginning.has_begun:
+        if not self.has_begun:
             self.untrained.push(seconds)
-        elif beginning.is_now:
+        elif begins:
             self.left_to_tell, self.kinds = _TOLD, [_Kind(), _Kind()]
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
         if self.left_to_tell:
@@ -137,6 +117,13 @@ class StepSlower(Detector):
             return self._creeping(kind, seconds, base, self.work.of(values))
         found = self._against_start(kind, seconds, self.work.of(values), context.observation)
         return self._early(found, context.record) if found.level >= WARN else found
+
+    def _begins(self, values: Mapping[str, float]) -> bool:
+        """Whether training begins, after a replay buffer was filled: its own count, or a loss or gradient, is not 0."""
+        count = values.get("steps_trained")
+        self.has_begun = count > 0.0 if count is not None else any(values.get(name) for name in _UPDATES)
+        self.idle += not self.has_begun
+        return self.has_begun and self.idle >= _IDLE
 
     def _early(self, found: Finding, record: int) -> Finding:
         self.jumped_at = self.jumped_at or record

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from rltop.rules.context import ALL_FLAT, FLAT_REWARD_STD, RewardTrack, RuleContext, earn_the_same
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Detector, Finding, State
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, START_VALUES, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, rise_and_error
 from rltop.units import number
 
@@ -147,7 +147,7 @@ class StuckAtFloor(Detector):
         if self.seen <= START_VALUES:
             for name in self.starts.keys() & values.keys():
                 self.starts[name].push(values[name])
-        reach = _SAME * max(1.0, abs(value))
+        reach = _SAME * abs(value) if abs(value) > 1.0 else _SAME
         if value < self.floor - reach:
             self.floor, self.at_floor, self.streak = value, 0, 0
         is_at_floor = value <= self.floor + reach
@@ -156,14 +156,14 @@ class StuckAtFloor(Detector):
         if self.seen < thresholds["records"] or reward.is_constant:
             return QUIET
         is_there = self.streak >= thresholds["records"] and self.at_floor >= thresholds["share"] * self.seen
-        if not (self._is_flat(values) if is_there else self._is_near(reward)):
+        if not (self._is_flat(values) if is_there else self.floor < 0.0 and self._is_near(reward)):
             return QUIET
         return Finding(WARN, value, self.floor, None, (float(self.at_floor), float(self.seen)))
 
     def _is_near(self, reward: RewardTrack) -> bool:
         """No record has ever been far above a lowest reward, below 0, that several records hit exactly."""
         near = self.thresholds["near"] * abs(self.floor)
-        is_hit = self.floor < 0.0 and self.at_floor >= self.thresholds["hits"]
+        is_hit = self.at_floor >= self.thresholds["hits"]
         return is_hit and reward.top <= self.floor + near and not reward.has_gained
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
@@ -185,26 +185,6 @@ _STILL = 0.1
 _STRIDE = 5
 
 
-class _Blocks(State):
-    """Means of blocks of a reward from its first record on, of which there are `_BLOCKS` at most."""
-
-    means: list[float] = []
-    held: list[float] = []
-    size = _FIRST_BLOCK
-
-    def push(self, value: float) -> None:
-        """Take a reward in; when there are too many blocks, each two are made one."""
-        self.held.append(value)
-        if len(self.held) < self.size:
-            return
-        self.means.append(sum(self.held) / self.size)
-        self.held = []
-        if len(self.means) == _BLOCKS:
-            pairs = zip(self.means[::2], self.means[1::2], strict=True)
-            self.means = [(one + other) / 2.0 for one, other in pairs]
-            self.size *= 2
-
-
 class Plateau(Detector):
     """R3: plateau: none better in a hundred records or a quarter of the run; WARN where it has never moved at all."""
 
@@ -212,19 +192,21 @@ class Plateau(Detector):
     best_at = 0
     first = at_best = (0, 0)
     is_told = False
-    blocks = _Blocks()
+    means: list[float] = []
+    block: list[float] = []
+    size = _FIRST_BLOCK
 
     def detect(self, context: RuleContext) -> Finding | None:
         reward = context.reward
         if reward.value is not None:
-            self.blocks.push(reward.value)
-        if reward.count == 1 and reward.value is not None:
-            self.first = context.place
+            self._take(reward.value)
+            if reward.count == 1:
+                self.first = context.place
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
         if self._has_never_moved(context):
             self.since = self.first
-            rise, _ = rise_and_error(self.blocks.means)
+            rise, _ = rise_and_error(self.means)
             return Finding(WARN, reward.usual, None, None, (float(reward.count), rise))
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
@@ -241,14 +223,26 @@ class Plateau(Detector):
         self.is_told, self.since = True, self.at_best
         return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
+    def _take(self, value: float) -> None:
+        """Take a reward in; when there are too many blocks, each two are made one."""
+        self.block.append(value)
+        if len(self.block) < self.size:
+            return
+        self.means.append(sum(self.block) / self.size)
+        self.block = []
+        if len(self.means) == _BLOCKS:
+            pairs = zip(self.means[::2], self.means[1::2], strict=True)
+            self.means = [(one + other) / 2.0 for one, other in pairs]
+            self.size *= 2
+
     def _has_never_moved(self, context: RuleContext) -> bool:
         """Neither the reward nor an evaluation is above its first ones by more than chance, over `never` records."""
-        reward, means = context.reward, self.blocks.means
+        reward, means = context.reward, self.means
         if reward.count < self.thresholds["never"] or reward.is_constant or reward.is_solved:
             return False
         if len(means) < 4 or max(means) - min(means) > _WANDERS * (reward.top - reward.bottom):
             return False
-        rise, error = rise_and_error(self.blocks.means)
+        rise, error = rise_and_error(means)
         if rise > _BY_CHANCE * error or context.is_paused or context.has_teacher:
             return False
         # It rose at once, within the first of the blocks.
