@@ -194,8 +194,9 @@ class AlertState(Cloned):
     def take(self, context: RuleContext, finding: Finding | None) -> Event | None:
         """Move the alert on by what its detector has found, if anything."""
         if finding is not None and finding.level is self._unmoved and not self.detector.is_excused:
-            self._lasting.places.append(context.place)
-            self._note(context, finding)
+            seen = context.observation
+            self._lasting.places.append((seen.record, seen.step))
+            self._note(seen.record, finding)
             return None
         if self.is_idle and finding is not None:
             self.detector.nats = applicability.nats_of(context)
@@ -204,13 +205,13 @@ class AlertState(Cloned):
         event = None if finding is None else self.advance(context, finding)
         return event if self._recovered is None else event or self._leave_again(context, self._recovered)
 
-    def _note(self, context: RuleContext, finding: Finding) -> None:
+    def _note(self, record: int, finding: Finding) -> None:
         far, standing = _CLEARLY * beyond(finding), self.standing
         if far > self._loud:  # noqa: PLR1730 - twice as fast as max(), and this is asked of all that stands
             self._loud = far
         if not (standing.side and standing.is_within(finding)) and not isinstance(standing, Departure):
             # Otherwise the baseline of a later finding may have learned what it is compared with.
-            self.finding, self.finding_record = finding, context.observation.record
+            self.finding, self.finding_record = finding, record
 
     def advance(self, context: RuleContext, finding: Finding) -> Event | None:
         """Move the alert on by one finding; QUIET may be left out while `is_idle`."""
@@ -313,7 +314,7 @@ class AlertState(Cloned):
             return self.recover(context)
         if found >= WARN or found >= level:
             self._better = 0
-            self._note(context, finding)
+            self._note(context.observation.record, finding)
             if found is level is established and self._lasting.is_steady:
                 self._unmoved = level if self._recovered is None and not isinstance(standing, Departure) else None
         else:

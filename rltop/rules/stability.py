@@ -49,7 +49,7 @@ class GradientSpike(Detector):
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, start, base, is_raised = self.window, self.start, 0.0, False
         warn, thresholds = self.thresholds["warn"], self.thresholds
-        if self.awake or value > warn * max(window.least, _START_SHARE * (start.value or 0.0)):
+        if self.awake or (value > warn * window.least and value > warn * _START_SHARE * (start.value or 0.0)):
             base = self._base(value)
             least = _HUGE_SAMPLES if value > thresholds["crit"] * base else _MIN_SAMPLES
             is_raised = value > warn * base > 0.0 and window.count >= least
@@ -448,10 +448,11 @@ class LearningRateChange(Detector):
             self.last_ratio, self.last_change = inf, 0.0 if before is None else value - before
             return QUIET
         ratio, change = value / before, value - before
-        was_steady = 1.0 / _STEADY <= self.last_ratio <= _STEADY
-        is_straight = abs(change - self.last_change) <= _STRAIGHT * abs(self.last_change)
+        last_ratio, last_change, info = self.last_ratio, self.last_change, self.thresholds["info"]
         self.last_ratio, self.last_change = ratio, change
-        if not was_steady or is_straight or 1.0 / self.thresholds["info"] <= ratio <= self.thresholds["info"]:
+        if 1.0 / info <= ratio <= info or not 1.0 / _STEADY <= last_ratio <= _STEADY:
+            return QUIET
+        if abs(change - last_change) <= _STRAIGHT * abs(last_change):
             return QUIET
         is_new_height = value >= self.thresholds["warn"] * self.highest and self.settled >= self.thresholds["settled"]
         finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
