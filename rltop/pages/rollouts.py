@@ -116,7 +116,7 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     name = max(len(entry.trainer) for entry in rollout_hints()) + 2
     for entry in known:
         is_own = entry.trainer == view.trainer
-        for i, line in enumerate(wrap(entry.line, width - name - 3, 3)):
+        for i, line in enumerate(wrap(entry.line or "on by default", width - name - 3, 3)):
             builder = RowBuilder(width, glyphs).add(" ").left(entry.trainer if i == 0 else "", name, "strong")
             rows.append(builder.add(line, "key" if is_own else "text").row())
         if is_own or width >= 100:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,6 +205,7 @@ def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:
     rows = paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE)
     text = text_of(rows)
     assert text.index("log_completions=True") < text.index("trainer.rollout_data_dir") and "--rollouts" in text
+    assert re.search(r"prime-rl +on by default\n", text)
     run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "nowhere/*.jsonl", lambda: None)
     run.rollouts.settle()
     assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, UNICODE))
