@@ -82,6 +82,11 @@ class Liveness(State):
         return len(self._gaps)
 
     @property
+    def gaps_s(self) -> Sequence[float]:
+        """The newest gaps, oldest first."""
+        return self._gaps
+
+    @property
     def longest_s(self) -> float:
         """The longest gap that is known; 0 without any."""
         return max(self._gaps, default=0.0)

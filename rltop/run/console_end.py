@@ -93,7 +93,7 @@ class Silent(NamedTuple):
 
     Attributes:
         newest: its newest rows, where its end is asked for.
-        timed: steps and times of the newest rows that have one.
+        timed: steps and times of the newest rows; where none has one, by how long their steps took.
         came_s: when the newest row came, seconds since the epoch, or None.
         total: steps of the run, or None.
         is_console: its file is a console log, which can be read for its phases too.
@@ -119,6 +119,12 @@ def silent_run(run: Run, log: str = "") -> Silent:
     took_s = sorted(b - a for a, b in pairwise(times[-_STEPS:]) if b >= a)
     slack_s = SLACK_S[1] if not took_s else min(max(took_s[len(took_s) // 2], SLACK_S[0]), SLACK_S[1])
     timed = [(step, time_s) for step, time_s in zip(steps, times, strict=True) if time_s == time_s]
+    rules, back_s = run.main.shown.rules, came_s
+    if not timed and rules is not None and back_s is not None:
+        # Rows without a time say how long a step took.
+        for step, gap_s in zip(reversed(steps), reversed(rules.liveness.gaps_s), strict=False):
+            timed.insert(0, (step, back_s))
+            back_s -= gap_s
     return Silent(
         run.path.raw, log, stream.rows, stream.last_step, newest_s, slack_s, timed=timed, came_s=came_s,
         total=stream.total_steps, is_console=run.main.kind_title == CONSOLE.title and run.path.raw != "-",
