@@ -204,7 +204,7 @@ class StepSlower(Detector):
             return f"step time {duration(base)} → {now}: {by}, time per token unchanged"
         if finding.words:
             return f"step time {duration(base)} → {now} since training began: the new baseline"
-        if finding.level is INFO:
+        if finding.value <= (finding.threshold or 0.0):
             by = f"{percent(finding.value / base - 1.0)} above the baseline ({duration(base)})"
             return f"step time slightly up over many steps: now {now}, {by}"
         text = f"step time {duration(base)} → {now}"

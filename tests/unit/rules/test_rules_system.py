@@ -243,6 +243,15 @@ def test_p1_adds_up_what_stays_below_its_line() -> None:
     creeping = [event for event in engine.events if event.rule == "P1"]
     assert creeping[0].level is Level.INFO
     assert 60 <= creeping[0].record <= 75
+    assert "slightly up" in creeping[0].message
+    # Longer completions are why it is no alarm; the step has not become slightly slower.
+    grown = {
+        "time_step": lambda r: 40.0 + 0.1 * r,
+        "response_len_mean": lambda r: 300 + 2 * r,
+        "num_tokens": lambda r: r,
+    }
+    (slower,) = [one for one in play(600, **grown).verdicts if one.rule == "P1"]
+    assert slower.level is Level.INFO and "slightly" not in slower.headline and "→ 100 s" in slower.headline
     assert not play(400, time_step=noisy(40.0, 0.03)).events
 
 
