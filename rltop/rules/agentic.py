@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, WARN, Creep, Detector, Finding, Subject
+from rltop.stats.goodput import trainer_wait
 from rltop.stats.rolling import median_of
 from rltop.units import duration, number
 
@@ -64,11 +65,11 @@ def _by_environment(instances: Mapping[str, float]) -> dict[str, float]:
 
 def _is_held_up(values: Mapping[str, float], share: float) -> bool:
     """The trainer waits for rollouts, for that share of the step, or nearly all slots are in use."""
-    idle = values.get("trainer_idle_frac")
-    if idle is None and values.get("time_step"):
-        idle = values.get("time_wait_data", 0.0) / values["time_step"]
+    if (idle := values.get("trainer_idle_frac")) is None:
+        waited_s, step_s = trainer_wait(values)
+        idle = waited_s / step_s if waited_s and step_s else 0.0
     limit = values.get("inflight_limit", 0.0)
-    return (idle or 0.0) >= share or (limit > 0.0 and values.get("inflight_count", 0.0) >= _NEARLY * limit)
+    return idle >= share or (limit > 0.0 and values.get("inflight_count", 0.0) >= _NEARLY * limit)
 
 
 class MoreTurns(Creep):

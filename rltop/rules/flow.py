@@ -61,7 +61,8 @@ class _Side(State):
         now, step_s = values.get(share), values.get("time_step")
         if now is None:
             waited = max([values[name] for name in seconds if name in values], default=0.0)
-            now = waited / step_s if step_s else goodput.share_of(recent.newest, self.names) or 0.0
+            whole = step_s and step_s + values.get(goodput.WAIT_BETWEEN, 0.0)
+            now = waited / whole if whole else goodput.share_of(recent.newest, self.names) or 0.0
         self.calm = 0 if now >= line else self.calm + 1
         if self.calm:
             self.began = None
@@ -115,8 +116,12 @@ class Waiting(Detector):
         if record < _LEAST or not (is_held_up if is_trainer else waits.is_held or waits.generating == "starved"):
             return QUIET
         thresholds, words = self.thresholds, (waits.sentence, waits.advice)
-        if base is not None and share >= thresholds["from"] and share > thresholds["rise"] * base:
-            return Finding(CRIT if share > thresholds["crit"] else WARN, share, base, None, words=words)
+        if base is not None and share >= thresholds["from"]:
+            # A side that waits most of the time cannot wait much longer: half of what it works may be lost.
+            has_risen = share > thresholds["rise"] * base
+            if has_risen or 1.0 - share < thresholds["works"] * (1.0 - base):
+                level = CRIT if has_risen and share > thresholds["crit"] else WARN
+                return Finding(level, share, base, None, words=words)
         is_known = not is_trainer or waits.training != "waiting"
         level = WARN if is_known and share >= thresholds["warn"] else INFO
         return Finding(level, share, None, thresholds["info"], words=words)
@@ -136,10 +141,7 @@ class WaitsForFew(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         values, thresholds = context.values, self.thresholds
-        step = values.get("time_step")
-        waited = values.get("time_wait_data")
-        if waited is None and step and "trainer_idle_frac" in values:
-            waited = values["trainer_idle_frac"] * step
+        waited, step = goodput.trainer_wait(values)
         if waited is None or not step:
             return None
         usual, known = self.waits.median, self.waits.count

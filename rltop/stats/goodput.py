@@ -11,7 +11,7 @@ between them is slow.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from rltop import units
@@ -149,7 +149,8 @@ _FULL = 0.95
 _EMPTY = 1.0
 """A queue that holds less than one sample is empty: trainers log the mean over a step."""
 
-TRAINER = ("trainer_idle_frac", "time_wait_data")
+WAIT_BETWEEN = "time_wait_between"
+TRAINER = ("trainer_idle_frac", "time_wait_data", WAIT_BETWEEN)
 GENERATION = ("rollouter_idle_frac", "time_gen_blocked", "time_wait_policy")
 _STAGES = (
     *("time_update_actor", "time_update_critic", "time_old_log_prob", "time_ref", "time_values", "time_adv"),
@@ -270,7 +271,20 @@ def share_of(recent: Recent, names: Sequence[str]) -> float | None:
         stages = [median_of(found) for name in _STAGES if (found := recent(name))]
         waited = recent("time_wait_data")
         whole = sum(stages) + (median_of(waited) if waited else 0.0) if stages else 0.0
+    if whole > 0.0 and (between := recent(WAIT_BETWEEN)):
+        whole += median_of(between)
     return min(1.0, max(waits) / whole) if whole > 0.0 else None
+
+
+def trainer_wait(values: Mapping[str, float]) -> tuple[float | None, float]:
+    """Seconds that the trainer waited for rollouts in a record, None where they are not logged, and of how many."""
+    step_s = values.get("time_step", 0.0)
+    if (waited_s := values.get(WAIT_BETWEEN)) is not None:
+        return waited_s, step_s and step_s + waited_s
+    waited_s = values.get("time_wait_data")
+    if waited_s is None and step_s and "trainer_idle_frac" in values:
+        waited_s = values["trainer_idle_frac"] * step_s
+    return waited_s, step_s
 
 
 def queue_word(size: float, limit: float | None) -> str:

@@ -57,7 +57,7 @@ _OWN = spellings("""
     time_wait_explore | explorer/time/wait_explore_step | time/wait_explore_step
     time_experience | experience_pipeline/time/total | time/experience_pipeline/total | experience_pipeline/time/*
     time_experience | time/experience_pipeline/*
-    time_wait_data | time/read_experience
+    time_wait_between | time/read_experience
     time_weight_sync | time/sync_weight
     time_save | time/save_checkpoint
     time_eval | time/eval | time/bench

@@ -53,6 +53,14 @@ def test_p9_the_trainer_begins_to_wait() -> None:
     assert alarms(worse, "P9")[-1].level is Level.CRIT
 
 
+def test_p9_a_trainer_that_waited_most_of_the_time_does_hardly_anything_now() -> None:
+    waited = lambda r: noisy(15.0 if r < 60 else 290.0, 0.1)(r)  # noqa: E731
+    engine = play(120, traits=ASYNC, time_step=noisy(8.0, 0.2), time_wait_between=waited)
+    assert [event.level for event in alarms(engine, "P9")] == [Level.WARN]
+    assert engine.verdicts[0].headline.startswith("trainer waits 97 % for rollouts")
+    assert alarms(play(120, traits=ASYNC, time_step=noisy(8.0, 0.2), time_wait_between=noisy(15.0, 0.2))) == []
+
+
 def test_p9_traps_one_pool_of_machines_and_a_share_that_was_set_up() -> None:
     together = {"time_step": 100.0, "time_wait_data": lambda r: noisy(15.0 if r < 60 else 60.0)(r)}
     assert alarms(play(120, **together)) == []
