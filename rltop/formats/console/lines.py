@@ -553,7 +553,8 @@ _POSTFIX = regex(
 )
 _BEHIND = regex(rf"{_BAR_DONE}\[[^\]\[]{{1,1024}}\](?P<pairs>[\s|,:-]{{1,4}}[A-Za-z_][^%|]*(?:(?:\||%(?!\|))[^%|]*)*)$")
 _OF_TRAINING = regex(
-    r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?)?"
+    r"\s*(?:(?i:train(?:ing)?|epochs?|steps?|episodes?|iter(?:ation)?s?|grpo|ppo|rl)[ :#]{0,2}[\d/ ]{0,12}:?"
+    r"|(?!(?i:.{0,80}(?:eval|valid|test|load|prepar|process|tokeni)))(?:[\w.-]{1,24} ){1,3}(?i:training):?)?"
     r"\s*\d{1,3}$"
 )
 """What stands before the percentage of a bar that may count training steps."""

@@ -631,12 +631,22 @@ _BRACKETED = "[losses/total_loss: {}.5 | losses/policy_loss: -0.25]:  40%|██
             {"Loss": 5.5, "Acc": 1.0, "Speed": 0.2},
         ),
         (
+            "".join(
+                f"RL SinPE Training:  1%|▏ | {done}/900 [00:09<9:32, 47.20it/s, R=0.85, U=25%]\r" for done in (1, 2)
+            ),
+            [1, 2],
+            {"R": 0.85, "U": 0.25},
+        ),
+        (
             "\r".join(_BRACKETED.format(*each) for each in ((8, 0), (7, 1), (6, 1), (5, 2))) + "\n",
             [1, 1, 2],
             {"losses/total_loss": 5.5, "losses/policy_loss": -0.25},
         ),
     ],
-    ids=["logging without a step", "a reward on a line of its own", "in front of a bar", "in brackets in front of one"],
+    ids=[
+        *("logging without a step", "a reward on a line of its own", "in front of a bar", "behind a bar of training"),
+        "in brackets in front of one",
+    ],
 )
 def test_lines_of_loops_in_whatever_pieces(text, steps, row, piece):
     data, decoder = text.encode(), ConsoleDecoder()
