@@ -13,6 +13,7 @@ from collections import deque
 from itertools import islice
 from math import inf
 
+from rltop.model import Algorithm
 from rltop.rules import applicability
 from rltop.rules.context import ALL_FLAT, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Line
@@ -318,6 +319,14 @@ _MOST_MARGIN, _EXPLODED = 100.0, 5.0
 """Beyond the one ln(1 + exp(margin)) is the margin; gradients of so many times the first ones are no inverted pairs."""
 _BACK, _STEEPER, _WOBBLE = 1.1, 1.2, 0.5
 """A loss within this multiple of its first value has come back to it; the steps of a climb against its first one."""
+
+
+class CertainEvaluation(Line):
+    """O19: every token of held-out text is foreseen."""
+
+    def look(self, value: float, context: RuleContext) -> Finding | None:
+        is_of_text = context.algorithm is Algorithm.SFT and value >= 0.0
+        return super().look(value, context) if is_of_text else None
 
 
 class StillEvaluation(Detector):

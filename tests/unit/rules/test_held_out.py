@@ -178,12 +178,16 @@ def test_r14_under_a_reward_that_never_moves_there_is_nothing_to_follow(reward: 
 # -- O19: the same each time -------------------------------------------------------------------------------------------
 
 
-def test_o19_an_evaluation_loss_that_never_changes_says_that_the_weights_do_not() -> None:
+@each_row("algorithm", [Algorithm.SFT, Algorithm.DPO, Algorithm.UNKNOWN])
+@each_row("loss", [8.2421875, -0.0625])
+def test_o19_an_evaluation_loss_that_never_changes_says_that_the_weights_do_not(
+    loss: float, algorithm: Algorithm
+) -> None:
     training = noisy(7.98, 0.001)
-    engine = play(60, Algorithm.SFT, loss=training, lr=1e-5, val_loss=every(3, [8.2421875] * 20))
+    engine = play(60, algorithm, loss=training, lr=1e-5, val_loss=every(3, [loss] * 20))
     found = first(engine, "O19")
     assert (found.level, found.record) == (Level.WARN, 18)
-    assert "8.24 in each of 6 evaluations" in found.message
+    assert "in each of 6 evaluations" in found.message
     (standing,) = [one for one in engine.verdicts if one.rule == "O19"]
     assert "in each of 20 evaluations" in standing.headline
 
