@@ -37,6 +37,13 @@ class RandomLabels(State):
             self.accuracy.append(accuracy)
             self.margin.append(margin)
 
+    def is_no_better(self) -> bool:
+        """Whether the accuracy of `size` records or more is not beyond chance."""
+        if len(self.accuracy) < self.size:
+            return False
+        right, one = mean_and_error(self.accuracy)
+        return right <= 0.5 + _SIGMAS * one
+
     def is_certain(self, below: float) -> bool:
         """Whether the records look like chance, and exclude an accuracy (0..1) of `below` or more.
 
@@ -122,8 +129,7 @@ class StuckAtChance(Detector):
         settled = self.settled.observe(context)
         if min(self.still, settled) >= self.thresholds["still"]:
             return self._found(loss, margin)
-        if settled < self.thresholds["wait"]:
-            self.coin.observe(context.values.get("dpo_accuracy"), margin)
+        self.coin.observe(context.values.get("dpo_accuracy"), margin)
         return self._judge(context, settled)
 
     def _judge(self, context: RuleContext, settled: int) -> Finding:
@@ -139,7 +145,8 @@ class StuckAtChance(Detector):
         is_near = all(abs(off) < max(line, sigmas * error) and error < sigmas * line for off, error, line in offs)
         is_above = loss - self.loss_at_start > max(_CERTAIN * loss_error, thresholds["loss"])
         is_above = is_above and abs(margin) < max(thresholds["margin"], sigmas * margin_error)
-        if is_above and len(self.losses) >= thresholds["above"] and abs((self.first or 0.0) - LN2) < _AT_LN2:
+        is_logistic = len(self.losses) >= thresholds["above"] and abs((self.first or 0.0) - LN2) < _AT_LN2
+        if is_above and (is_logistic or settled >= thresholds["wait"] and self.coin.is_no_better()):
             return Finding(WARN, loss, LN2, None, (margin,), ("above",))
         self.since = (self.since or context.place) if is_near else None
         if settled < thresholds["sure_wait"]:
