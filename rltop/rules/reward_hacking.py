@@ -28,6 +28,8 @@ _NO_REWARD = (
 """Words of quantities that are no reward, or that should fall: which way is good is not known of them."""
 _TASK = r"(?:acc|accuracy|correct(?:ness)?|answer|success|solved?|pass(?:ed)?)(?:[^a-z]|$)"
 """Words of a component that is the task itself, not its form."""
+_WITHOUT_CONTRAST = 4
+"""Records that one counts for whose groups have no contrast."""
 _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
@@ -92,7 +94,8 @@ class PartTraded(Detector):
 
     def _never_earned(self, found: Mapping[str, float], context: RuleContext) -> Finding:
         """A component that has been 0 on all of many records, while another has risen far beyond its noise."""
-        self.seen += 1
+        # Groups without contrast leave nothing that could earn it.
+        self.seen += _WITHOUT_CONTRAST if context.reward.zero_share == 1.0 else 1
         self.earned.update([name for name, value in found.items() if value != 0.0])
         if self.seen < self.thresholds["never"] or not context.reward.has_gained:
             return QUIET

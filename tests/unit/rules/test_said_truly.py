@@ -175,12 +175,15 @@ def test_a_run_that_has_collapsed_before_its_log_begins() -> None:
     assert {(one.rule, one.level) for one in alarms(engine)} >= {("T1", Level.CRIT), ("R2", Level.WARN)}
 
 
-def test_a_component_that_stays_at_0_while_another_rises() -> None:
-    engine = Engine(play(1, reward_mean=0.2).rules.identity)
-    for one in series(160, reward_mean=lambda r: noisy(0.2 + r / 200)(r)):
-        parts = {"accuracy": 0.0, "format": 0.2 + one.record / 200}
+@pytest.mark.parametrize(("rises", "spread", "told"), [(200, 0.1, 60), (15, 0.0, 33), (15, 0.1, 60)])
+def test_a_component_that_stays_at_0_while_another_rises(rises: int, spread: float, told: int) -> None:
+    engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
+    reward = lambda r: min(1.0, 0.2 + r / rises)  # noqa: E731
+    for one in series(160, reward_mean=lambda r: noisy(reward(r))(r), reward_std=lambda r: spread if r > 15 and r % 3 else 0.1):
+        parts = {"accuracy": 0.0, "format": reward(one.record)}
         engine.observe(one._replace(instances={"reward_component": parts}))
-    assert "accuracy has been 0 on every record" in first(engine, "R10").message
+    found = first(engine, "R10")
+    assert "accuracy has been 0 on every record" in found.message and told - 8 < found.record <= told
 
 
 def test_a_learning_rate_that_decays_as_planned_is_no_cause_of_a_crash() -> None:
