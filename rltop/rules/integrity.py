@@ -138,6 +138,8 @@ class NonFiniteValue(Detector):
             return CRIT if self.has_completions and kind is not NonFinite.NULL else INFO
         if name == "grad_norm":
             return self._gradient_level(kind)
+        if name == "val_loss":
+            return INFO if kind is NonFinite.NULL else WARN
         if name not in _WATCHED:
             return self.loss_like.level(name, kind)
         if kind is not NonFinite.NULL:

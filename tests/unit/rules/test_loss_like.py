@@ -34,6 +34,11 @@ def test_one_that_was_a_number_a_few_times_only_warns_first() -> None:
     assert [(event.level.word, event.step) for event in found[:2]] == [("warn", 6), ("crit", 7)]
 
 
+def test_an_evaluation_loss_that_is_nan_is_no_empty_batch() -> None:
+    (found,) = [event for event in events(rows(40, "eval_loss", {30})) if event.state.value == "firing"]
+    assert (found.level.word, found.step) == ("warn", 30) and "NaN at step 30" in found.message
+
+
 def test_last_record_counts() -> None:
     assert events(rows(40, "rm/loss", {40}))
 
