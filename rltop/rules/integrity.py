@@ -138,10 +138,9 @@ class NonFiniteValue(Detector):
             return CRIT if self.has_completions and kind is not NonFinite.NULL else INFO
         if name == "grad_norm":
             return self._gradient_level(kind)
-        if name == "val_loss":
-            return INFO if kind is NonFinite.NULL else WARN
         if name not in _WATCHED:
-            return self.loss_like.level(name, kind)
+            is_held_out = name == "val_loss" and kind is not NonFinite.NULL
+            return WARN if is_held_out else self.loss_like.level(name, kind)
         if kind is not NonFinite.NULL:
             return CRIT
         if name in self.unseen:

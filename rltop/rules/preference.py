@@ -146,7 +146,7 @@ class StuckAtChance(Detector):
         is_above = loss - self.loss_at_start > max(_CERTAIN * loss_error, thresholds["loss"])
         is_above = is_above and abs(margin) < max(thresholds["margin"], sigmas * margin_error)
         is_logistic = len(self.losses) >= thresholds["above"] and abs((self.first or 0.0) - LN2) < _AT_LN2
-        if is_above and (is_logistic or settled >= thresholds["wait"] and self.coin.is_no_better()):
+        if is_above and (is_logistic or (settled >= thresholds["wait"] and self.coin.is_no_better())):
             return Finding(WARN, loss, LN2, None, (margin,), ("above",))
         self.since = (self.since or context.place) if is_near else None
         if settled < thresholds["sure_wait"]:

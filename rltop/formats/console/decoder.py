@@ -752,7 +752,8 @@ class ConsoleDecoder(Decoder):
             step = self._builder.take_step(found.row)
             found.step = step if isinstance(step, int) else None
         elif found.is_more:
-            found.step = 0 if self._loop.last is None and "eval_ppl" in found.row else self._loop.last
+            is_first = self._loop.last is None and any(map(is_evaluation_key, found.row))
+            found.step = 0 if is_first else self._loop.last
         elif found.is_of_engine and self._loop_unit:
             found.step = self._loop.last
         elif not found.is_of_engine and self._loop_unit not in ("", "epoch", found.unit):

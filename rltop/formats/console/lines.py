@@ -513,7 +513,11 @@ _LOG_LINE = regex(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", 
 """A row of Python's logging that names no step."""
 _MORE_LINE = regex(
     rf"\s*(?:(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?"
-    rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?)\s*$"
+    rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?"
+    rf"|Epoch \d{{1,6}}/\d{{1,6}} with loss (?P<epoch>{_NUMBER})"
+    rf"|chosen_last_scores \(higher is better\) : (?P<chosen>{_NUMBER})"
+    rf"(?:, rejected_last_scores \(lower is better\) : (?P<rejected>{_NUMBER}))?"
+    rf", acc \(higher is better\) : (?P<acc>{_NUMBER}))\s*$"
 )
 """What DeepSpeed-Chat says on a line of its own: the score of a step, and how an evaluation ended."""
 _LISTED = r"\[(?P<listed>[^\[\]]{0,512})\]"
@@ -793,6 +797,8 @@ def _read_more(text: str) -> list[LineMetrics]:
     if line is None:
         return []
     told = {"average_reward_score": line["mean"], "eval_ppl": line["ppl"], "eval_loss": line["loss"]}
+    told |= {"loss": line["epoch"], "eval_acc": line["acc"]}
+    told |= {"eval_chosen_score": line["chosen"], "eval_rejected_score": line["rejected"]}
     return [LineMetrics(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
 
 

@@ -44,8 +44,8 @@ _INDENTED = b"{\n"
 _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
-    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ", b"reward'",
-    _INDENTED,
+    b"reward score:", b"_scores (", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:", b"it/s, ", b"s/it, ",
+    b"reward'", _INDENTED,
 )  # fmt: skip
 _BAR = (b"%|", b"s/it]", b"it/s]")
 """A notebook's shell draws no bar between the percentage and the numbers."""

@@ -581,6 +581,11 @@ def test_what_deepspeed_says_stands_beside_the_lines_of_the_loop():
     assert row(records[0]) == {"eval_ppl": 4.5, "eval_loss": 1.5}
     assert row(records[3]) == {"skipped": 0.0, "lr": 1e-5}
     assert row(records[5]) == {"eval_ppl": 3.5}
+    judge = "chosen_last_scores (higher is better) : 0.25, acc (higher is better) : 0.75"
+    records = lines_of(judge, engine.format(470), "Epoch 1/1 with loss 0.5", judge)
+    assert [record.step for record in records] == [0, 470, 470, 470]
+    assert row(records[2]) == {"loss": 0.5}
+    assert row(records[0]) == row(records[3]) == {"eval_acc": 0.75, "eval_chosen_score": 0.25}
 
 
 def test_a_loop_counts_either_steps_or_episodes():

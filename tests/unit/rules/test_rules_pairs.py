@@ -124,7 +124,7 @@ def test_d1_a_loss_that_stays_above_that_of_chance(seed: int) -> None:
         assert "above ln 2" not in str(alarms(play(80, Algorithm.DPO, loss=loss, **healthy), "D1"))
     other = lambda r: math.log(2.0) + 0.08 + 0.008 * noise[r - 1]  # noqa: E731
     assert alarms(play(20, Algorithm.DPO, loss=other, **run), "D1") == []
-    # Wherever it starts, fifty records whose accuracy is that of chance too are enough; sums of four losses are learned.
+    # Wherever it starts, fifty records whose accuracy is that of chance are enough; sums of four losses are learned.
     assert "above ln 2" in first(play(80, Algorithm.DPO, loss=other, **run), "D1").message
     summed = run | {"dpo_accuracy": lambda r: 0.5 + r / 300 + 0.03 * noise[r - 1]}
     assert alarms(play(80, Algorithm.DPO, loss=lambda r: 4.0 * other(r), **summed), "D1") == []

@@ -179,7 +179,9 @@ def test_a_run_that_has_collapsed_before_its_log_begins() -> None:
 def test_a_component_that_stays_at_0_while_another_rises(rises: int, spread: float, told: int) -> None:
     engine = Engine(play(1, reward_mean=0.2, reward_std=0.1).rules.identity)
     reward = lambda r: min(1.0, 0.2 + r / rises)  # noqa: E731
-    for one in series(160, reward_mean=lambda r: noisy(reward(r))(r), reward_std=lambda r: spread if r > 15 and r % 3 else 0.1):
+    for one in series(
+        160, reward_mean=lambda r: noisy(reward(r))(r), reward_std=lambda r: spread if r > 15 and r % 3 else 0.1
+    ):
         parts = {"accuracy": 0.0, "format": reward(one.record)}
         engine.observe(one._replace(instances={"reward_component": parts}))
     found = first(engine, "R10")
