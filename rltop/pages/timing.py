@@ -159,6 +159,8 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
             if not timing.strip[-1].is_whole and grown is not None and grown.delta_s is not None:
                 text += f", {grown.name.raw} alone +{units.duration(grown.delta_s)}"
             parts.append(text)
+        elif delta < -_SLOWER * timing.median_s:
+            parts.append(f"step time −{units.duration(-delta)} vs median {units.duration(timing.median_s)}")
         else:
             parts.append(f"step time close to the median of {units.duration(timing.median_s)}")
     whole = table[0]
@@ -172,23 +174,23 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
             by = units.share(abs(whole.trend))
             how = f"{by} {word} than" if whole.trend < 1 else f"{units.number(1 + whole.trend)}× as slow as"
             text = f"steps from {units.step(newest)} on are {how} around step {units.step(oldest)}"
-            cause = _behind(table[1:], quarter, slower=whole.trend > 0)
+            cause = _behind(table, quarter)
             parts.append(text + (f", mostly {cause.name.raw}" if cause is not None else ""))
     if len(table) == 1:
         parts.append("no stages logged, so no breakdown of step time")
     return "; ".join(parts)
 
 
-def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> StageStatistic | None:
+def _behind(table: Sequence[StageStatistic], quarter: int) -> StageStatistic | None:
+    """The stage that accounts for half or more of how the step has changed, if one does."""
 
     def moved(stage: StageStatistic) -> float:
-        before = [0.0 if math.isnan(s) else s for s in stage.history[:quarter]]
-        after = [0.0 if math.isnan(s) else s for s in stage.history[-quarter:]]
-        delta = sum(after) / quarter - sum(before) / quarter
-        return delta if slower else -delta
+        seconds = [0.0 if math.isnan(s) else s for s in stage.history]
+        return median_of(seconds[-quarter:]) - median_of(seconds[:quarter])
 
-    best = max(stages, key=moved, default=None)
-    return best if best is not None and moved(best) > 0 else None
+    whole = moved(table[0])
+    best = max(table[1:], key=lambda stage: moved(stage) * whole, default=None)
+    return best if best is not None and moved(best) * whole > 0.5 * whole * whole else None
 
 
 def paint_timing(

@@ -185,6 +185,17 @@ def test_the_page_names_the_stage_behind_a_slow_down(run: FakeRun) -> None:
     assert "mostly gen" in text
 
 
+def test_what_explains_little_of_a_slow_down_is_not_named_and_a_short_step_is_not_close_to_the_median() -> None:
+    rows = [
+        (step, {"timing_s/step": 100.0 + 0.5 * step, "timing_s/gen": 60.0, "timing_s/adv": 0.1 + 0.01 * step})
+        for step in range(1, 91)
+    ]
+    rows.append((91, {"timing_s/step": 40.0, "timing_s/gen": 30.0, "timing_s/adv": 1.0}))
+    text = text_of(paint_timing(build_timing_page(Snapshot(run_of(verl_lines(rows)))), 120, 38, UNICODE))
+    assert "mostly other" in text
+    assert "step time −82.5 s vs median 122 s" in text
+
+
 def test_a_steady_run_is_said_to_be_steady() -> None:
     rows = verl_rows(90)
     for _, data in rows:
