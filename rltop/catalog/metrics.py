@@ -100,7 +100,7 @@ _NO_GUESS = frozenset({
     "ms", "lr", "rate", "frac", "fraction", "ratio", "pct", "percent", "clip", "clipped", "gini", "grad", "norm",
     "eval", "evaluation", "val", "valid", "validation", "test", "bench", "prompt", "context", "config", "cfg", "id",
     "index", "step", "steps", "zero", "range", "value", "values", "vf", "critic", "aux", "teacher", "expert", "layer",
-    "version", "bonus", "penalty", "ema", "timing", "perf", "system", "args", "hparams",
+    "version", "bonus", "penalty", "delta", "prev", "previous", "ema", "timing", "perf", "system", "args", "hparams",
 })  # fmt: skip
 """Words of what is a statistic, a setting, a part or an evaluation: not the quantity itself."""
 

@@ -43,6 +43,8 @@ from rltop.run.snapshot import Snapshot
         ("my/accuracy_score", "success_frac"),
         ("agent/task_rew/std", ""),
         ("reward_weight", ""),
+        ("rewards/Reward Delta (avg)", ""),
+        ("avg_prev_checkpoint_reward", ""),
         ("max_len", ""),
         ("eval/my_reward", ""),
         ("time/reward", ""),
