@@ -34,20 +34,21 @@ _LOOPS = spellings("""
     policy_loss | policy_loss | pg_loss | actor_loss | policy_gradient_loss | loss/policy | policy/loss
     policy_loss | loss/policy_gradient_loss | train/loss_actor | rl_loss | act_loss | Actor Loss
     value_loss | value_loss | critic_loss | vf_loss | loss/value | critic/loss | loss/value_function_loss
-    value_loss | train/loss_critic | cri_loss | {mean,avg}_{value,critic}_loss
+    value_loss | train/loss_critic | cri_loss | {mean,avg}_{value,critic}_loss | loss/v
     loss | {mean,avg}_total_loss
-    policy_loss | {mean,avg}_{policy,actor}_loss
+    policy_loss | {mean,avg}_{policy,actor}_loss | loss/pi
     explained_var | explained_variance | explained_var
     # Of several agents the reward of all; that of each is one of its parts.
     reward_mean | team_reward | team_reward_mean | mean_team_reward | team/reward | reward/team | reward_team
     reward_mean | joint_reward | shared_reward | collective_reward | global_reward | mean_reward | reward_mean | reward
     reward_mean | rewards | avg_reward | average_reward | reward/mean | rewards/mean | rollout/reward_mean
     reward_mean | rollout/ep_rew_mean | episode_reward_mean | episodic_return | eprewmean | eprew
+    reward_mean | rewards/mean_episodes
     reward_mean | environment/mean_episode_return | rollout/return | Reward | reward_ema | ema_reward | smoothed_reward
     reward_mean | outcome_reward | outcome_reward_mean | rollout/outcome_reward_mean | average_reward_score
     reward_mean | episode_reward | episode_return | total_reward | return | average_return | mean_return
     episode_len | episode_length | episode_len | ep_len | mean_episode_length | ep_len_mean | episodic_length | eplen
-    episode_len | environment/mean_episode_length | rollout/episode_length
+    episode_len | environment/mean_episode_length | rollout/episode_length | len/mean_episodes
     score_mean | score | scores | mean_score | raw_reward
     reward_std | reward_std | std_reward | reward/std | group_reward_std | rollout/reward_std
     reward_{max,min} | {}_reward | reward_{} | reward/{}

@@ -455,6 +455,7 @@ def test_keys_under_dpo_are_of_training_on_pairs(keys: list[str]) -> None:
         ("unclipped_grad_l2:mean", "grad_norm"), ("dpo/margin", "dpo_margin"), ("time/fps", "samples_per_s"),
         ("Mean Reward", "reward_mean"), ("KL", "kl_ref"), ("Grad_Norm", "grad_norm"),
         ("average_reward_score", "reward_mean"), ("cri_loss", "value_loss"), ("mean critic loss", "value_loss"),
+        ("Rewards/mean_episodes", "reward_mean"), ("Len/mean_episodes", "episode_len"), ("Loss/v", "value_loss"),
     ],
 )  # fmt: skip
 def test_names_that_many_loops_use(key: str, metric: str) -> None:
