@@ -382,7 +382,7 @@ def solved(rng: random.Random, rows: list[Row], form: Form) -> None:
     evaluate(rng, rows, 5)
 
 
-@healthy("saturated groups at the top", "llm custom", "zero_std_frac")
+@healthy("saturated groups at the top", "llm custom", "zero_std_frac", records=(80, 120, 160))
 def saturated(rng: random.Random, rows: list[Row], form: Form) -> None:
     onset, high, low = middle(rng, rows), rows[0]["reward_max"], rows[0]["reward_min"]
     for index, row in enumerate(rows):

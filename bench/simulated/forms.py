@@ -105,15 +105,15 @@ _PRIME: dict[str, Spelling] = {
     "grad_norm": "optim/grad_norm", "lr": "optim/lr", "time_step": "time/step", "throughput": "perf/throughput",
     "reward_mean": "reward/all/mean", "response_len_mean": "seq_len/all/mean",
     "truncated_frac": "is_truncated/all/mean", "val_score": "eval/gsm8k/avg@1",
+    "stale_frac": ("train/agg/all/cancelled/mean", 0.5, 0.0),
 }  # fmt: skip
 _TELESCOPE: dict[str, Spelling] = {
     "grad_norm": "grad_norm", "entropy": "entropy", "off_policy_kl": "kl_divergence_inference", "lr": "learning_rate",
     "reward_mean": "reward_sum_mean", "reward_std": "reward_sum_std", "reward_max": "reward_sum_max",
     "reward_min": "reward_sum_min", "response_len_mean": "length_completion_mean",
     "response_len_max": "length_completion_max", "truncated_frac": ("stop_reason_length_pct", 100.0, 0.0),
-    "group_len_ratio": "group_length_max_median_ratio_mean", "stale_frac": ("discarded_max_async_pct", 100.0, 0.0),
-    "staleness": "off_policy_steps_mean", "time_step": "timing_step_total", "time_wait": "timing_waiting_for_data",
-    "val_score": "eval/gsm8k/reward_mean",
+    "group_len_ratio": "group_length_max_median_ratio_mean", "staleness": "off_policy_steps_mean",
+    "time_step": "timing_step_total", "time_wait": "timing_waiting_for_data", "val_score": "eval/gsm8k/reward_mean",
 }  # fmt: skip
 _TRL_PPO: dict[str, Spelling] = {
     "kl_ref": ("objective/kl", 90.0, 0.0), "score_mean": "objective/scores", "reward_mean": "objective/rlhf_reward",

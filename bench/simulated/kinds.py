@@ -138,10 +138,29 @@ def cases(kind: Kind, name: str, split: str, count: int = RUNS) -> Iterator[Case
         rng = random.Random(f"{split}/{kind.area}/{kind.name}/{name}/{number}")
         form = able[number % len(able)]
         rows = story(form, rng.choice(kind.records), rng)
+        before = [(row, _reward(row)) for row in rows]
         span = kind.apply(rng, rows, form)
+        if "val_score" not in kind.needs:
+            _follow(before)
         first, last = (0, 0) if span is None else (span[0] + 1, min(span[1] + 1, len(rows)))
         steps = len({row.get("step", number) for number, row in enumerate(rows)})
         yield Case(kind, form, text_of(form, rows), len(rows), steps, first, last)
+
+
+def _reward(row: Row) -> float:
+    return row.get("score_mean", row.get("reward_mean", 0.0))
+
+
+def _follow(before: Iterable[tuple[Row, float]]) -> None:
+    """Move the evaluations with the reward; what is a share by the part of the range that the reward moves."""
+    evaluated = [(row, _reward(row) - was) for row, was in before if "val_score" in row]
+    are_shares = all(0.0 <= row["val_score"] <= 1.0 for row, _ in evaluated)
+    for row, moved in evaluated:
+        if are_shares:
+            size = row.get("reward_max", 1.0) - row.get("reward_min", 0.0)
+            row["val_score"] = min(max(row["val_score"] + moved / (size or 1.0), 0.0), 1.0)
+        else:
+            row["val_score"] += moved
 
 
 def digest(runs: Iterable[Case]) -> str:

@@ -225,7 +225,7 @@ def no_spread(rng: random.Random, rows: list[Row], form: Form) -> Span:
 
 
 @fault("few groups have contrast", "llm custom", "groups", "loud", STAYS, "zero_std_frac grad_norm",
-       also=frozenset({"groups", "reward", "advantage"}))  # fmt: skip
+       also=frozenset({"groups", "reward", "advantage", "validation", "collapse"}))  # fmt: skip
 def little_contrast(rng: random.Random, rows: list[Row], form: Form) -> Span:
     onset, low, high = middle(rng, rows), rows[0]["reward_min"], rows[0]["reward_max"]
     for row in rows[onset:]:
@@ -258,7 +258,7 @@ def skipped(rng: random.Random, rows: list[Row], form: Form) -> None:
     _skipped(rows, middle(rng, rows))
 
 
-@fault("two skipped steps in ten", "llm custom", "nonfinite", "crit", "", "grad_norm lr loss",
+@fault("two skipped steps in ten", "llm custom", "nonfinite", "loud", "", "grad_norm lr loss",
        forms=("TRL", "TRL, console", "own lines", "own list", "own table"))  # fmt: skip
 def skipped_twice(rng: random.Random, rows: list[Row], form: Form) -> Span:
     _moving_rate(rng, rows)
