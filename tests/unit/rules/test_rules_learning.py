@@ -79,9 +79,9 @@ def test_l1b_a_reward_that_stays_undefined_is_critical() -> None:
 
 
 def test_l1b_what_is_infinite_is_no_mean_over_an_empty_batch() -> None:
-    engine = play(30, reward_mean=0.5, val_loss=[0.3] * 29 + [NonFinite.POS_INF])
+    engine = play(30, reward_mean=0.5, val_score=[0.3] * 29 + [NonFinite.POS_INF])
     assert alarms(engine, "L1") == []
-    assert [event.message for event in engine.events if event.rule == "L1"] == ["val_loss undefined (+Inf): overflow"]
+    assert [event.message for event in engine.events if event.rule == "L1"] == ["val_score undefined (+Inf): overflow"]
 
 
 def test_l2_a_loss_of_zero_beside_a_nan_gradient_is_masked() -> None:
