@@ -69,7 +69,7 @@ from rltop.pages.stages import (
     paint_strip,
     strip_height,
 )
-from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, worst_stage
+from rltop.pages.stragglers import StragglerView, build_stragglers, paint_rank_line, paint_stragglers, rank_stages
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, cell_width
 from rltop.rows.keys import Scope
 from rltop.rows.rows import Row, RowBuilder, Target, TargetKind, fill, rule_row, too_small, wrap
@@ -425,7 +425,7 @@ def build_overview(
         layout=snapshot.part.kind_title,
         is_awaited=snapshot.part.is_awaited,
         streams=build_streams(snapshot),
-        ranks=worst_stage(snapshot),
+        ranks=next(iter(rank_stages(snapshot)), None),
         outlier=outlier,
         muted=snapshot.part.judging.muted,
         flow=_flow(snapshot),

@@ -7,11 +7,11 @@ straggler, and what is usual for a group size, is `stats.groups`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rltop import units
-from rltop.model import Label, Level, Signal, Unit, Verdict, VerdictState
+from rltop.model import Label, Level, Signal, Unit, VerdictState
 from rltop.pages.numbered import paint_numbered
 from rltop.pages.page import Moment, Page
 from rltop.pages.signals import read_spark, worst_verdict
@@ -26,7 +26,7 @@ from rltop.stats.rolling import Frozen
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
-    from rltop.stats.ranks import StageSummary
+    from rltop.stats.ranks import RankHistory, StageSummary
 
 _ANCHORS = ("group_len_ratio", "time_gen_sample_max", "response_len_max")
 _NAMES = (
@@ -296,35 +296,9 @@ def _add_parts(builder: RowBuilder, parts: Sequence[str], gap: str) -> None:
 RULE = "P15"
 
 
-class RanksView(NamedTuple):
-    """What the page of the ranks shows; `step` is the newest in them, `verdict` what the rule says now."""
-
-    stages: tuple[StageSummary, ...]
-    step: int | None
-    steps: int
-    verdict: Verdict | None
-    keys: Mapping[tuple[str, str], str]
-    is_measured: bool = False
-
-
-def worst_stage(snapshot: Snapshot) -> StageSummary | None:
-    """The stage whose slowest rank is furthest behind; None where no rank says what it did."""
-    stages = snapshot.source.ranks.summary(snapshot.at_step) if snapshot.source.ranks is not None else []
-    return stages[0] if stages else None
-
-
-def build_ranks(snapshot: Snapshot) -> RanksView:
-    verdicts = snapshot.standing
-    verdict = next((one for one in verdicts if one.rule == RULE and one.state is VerdictState.FIRING), None)
-    history, at = snapshot.source.ranks, snapshot.at_step
-    if history is None:
-        return RanksView((), None, 0, verdict, {})
-    from rltop.stats.ranks import SUMMED_STEPS  # noqa: PLC0415 - most runs have no ranks
-
-    steps = [step for step in history.steps if at is None or step <= at][-SUMMED_STEPS:]
-    return RanksView(
-        tuple(history.summary(at)), steps[-1] if steps else None, len(steps), verdict, history.keys, history.is_measured
-    )
+def rank_stages(snapshot: Snapshot) -> Sequence[StageSummary]:
+    """The stages in which ranks are compared, the one whose slowest rank is furthest behind first."""
+    return snapshot.source.ranks.summary(snapshot.at_step) if snapshot.source.ranks is not None else ()
 
 
 def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
@@ -349,27 +323,38 @@ def _seconds(value: float) -> str:
     return units.measure(value, Unit.SECONDS)
 
 
-def paint_ranks(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None = None) -> list[Row]:
+def paint_ranks(
+    snapshot: Snapshot, stages: Sequence[StageSummary], width: int, glyphs: Glyphs, sorting: Sorting | None = None
+) -> list[Row]:
+    history, at = snapshot.source.ranks, snapshot.at_step
     builder = RowBuilder(width, glyphs).add(" RANKS", "title")
-    if view.step is not None:
-        builder.add(f"  step {units.step(view.step)}", "value")
-        builder.add(f"   medians of {units.counted(view.steps, 'step')}", "dim")
-        builder.add(", start and end measured" if view.is_measured else ", durations as logged", "dim")
+    if history is not None and (steps := [step for step in history.steps if at is None or step <= at]):
+        from rltop.stats.ranks import SUMMED_STEPS  # noqa: PLC0415 - most runs have no ranks
+
+        builder.add(f"  step {units.step(steps[-1])}", "value")
+        builder.add(f"   medians of {units.counted(len(steps[-SUMMED_STEPS:]), 'step')}", "dim")
+        builder.add(", start and end measured" if history.is_measured else ", durations as logged", "dim")
     rows = [builder.row()]
-    if not view.stages:
+    if history is None or not stages:
         text = "No per-rank timing in this run. It takes one stream per rank, or spans with start and end times."
         return [*rows, *text_rows(text, width, glyphs, "dim")]
-    if view.verdict is not None:
-        level, target = view.verdict.level, Target(TargetKind.VERDICT, view.verdict.rule)
-        words = Label.of(view.verdict.headline).display
+    verdict = next((one for one in snapshot.standing if one.rule == RULE and one.state is VerdictState.FIRING), None)
+    if verdict is not None:
+        words, target = Label.of(verdict.headline).display, Target(TargetKind.VERDICT, verdict.rule)
+        level = verdict.level
         rows += signed_rows(glyphs.level(level), words, LEVEL_ROLES[level], width, glyphs, lines=5, target=target)
-    elif not view.is_measured:
+    elif not history.is_measured:
         rows.append(text_row(f"{glyphs.level(Level.OK)} no persistent straggler", width, glyphs, "ok"))
     rows.append(rule_row(width, glyphs))
-    rows += _paint_stages(view, width, glyphs, sorting)
-    for stage in view.stages[:1]:
-        rows += _paint_stage_ranks(view, stage, width, glyphs)
-    return rows
+
+    def sign(stage: StageSummary) -> tuple[str, str]:
+        is_raised = verdict is not None and f"in {stage.stage}:" in verdict.headline
+        return glyphs.level(Level.WARN) if is_raised else "", "warn"
+
+    table = sorted_table(
+        stage_columns(width), stages, sorting, lambda one: _target(history, one.slowest, one.stage), sign
+    )
+    return [*rows, *paint_table(table, width, glyphs), *_paint_stage_ranks(history, stages[0], width, glyphs)]
 
 
 def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
@@ -390,23 +375,12 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
     )  # fmt: skip
 
 
-def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
-    def sign(stage: StageSummary) -> tuple[str, str]:
-        is_raised = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
-        return glyphs.level(Level.WARN) if is_raised else "", "warn"
-
-    table = sorted_table(
-        stage_columns(width), view.stages, sorting, lambda one: _target(view, one.slowest, one.stage), sign
-    )
-    return paint_table(table, width, glyphs)
-
-
-def _target(view: RanksView, rank: str, stage: str) -> Target | None:
-    key = view.keys.get((rank, stage), "")
+def _target(history: RankHistory, rank: str, stage: str) -> Target | None:
+    key = history.keys.get((rank, stage), "")
     return Target(TargetKind.METRIC, key, stream=rank) if key else None
 
 
-def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_stage_ranks(history: RankHistory, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
     title = RowBuilder(width, glyphs).add(" ").add(Label.of(stage.stage).display, "title")
     title.add(f"  by rank, median {_seconds(stage.usual_s)}", "dim")
     longest = max(stage.ranks.values(), default=0.0)
@@ -431,7 +405,7 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
     table = Table(
         columns,
         tuple(stage.ranks.items()),
-        target=lambda one: _target(view, one[0], stage.stage),
+        target=lambda one: _target(history, one[0], stage.stage),
         sign=lambda one: ("", "text"),
     )
     return [Row(()), title.row(), *paint_table(table, width, glyphs, has_head=False)]
@@ -443,7 +417,9 @@ class RanksPage(Page):
     search_hint = "a rank, a stage or a key"
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        view = build_ranks(moment.snapshot)
+        stages = rank_stages(moment.snapshot)
         numbered = paint_numbered(moment.snapshot, width, moment.glyphs, self.sorting)
-        rows = [] if numbered and not view.stages else paint_ranks(view, width, moment.glyphs, self.sorting)
+        rows: list[Row] = []
+        if stages or not numbered:
+            rows = paint_ranks(moment.snapshot, stages, width, moment.glyphs, self.sorting)
         return [*rows, *([Row(())] if rows and numbered else []), *numbered]

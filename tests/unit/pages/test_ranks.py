@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tables import each_row
 
-from rltop.pages.stragglers import build_ranks, paint_rank_line, paint_ranks, worst_stage
+from rltop.pages.stragglers import paint_rank_line, paint_ranks, rank_stages
 from rltop.rows.glyphs import cell_width, glyph_set
 from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import RankHistory
@@ -21,11 +21,9 @@ def slow_run():
 @each_row("width", [40, 48, 56, 72, 76, 80, 100, 120, 200])
 @each_row("is_ascii", [False, True])
 def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
-    glyphs, run = glyph_set(is_ascii=is_ascii), slow_run()
-    rows = [
-        *paint_ranks(build_ranks(Snapshot(run)), width, glyphs),
-        paint_rank_line(worst_stage(Snapshot(run)), width, glyphs),
-    ]
+    glyphs, snapshot = glyph_set(is_ascii=is_ascii), Snapshot(slow_run())
+    stages = rank_stages(snapshot)
+    rows = [*paint_ranks(snapshot, stages, width, glyphs), paint_rank_line(stages[0], width, glyphs)]
     texts = ["".join(piece.text for piece in row.line) for row in rows]
     assert all(cell_width(text) <= width for text in texts)
     table = next(text for text in texts if "update" in text)
@@ -34,5 +32,6 @@ def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
 
 
 def test_a_run_whose_ranks_say_nothing_says_so():
-    rows = paint_ranks(build_ranks(Snapshot(run_of(verl_lines(verl_rows(20))))), 80, glyph_set(is_ascii=False))
+    snapshot = Snapshot(run_of(verl_lines(verl_rows(20))))
+    rows = paint_ranks(snapshot, rank_stages(snapshot), 80, glyph_set(is_ascii=False))
     assert "No per-rank timing in this run" in "".join(piece.text for row in rows for piece in row.line)
