@@ -10,7 +10,7 @@ from typing import ClassVar
 from rltop import units
 from rltop.live.judge import ProcessGroup, Where, group_in_words, grouped, sentence
 from rltop.live.lines import words_of
-from rltop.live.probe import Device, InferenceEngine, Job, LogTold, Process, Silence
+from rltop.live.probe import Device, Facts, InferenceEngine, Job, LogTold, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.page import Moment, Page
 from rltop.pages.signals import cadence_of
@@ -139,87 +139,47 @@ def _notes_within(cells: int, *notes: Sequence[str]) -> str:
     return next((text for text in texts if cell_width(text) <= cells), "")
 
 
-class WhereView(NamedTuple):
-    """What the page shows.
-
-    Attributes:
-        untold: why nothing can be told yet; empty while the job is followed.
-        groups: processes by what they are in, worst first.
-        engines, devices, jobs, logs: what is told of each, worst first.
-    """
-
-    where: Where
-    now_s: float
-    groups: Sequence[ProcessGroup] = ()
-    engines: Sequence[InferenceEngine] = ()
-    devices: Sequence[Device] = ()
-    jobs: Sequence[Job] = ()
-    logs: Sequence[LogTold] = ()
-    silences: Sequence[Silence] = ()
-    untold: str = ""
-
-
-def build_where(snapshot: Snapshot) -> WhereView:
-    """Everything that is told of the job of a run now, at whatever step the screen is."""
-    whereabouts = snapshot.run.whereabouts
-    if whereabouts is None:
-        waits = _WAITS if snapshot.run.main.is_awaited else "looking for the console log of the run ..."
-        return WhereView(Where("unknown"), 0.0, untold=waits if snapshot.run.has_job else _NO_JOB)
-    where, facts = whereabouts.where(), whereabouts.probes.facts
-    return WhereView(
-        where,
-        whereabouts.clock.wall(),
-        grouped(where.ranks),
-        sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name)),
-        sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number)),
-        facts.jobs,
-        [log for log in facts.logs if log.last_line],
-        whereabouts.probes.silences,
-    )
-
-
 def _or_zero(value: float) -> float:
     return value if value == value else 0.0
 
 
-def paint_where(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
-    rows = [RowBuilder(width, glyphs).add(" WHERE", "title").row(), *_paint_sentence(view, width, glyphs)]
-    is_open = view.where.state in ("running", "stuck", "unknown") and not view.untold
-    if is_open and not (view.groups or view.engines or view.devices or view.jobs or view.logs):
+def paint_where(where: Where, facts: Facts, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+    """Everything that is told of a job now, below the title; the worst of each kind first."""
+    groups, logs = grouped(where.ranks), [log for log in facts.logs if log.last_line]
+    engines = sorted(where.engines, key=lambda one: (not one.trouble, -_or_zero(one.waiting), one.name))
+    devices = sorted(facts.devices, key=lambda one: (not one.trouble, _or_zero(one.use), one.host, one.number))
+    is_told = bool(groups or engines)
+    rows = _paint_sentence(where, now_s, width, glyphs, is_told=is_told)
+    if where.state in ("running", "stuck", "unknown") and not (is_told or devices or facts.jobs or logs):
         rows += [Row(()), *text_rows(_HINT, width, glyphs, "dim", lines=4)]
-    if view.groups:
-        rows += [rule_row(width, glyphs), *_paint_groups(view, width, glyphs)]
-    if view.engines:
-        columns = _engine_columns(view.now_s)
-        rows += [rule_row(width, glyphs), *_section("ENGINES", columns, view.engines, width, glyphs)]
-    if view.devices:
-        columns_ = _device_columns(view.now_s)
-        rows += [rule_row(width, glyphs), *_section("DEVICES", columns_, view.devices, width, glyphs)]
-    for job in view.jobs:
-        rows += [rule_row(width, glyphs), *_paint_job(job, view, width, glyphs)]
-    if view.logs:
+    if groups:
+        rows += [rule_row(width, glyphs), *_paint_groups(groups, where, now_s, width, glyphs)]
+    rows += _section("ENGINES", _engine_columns(now_s), engines, width, glyphs)
+    rows += _section("DEVICES", _device_columns(now_s), devices, width, glyphs)
+    for job in facts.jobs:
+        rows += [rule_row(width, glyphs), *_paint_job(job, where, now_s, width, glyphs)]
+    if logs:
         rows += [rule_row(width, glyphs), text_row("LAST LINES", width, glyphs, "title")]
-        rows += [row for log in view.logs for row in _paint_log(log, view.now_s, width, glyphs)]
-    if view.silences:
+        rows += [row for log in logs for row in _paint_log(log, now_s, width, glyphs)]
+    if where.silences:
         rows += [rule_row(width, glyphs), text_row("SAY NOTHING", width, glyphs, "title")]
-        for each in view.silences:
-            said = f"{each.source}: {each.reason}, for {units.duration(max(0.0, view.now_s - each.since_s))}"
+        for each in where.silences:
+            said = f"{each.source}: {each.reason}, for {units.duration(max(0.0, now_s - each.since_s))}"
             rows.append(text_row(Label.of(said).display, width, glyphs, "warn"))
     return rows
 
 
-def _paint_sentence(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
-    where = view.where
-    if where.state == "unknown" and not view.groups and not view.engines:
-        return text_rows(view.untold or _UNTOLD, width, glyphs, "dim")
+def _paint_sentence(where: Where, now_s: float, width: int, glyphs: Glyphs, *, is_told: bool) -> list[Row]:
+    if where.state == "unknown" and not is_told:
+        return text_rows(_UNTOLD, width, glyphs, "dim")
     level = {"stuck": Level.WARN, "dead": Level.CRIT}.get(where.state, Level.INFO if where.unusual else Level.OK)
     role = LEVEL_ROLES[level] if level > Level.OK else "strong"
     sign = glyphs.level(level) if level > Level.OK else ""
-    words = Label.of(sentence(where, view.now_s, _coarse)).display
+    words = Label.of(sentence(where, now_s, _coarse)).display
     rows = signed_rows(sign, words, role, width, glyphs, lines=4)
     source = where.source
     if source and where.moved_s is not None:
-        source += f", last progress {_ago(where.moved_s, view.now_s)}"
+        source += f", last progress {_ago(where.moved_s, now_s)}"
     if where.accuracy_s is not None and where.accuracy_s >= 60.0:
         source += f", times may be off by {units.duration(where.accuracy_s)}"
     return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")] if source else rows
@@ -229,12 +189,12 @@ def _ago(time_s: float | None, now_s: float) -> str:
     return units.UNKNOWN if time_s is None else f"{_age(time_s, now_s)} ago"
 
 
-def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
-    count = sum(len(group.members) for group in view.groups)
+def _paint_groups(groups: Sequence[ProcessGroup], where: Where, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
+    count = sum(len(group.members) for group in groups)
     title = RowBuilder(width, glyphs).add(" PROCESSES", "title").add(f"  {units.count(count)}", "value")
-    title.add(f" in {units.counted(len(view.groups), 'group')}", "dim")
-    is_late = view.where.state == "stuck" or view.where.unusual
-    waited = [group for group in view.groups if group.is_outside and is_late]
+    title.add(f" in {units.counted(len(groups), 'group')}", "dim")
+    is_late = where.state == "stuck" or where.unusual
+    waited = [group for group in groups if group.is_outside and is_late]
     rows = []
     if waited:
         said = "; ".join(group_in_words(group) for group in waited[:3])
@@ -253,12 +213,12 @@ def _paint_groups(view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
         Column("", lambda one: (units.count(len(one.members)), "value"), least=3),
         Column("in", phase, Fit.NAME, least=12, most=44, likes=26),
         Column("", lambda one: (_meaning(one), "note"), Fit.TEXT, least=8, most=26, priority=4),
-        Column("since", lambda one: (_since(one, view.now_s), "value"), least=8, priority=1),
+        Column("since", lambda one: (_since(one, now_s), "value"), least=8, priority=1),
         Column("who", lambda one: (Label.of(_who(one)).display, "text"), Fit.TEXT, least=10, most=48, likes=24),
         Column("source", lambda one: (_source(one.members), "note"), Fit.NAME, least=8, priority=5),
-        Column("age", lambda one: (_age(min(each.time_s for each in one.members), view.now_s), "note"), priority=2),
+        Column("age", lambda one: (_age(min(each.time_s for each in one.members), now_s), "note"), priority=2),
     )
-    return [title.row(), *rows, *paint_table(Table(columns, view.groups, sign=sign), width, glyphs)]
+    return [title.row(), *rows, *paint_table(Table(columns, groups, sign=sign), width, glyphs)]
 
 
 def _meaning(group: ProcessGroup) -> str:
@@ -295,6 +255,8 @@ def _age(time_s: float, now_s: float) -> str:
 
 
 def _section(title: str, columns: Sequence[Column], items: Sequence, width: int, glyphs: Glyphs) -> list[Row]:  # type: ignore[type-arg]
+    if not items:
+        return []
     head = RowBuilder(width, glyphs).add(f" {title}", "title").add(f"  {units.count(len(items))}", "value")
     left_out = len(items) - _MOST_LISTED
     if left_out > 0:
@@ -303,7 +265,8 @@ def _section(title: str, columns: Sequence[Column], items: Sequence, width: int,
     def sign(one: InferenceEngine | Device) -> tuple[str, str]:
         return (glyphs.level(Level.WARN), "warn") if one.trouble else ("", "text")
 
-    return [head.row(), *paint_table(Table(columns, items[:_MOST_LISTED], sign=sign), width, glyphs)]
+    table = Table(columns, items[:_MOST_LISTED], sign=sign)
+    return [rule_row(width, glyphs), head.row(), *paint_table(table, width, glyphs)]
 
 
 def _told(value: float, form: str = "") -> str:
@@ -353,8 +316,7 @@ def _device_columns(now_s: float) -> Sequence[Column[Device]]:
     )
 
 
-def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Row]:
-    now_s = view.now_s
+def _paint_job(job: Job, where: Where, now_s: float, width: int, glyphs: Glyphs) -> list[Row]:
     parts = [job.state, f"on {job.nodes}" if job.nodes else "", f"{job.gpus} GPUs" if job.gpus else ""]
     if job.begun_s is not None:
         lasts_s = _coarse(max(0.0, now_s - job.begun_s))
@@ -367,8 +329,8 @@ def _paint_job(job: Job, view: WhereView, width: int, glyphs: Glyphs) -> list[Ro
     if job.trouble:
         said = Label.of(job.trouble).display
         rows += text_rows(said, width, glyphs, "warn")
-    elif job.id == view.where.job and "stops near" in view.where.limit:
-        rows += text_rows(view.where.limit, width, glyphs, "warn")
+    elif job.id == where.job and "stops near" in where.limit:
+        rows += text_rows(where.limit, width, glyphs, "warn")
     source = f"source: {job.source}, {_ago(job.time_s, now_s)}"
     return [*rows, text_row(Label.of(source).display, width, glyphs, "dim")]
 
@@ -394,4 +356,9 @@ class WherePage(Page):
         return super().face(moment), told
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
-        return paint_where(build_where(moment.snapshot), width, moment.glyphs)
+        run, glyphs, told = moment.snapshot.run, moment.glyphs, moment.snapshot.run.whereabouts
+        title = RowBuilder(width, glyphs).add(" WHERE", "title").row()
+        if told is not None:
+            return [title, *paint_where(told.where(), told.probes.facts, told.clock.wall(), width, glyphs)]
+        waits = _WAITS if run.main.is_awaited else "looking for the console log of the run ..."
+        return [title, *text_rows(waits if run.has_job else _NO_JOB, width, glyphs, "dim")]

@@ -18,12 +18,12 @@ from tables import each_row
 
 from rltop.clock import FakeClock
 from rltop.live.judge import Where, grouped
-from rltop.live.probe import Device, Fact, InferenceEngine, Job, Process
+from rltop.live.probe import Device, Fact, Facts, InferenceEngine, Job, Process
 from rltop.model import Label, Level, RunState
 from rltop.pages.header import build_header, clock_text
 from rltop.pages.overview import OverviewPage, build_overview, paint_overview
 from rltop.pages.page import Moment
-from rltop.pages.where import OpenStep, WherePage, WhereView, build_open, paint_open, paint_where
+from rltop.pages.where import OpenStep, WherePage, build_open, paint_open, paint_where
 from rltop.rows.glyphs import ASCII, UNICODE, cell_width
 from rltop.rows.rows import Row
 from rltop.run.options import IngestOptions
@@ -243,15 +243,15 @@ def test_the_page_says_what_it_waits_for(tmp_path: Path) -> None:
 
 
 def test_a_job_that_tells_no_time_is_said_to_be_over_and_not_since_when() -> None:
-    view = WhereView(Where("finished", source="metrics.jsonl"), NOW_S)
-    text = text_of(paint_where(view, 80, UNICODE))
+    def said(where: Where) -> str:
+        return text_of(paint_where(where, Facts(), NOW_S, 80, UNICODE))
+
+    text = said(Where("finished", source="metrics.jsonl"))
     assert "finished" in text and "metrics.jsonl" in text
     assert "Waiting for" not in text
-    assert "Waiting for" in text_of(paint_where(view._replace(where=Where("running", source="x")), 80, UNICODE))
+    assert "Waiting for" in said(Where("running", source="x"))
     assert "last progress" not in text
-    assert "last progress 100 s ago" in text_of(
-        paint_where(view._replace(where=Where("finished", source="x", moved_s=NOW_S - 100.0)), 80, UNICODE)
-    )
+    assert "last progress 100 s ago" in said(Where("finished", source="x", moved_s=NOW_S - 100.0))
 
 
 def test_where_nothing_changes_the_overview_is_not_painted_anew(tmp_path: Path) -> None:
