@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rltop import units
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Label, Level, Signal, Unit
+from rltop.model import Label, Level, Metric, Signal, Unit
 from rltop.pages.chart import (
     LABEL_CELLS,
     NO_CURVE,
@@ -66,7 +66,7 @@ from rltop.rows.rows import (
 from rltop.rows.table import Cell, Column, Fit, amount, paint_table, sorted_table
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
-from rltop.stats.change import LEAST_RECORDS, divergence
+from rltop.stats.change import LEAST_RECORDS, Divergence, divergence
 from rltop.stats.goodput import hundredth
 from rltop.structs import NamedTuple, Remembered
 
@@ -99,13 +99,6 @@ class ComparedRun(NamedTuple):
     role: str
     snapshot: Snapshot
     entry: RunEntry
-
-
-class DivergedMetric(NamedTuple):
-    title: str
-    step: int
-    is_from_start: bool
-    metric: str = ""
 
 
 def compared_runs(moment: Moment) -> list[ComparedRun]:
@@ -262,19 +255,11 @@ def overlays(
 # -- where they diverge -----------------------------------------------------------------------------------------------
 
 
-class Comparison(NamedTuple):
-    """Where a run diverges from the baseline run.
-
-    Attributes:
-        diverged: the metrics that do, the earliest first.
-        common: steps that both have.
-    """
-
-    diverged: tuple[DivergedMetric, ...]
-    common: int
+_Diverged = tuple[Metric, Divergence]
 
 
-def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> Comparison:
+def diverged(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> tuple[list[_Diverged], int]:
+    """The metrics of a run that diverge from the baseline run, the earliest first, and how many steps both have."""
     # All keys of a run have the same steps: where they lie in the other run is looked for once.
     own, others = ours.stream.steps(), theirs.stream.steps()
     common = sorted(set(own).intersection(others))
@@ -289,11 +274,8 @@ def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]
         where = divergence(
             steps, [one.read(first[at]) for at, _ in pairs], [other.read(second[there]) for _, there in pairs]
         )
-        if where is not None:
-            found.append(
-                DivergedMetric(Label.of(one.metric.title).display, where.step, where.is_from_start, one.metric.name)
-            )
-    return Comparison(tuple(sorted(found, key=lambda one: (not one.is_from_start, one.step))), len(pairs))
+        found += [] if where is None else [(one.metric, where)]
+    return sorted(found, key=lambda one: one[1].step), len(pairs)
 
 
 _SET_BY = {
@@ -306,35 +288,37 @@ _SET_BY = {
 """What is logged of a setting, by the last part of its name: where it first differs the setting takes effect."""
 
 
-def _explained(comparison: Comparison, settings: Sequence[Difference]) -> str:
-    later = [one.step for one in comparison.diverged if not one.is_from_start]
-    for one in comparison.diverged:
-        if not one.is_from_start and one.step != min(later):
-            continue
+def _explained(found: Sequence[_Diverged], settings: Sequence[Difference]) -> str:
+    for metric, where in found:
         for each in settings:
-            if each.name.rsplit(".", 1)[-1].casefold() in _SET_BY.get(one.metric, "").split():
-                where = "from the start" if one.is_from_start else "and the divergence begins where it takes effect"
+            if each.name.rsplit(".", 1)[-1].casefold() in _SET_BY.get(metric.name, "").split():
+                when = "from the start" if where.is_from_start else "and the divergence begins where it takes effect"
                 values = " and ".join(units.UNKNOWN if value is None else value for value in each.values)
-                return f"{each.short} is set to {values}, {where}"
+                return f"{each.short} is set to {values}, {when}"
     return ""
 
 
-def divergence_text(comparison: Comparison, settings: Sequence[Difference] = ()) -> str:
-    if comparison.common < LEAST_RECORDS:
-        return f"{units.count(comparison.common)} common steps: too few to tell where they diverge"
-    later = [one for one in comparison.diverged if not one.is_from_start]
-    always = [one.title for one in comparison.diverged if one.is_from_start]
+def divergence_text(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> str:
+    found, common = diverged(ours, theirs, metrics)
+    if common < LEAST_RECORDS:
+        return f"{units.count(common)} common steps: too few to tell where they diverge"
+    always, later = ([one for one in found if one[1].is_from_start is is_always] for is_always in (True, False))
     parts = []
     if later:
-        names = ", then ".join(one.title for one in later[:_TOLD])
-        more = f", then {len(later) - _TOLD} more" if len(later) > _TOLD else ""
-        parts.append(f"first diverged at step {units.step(later[0].step)}: {names}{more}")
+        first = later[0][1].step
+        parts.append(f"first diverged at step {units.step(first)}: {_titles(later, ', then ', ', then ')}")
     if always:
-        more = f" and {len(always) - _TOLD} more" if len(always) > _TOLD else ""
-        parts.append(f"different from the start: {', '.join(always[:_TOLD])}{more}")
-    if parts and (why := _explained(comparison, settings)):
+        parts.append(f"different from the start: {_titles(always, ', ', ' and ')}")
+    settings = differences([ours.run.settings, theirs.run.settings])
+    at_first = [one for one in later if one[1].step == later[0][1].step]
+    if why := _explained([*always, *at_first], settings):
         parts.append(why)
     return "; ".join(parts) or "alike so far, within the noise of both"
+
+
+def _titles(found: Sequence[_Diverged], gap: str, last_gap: str) -> str:
+    names = gap.join(Label.of(metric.title).display for metric, _ in found[:_TOLD])
+    return f"{names}{last_gap}{len(found) - _TOLD} more" if len(found) > _TOLD else names
 
 
 # -- the page ------------------------------------------------------------------------------------------------------
@@ -532,18 +516,16 @@ class ComparePage(RunsChartPage):
         rows = []
         named = [one for one in metrics if one[0] and one[0] in CATALOG]
         for one in runs:
-            if one is baseline:
-                continue
-            set_apart = differences([each.snapshot.run.settings for each in (one, baseline)])
-            text = divergence_text(self._compared(one, baseline, named), set_apart)
-            rows += _told_of(one, text, "text", width, glyphs)
+            if one is not baseline:
+                text = self._divergence(one.snapshot, baseline.snapshot, named)
+                rows += _told_of(one, text, "text", width, glyphs)
         return rows
 
-    def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
-        """Where a run diverges from the baseline; looked at anew only where either has new rows."""
-        version = (one.snapshot.source.version, baseline.snapshot.source.version, tuple(metrics))
-        pair = (one.entry.path.raw, baseline.entry.path.raw)
-        return self._remembered.of(pair, version, lambda: compare(one.snapshot, baseline.snapshot, metrics))
+    def _divergence(self, ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> str:
+        """Where a run diverges from the baseline; looked at anew only where either has new rows or other settings."""
+        known = ours.source.version, theirs.source.version, ours.run.settings, theirs.run.settings, tuple(metrics)
+        pair = ours.run.path.raw, theirs.run.path.raw
+        return self._remembered.of(pair, known, lambda: divergence_text(ours, theirs, metrics))
 
     def _chart(
         self, runs: Sequence[ComparedRun], metrics: Sequence[tuple[str, str]], moment: Moment, size: tuple[int, int],
@@ -667,7 +649,7 @@ def first_divergence(run: Run, other: Run, known: Remembered) -> str:
 
     def text() -> str:
         metrics = [one for one in common_metrics((ours, theirs)) if one[0] in CATALOG]
-        return divergence_text(compare(ours, theirs, metrics), differences([run.settings, other.settings]))
+        return divergence_text(ours, theirs, metrics)
 
     rows = run.stream.rows // _RECORDS, other.stream.rows // _RECORDS
     at = (id(run), id(other), *rows, run.loading is None, id(run.settings), id(other.settings))

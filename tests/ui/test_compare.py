@@ -25,7 +25,7 @@ from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
 from rltop.pages.chart import Axis, Zoom
-from rltop.pages.compare import MOST_RUNS, ComparePage, build_overlay, compare, compared_metrics, compared_runs
+from rltop.pages.compare import MOST_RUNS, ComparePage, build_overlay, compared_metrics, compared_runs, diverged
 from rltop.pages.metric import MetricPage
 from rltop.pages.page import Open, Push
 from rltop.pages.runs import RunsPage
@@ -205,10 +205,9 @@ def test_where_long_runs_part_is_found_among_a_part_of_their_records(tmp_path: P
     session = session_over(*long)
     session.drain()
     ours, theirs = sorted((Snapshot(run) for run in session.runs), key=lambda one: one.name.raw, reverse=True)
-    found = compare(ours, theirs, [("grad_norm", ""), ("reward_mean", "")])
-    assert 2_000 <= found.common <= 4_000
-    (diverged,) = found.diverged
-    assert abs(diverged.step - 3000) <= 60
+    ((_, where),), common = diverged(ours, theirs, [("grad_norm", ""), ("reward_mean", "")])
+    assert 2_000 <= common <= 4_000
+    assert abs(where.step - 3000) <= 60
 
 
 async def test_the_settings_in_which_runs_differ_are_told_and_found(runs: list[Path]) -> None:
