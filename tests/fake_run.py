@@ -97,6 +97,11 @@ class FakeRun:
         return self
 
     @property
+    def shown(self) -> FakeRun:
+        """What is read of it: it is its own."""
+        return self
+
+    @property
     def now(self) -> FakeRun:
         """As of `Judging`."""
         return self
