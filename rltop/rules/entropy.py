@@ -93,9 +93,10 @@ class EntropyLost(Detector):
         values, thresholds = context.values, self.thresholds
         if self.first_step is None:
             self.first_step = context.observation.step
-        for name, known in (("reward_std", self.spread_start), ("kl_teacher", self.teacher)):
-            if name in values:
-                known.push(values[name])
+        if "reward_std" in values:
+            self.spread_start.push(values["reward_std"])
+        if "kl_teacher" in values:
+            self.teacher.push(values["kl_teacher"])
         base = self.start.push(value)
         if base is None or value >= thresholds["warn"] * base or base < thresholds["floor"]:
             return QUIET

@@ -159,13 +159,14 @@ class EmptyBatches(Detector):
     newest = -math.inf
 
     def detect(self, context: RuleContext) -> Finding | None:
-        norm, most = context.values.get("grad_norm"), min(int(self.thresholds["records"]), HELD_RECORDS)
+        norm = context.values.get("grad_norm")
         if norm is None or context.reward.value is None:
             return None
         if norm == 0.0:
             self.newest = context.record
-        if context.record - self.newest >= most:
+        if context.record - self.newest >= HELD_RECORDS:
             return QUIET
+        most = min(int(self.thresholds["records"]), HELD_RECORDS)
         read = context.reward.read
         seen = [one for one in context.recent if "grad_norm" in one.values and read(one.values) is not None][-most:]
         norms = [one.values["grad_norm"] for one in seen]

@@ -245,29 +245,31 @@ _GAIN = 0.05
 class FarWithoutReward(Detector):
     """O12: far from the reference, and farther than the run worked at first, for a reward that has not risen."""
 
-    lately: deque[float] = deque(maxlen=10)
+    lately = Window(10)
     base = Frozen(skip=5, size=10, minimum=10)
     later = Frozen(skip=20, size=10, minimum=10)
     reward_then: float | None = None
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         lately, base, thresholds, is_sum = self.lately, self.base, self.thresholds, context.traits.kl_is_sequence_sum
-        lately.append(value)
+        lately.push(value)
         if not base.is_final:
             base.push(value)
             if base.is_final and context.reward.count:
                 self.reward_then = context.reward.usual
         self.later.push(value)
         floor = thresholds["sum_warn" if is_sum else "warn"]
-        if value <= floor or len(lately) < _MEDIAN_OF:
+        if value <= floor or lately.count < _MEDIAN_OF:
             return QUIET
-        level = median_of(lately)
-        if level > thresholds["high"] and not (is_sum or context.traits.is_generic):
-            return Finding(WARN, level, base.value, thresholds["high"])
         line = max(floor, thresholds["rise"] * (base.value or 0.0))
         if not self.is_firing:
             # KL starts at 0: the first records lie below where a healthy run works.
             line = max(line, thresholds["again"] * (self.later.value or 0.0))
+        if lately.most <= line and lately.most <= thresholds["high"]:
+            return QUIET
+        level = lately.median
+        if level > thresholds["high"] and not (is_sum or context.traits.is_generic):
+            return Finding(WARN, level, base.value, thresholds["high"])
         if not base.is_final or level <= line:
             return QUIET
         has_gained = self._has_gained(context)
