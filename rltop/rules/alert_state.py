@@ -19,7 +19,7 @@ from rltop.rules import applicability
 from rltop.rules.context import SOLVED_ZERO_STD, RuleContext
 from rltop.rules.registry import PARTS
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, NOfM, RuleSpec, State
-from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, Standing, comes_home, is_absolute, quoted, stand
+from rltop.rules.standing import NOWHERE, SETTLED_AFTER, Departure, comes_home, is_absolute, quoted, stand
 from rltop.structs import Cloned, NamedTuple
 
 SHOWN_RECORDS = 20
@@ -304,7 +304,7 @@ class AlertState(Cloned):
             if self.detector.since is None:
                 onset = self.standing.onset(context.recent, self.since_record, self.recovered_record)
                 self.since_record, self.since_step = onset or (self.since_record, self.since_step)
-                if onset is not None:
+                if onset is not None and isinstance(self.standing, Departure):
                     self.standing.date(context.recent, self.since_record)
         return self._event(context, state, level, said(self, finding))
 
@@ -454,7 +454,7 @@ class AlertState(Cloned):
         return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
 
 
-def excuse_of(spec: RuleSpec, standing: Standing, context: RuleContext) -> str:
+def excuse_of(spec: RuleSpec, standing: Departure, context: RuleContext) -> str:
     """Why an alert that stands is no alarm: the reward is at its top, or a larger load is logged; else empty."""
     if spec.family in _SPENT_BY_LEARNING:
         reward = context.reward
@@ -523,24 +523,24 @@ def said(state: AlertState, finding: Finding) -> str:
 
 def sentence(state: AlertState, context: RuleContext) -> str:
     """What an alert says at a record, with the value there where its finding is of an earlier one."""
-    if state.is_settled:
-        text, now = state.standing.settled_words, state.standing.now(context.observation)
-        if now is not None and state.standing.is_elsewhere(now):
-            text += f"; {_NOW}{state.standing.worded(now, now)}"
+    standing = state.standing
+    if isinstance(standing, Departure) and standing.settled is not None:
+        text, now = standing.settled_words, standing.now(context.observation)
+        if now is not None and standing.is_elsewhere(now):
+            text += f"; {_NOW}{standing.worded(now, now)}"
         return text
     text = said(state, state.finding)
     if state.recovered_step is not None or state.finding_record >= context.observation.record:
         return text
-    now = state.standing.now(context.observation)
-    if now is None:
+    if (now := standing.now(context.observation)) is None:
         return text
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
-    worded = state.standing.worded(now, state.finding.value)
+    worded = standing.worded(now, state.finding.value)
     if f" {worded} " in f"{text} ":
         return text
     # Where the sentence has several metrics, the one that is meant is named.
-    name = f"{state.standing.name} " if state.finding.extra or state.finding.words else ""
+    name = f"{standing.name} " if state.finding.extra or state.finding.words else ""
     return f"{text}; {name}{_NOW}{worded}"
 
 

@@ -313,21 +313,6 @@ class Standing(Cloned):
             found = each.record, each.step
         return found
 
-    def date(self, recent: Sequence[Observation], record: int) -> None:
-        """Take note that it left at an earlier record than was thought."""
-
-    def load_words(self, recent: Sequence[Observation]) -> str:
-        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
-        return ""
-
-    @property
-    def settled_words(self) -> str:
-        """The levels of a settled alert; empty for any other."""
-        return ""
-
-    def is_elsewhere(self, now: float) -> bool:
-        return False
-
     @property
     def name(self) -> str:
         """What the number is called; empty where it is none that is logged."""
@@ -488,6 +473,7 @@ class Departure(Standing):
         return self.level
 
     def date(self, recent: Sequence[Observation], record: int) -> None:
+        """Take note that it left at an earlier record than was thought."""
         since = self.judged.split(recent, record)[1]
         self._count, self._early = len(since), tuple(since[:_EARLY])
 
@@ -600,6 +586,7 @@ class Departure(Standing):
     # -- in words ------------------------------------------------------------------------------------------------
 
     def load_words(self, recent: Sequence[Observation]) -> str:
+        """The load that has grown with a time, or as a throughput fell, by most of the way; empty where none has."""
         if not self.before.is_positive or self.level <= 0.0:
             return ""
         way = abs(math.log(self.level / self.before.value))
@@ -611,6 +598,7 @@ class Departure(Standing):
 
     @property
     def settled_words(self) -> str:
+        """The levels of a settled alert; empty for any other."""
         if (settled := self.settled) is None:
             return ""
         before, since = measure(settled.before, settled.unit), f"since step {settled.since_step:,}"
