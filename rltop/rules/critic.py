@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from rltop.rules.context import RewardTrack, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, State
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding
 from rltop.stats.rolling import Frozen, Window, median_of
 
 _TINY, _TRIFLE = 1e-5, 1e-3
@@ -18,37 +18,6 @@ _ROUNDING = 1e-3
 """An explained variance so near 0 is 0: the critic says the same of every state."""
 
 
-class Returns(State):
-    """What is known of the variance of the returns: a value function explains it, or there is nothing to explain."""
-
-    start: float | None = None
-    _first = Frozen(skip=0, size=5, minimum=3)
-    _lately = Window(_MIN_SAMPLES)
-
-    def observe(self, values: Mapping[str, float], reward: RewardTrack) -> None:
-        """Take a record in; the newest reward stands in where returns are not logged."""
-        if (loss := values.get("value_loss")) is not None:
-            self._first.push(loss)
-            self.start = self._first.value
-        if (returned := values.get("return_mean", reward.value)) is not None:
-            self._lately.push(returned)
-
-    def has_none(self, values: Mapping[str, float], reward: RewardTrack) -> bool:
-        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
-        loss = values.get("value_loss")
-        is_trifle = loss is not None and (loss < _TINY or (self.start is not None and loss < _TRIFLE * self.start))
-        return is_trifle or reward.is_solved or reward.is_high
-
-    def largest(self, values: Mapping[str, float], reward: RewardTrack) -> float:
-        """An upper bound of the variance: the square of the widest range, comparable with a mean squared value loss."""
-        lately = self._lately
-        reach = lately.high - lately.low if lately.count else 0.0
-        if reward.count:
-            reach = max(reach, reward.top - reward.bottom)
-        reach = max(reach, values.get("reward_std", 0.0))
-        return reach * reach
-
-
 class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
@@ -56,14 +25,15 @@ class ExplainedVariance(Detector):
     best = float("-inf")
     seen = 0
     first: tuple[int, int] | None = None
-    returns = Returns()
+    loss = Frozen(skip=0, size=5, minimum=3)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window, thresholds = self.window, self.thresholds
         window.push(value)
         self.seen += 1
         self.first = self.first or context.place
-        self.returns.observe(context.values, context.reward)
+        if (loss := context.values.get("value_loss")) is not None:
+            self.loss.push(loss)
         if context.record <= thresholds["wait"]:
             return QUIET
         usual = window.median
@@ -71,7 +41,12 @@ class ExplainedVariance(Detector):
         if is_fine and (usual <= self.best or context.record % _EVERY):
             return QUIET
         self.best = max(self.best, usual)
-        return QUIET if self.returns.has_none(context.values, context.reward) else self._judge(value, usual, context)
+        return QUIET if self._is_all_explained(loss, context.reward) else self._judge(value, usual, context)
+
+    def _is_all_explained(self, loss: float | None, reward: RewardTrack) -> bool:
+        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
+        is_trifle = loss is not None and (loss < _TINY or loss < _TRIFLE * (self.loss.value or 0.0))
+        return is_trifle or reward.is_solved or reward.is_high
 
     def _judge(self, value: float, usual: float, context: RuleContext) -> Finding:
         thresholds = self.thresholds
@@ -95,12 +70,13 @@ class ValueLossJump(Detector):
 
     window = Window(50)
     start = Frozen(skip=0, size=5, minimum=3)
-    returns = Returns()
+    returns = Window(_MIN_SAMPLES)
     explained = Window(50)
 
     def look(self, value: float, context: RuleContext) -> Finding | None:
         window = self.window
-        self.returns.observe(context.values, context.reward)
+        if (returned := context.values.get("return_mean", context.reward.value)) is not None:
+            self.returns.push(returned)
         is_worse = self._explains_less(context.values.get("explained_var"))
         self.start.push(value)
         base, known = window.median, window.count
@@ -109,13 +85,20 @@ class ValueLossJump(Detector):
         base = max(base, self.thresholds["start_share"] * (self.start.value or 0.0))
         if known < _FEW or base <= 0.0 or value <= self.thresholds["warn"] * base:
             return QUIET
-        most = self.returns.largest(context.values, context.reward)
+        most = self._largest_variance(context.values, context.reward)
         if is_worse is False and (self.explained.median < self.thresholds["fall"] or most <= 0.0):
             return QUIET  # it explains as little as ever, or how far returns vary is not known
         if not is_worse and value <= most:
             return QUIET
         level = CRIT if value > self.thresholds["crit"] * base else WARN
         return Finding(level, value, base, self.thresholds["warn"] * base)
+
+    def _largest_variance(self, values: Mapping[str, float], reward: RewardTrack) -> float:
+        """An upper bound: the square of the widest range; the newest rewards stand in where returns are not logged."""
+        reach = max(self.returns.high - self.returns.low if self.returns.count else 0.0, values.get("reward_std", 0.0))
+        if reward.count:
+            reach = max(reach, reward.top - reward.bottom)
+        return reach * reach
 
     def _explains_less(self, value: float | None) -> bool | None:
         """Whether the explained variance has fallen by `fall`, or below 0; None where it is not logged."""
