@@ -440,8 +440,11 @@ class Several(Detector):
                 found, whose = one, name
         if found is None or found is QUIET:
             return found
-        self.since = next(filter(None, [one.since for one in (self.main, *self.others.values())]), None)
         return found._replace(words=(whose, *found.words)) if whose else found
+
+    @property
+    def since(self) -> tuple[int, int] | None:  # type: ignore[override] # asked for when an alert begins only
+        return next(filter(None, [one.since for one in (self.main, *self.others.values())]), None)
 
     def _of(self, finding: Finding) -> tuple[Detector, Finding]:
         other = self.others.get(finding.words[0]) if finding.words else None
