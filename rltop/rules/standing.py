@@ -195,12 +195,11 @@ LOADS = {"total_tokens": "tokens a step", "response_len_mean": "completion lengt
 """What makes a step take longer without anything being wrong, and what it is called."""
 
 
-class Home(NamedTuple):
+class Home(Cloned):
     """A level that an alert, active up to `record` of the run, has frozen: as other rules of the metric see it."""
 
-    before: Before
-    trigger: float
-    record: int
+    def __init__(self, before: Before, trigger: float) -> None:
+        self.before, self.trigger, self.record = before, trigger, 0
 
     def is_way_back(self, finding: Finding, base: float) -> bool:
         """Whether its value lies between where the metric went and what it was before, coming from `base`.
@@ -402,9 +401,9 @@ class Departure(Standing):
     def observe(self, context: RuleContext) -> None:
         """Take a record in, and keep the frozen level known to the other rules."""
         self.look(context.observation)
-        home = context.homes.get(self.judged)
-        before, trigger = (self.before, self.trigger) if home is None else (home.before, home.trigger)
-        context.homes[self.judged] = Home(before, trigger, context.observation.record)
+        if (home := context.homes.get(self.judged)) is None:
+            context.homes[self.judged] = home = Home(self.before, self.trigger)
+        home.record = context.observation.record
 
     def look(self, observation: Observation) -> None:
         """Take a record in, if it logs the number, for this alert alone."""
