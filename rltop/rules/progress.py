@@ -151,19 +151,22 @@ class StuckAtFloor(Detector):
         if value < self.floor - reach:
             self.floor, self.at_floor, self.streak = value, 0, 0
         is_at_floor = value <= self.floor + reach
+        if not is_at_floor and self.floor >= 0.0:
+            self.streak = 0
+            return QUIET
         self.at_floor += is_at_floor
         self.streak = self.streak + 1 if is_at_floor else 0
         if self.seen < thresholds["records"] or reward.is_constant:
             return QUIET
         is_there = self.streak >= thresholds["records"] and self.at_floor >= thresholds["share"] * self.seen
-        if not (self._is_flat(values) if is_there else self.floor < 0.0 and self._is_near(reward)):
+        if not (self._is_flat(values) if is_there else self._is_near(reward)):
             return QUIET
         return Finding(WARN, value, self.floor, None, (float(self.at_floor), float(self.seen)))
 
     def _is_near(self, reward: RewardTrack) -> bool:
         """No record has ever been far above a lowest reward, below 0, that several records hit exactly."""
         near = self.thresholds["near"] * abs(self.floor)
-        is_hit = self.at_floor >= self.thresholds["hits"]
+        is_hit = self.floor < 0.0 and self.at_floor >= self.thresholds["hits"]
         return is_hit and reward.top <= self.floor + near and not reward.has_gained
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
