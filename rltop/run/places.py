@@ -124,8 +124,13 @@ def _steps_in(folder: Path) -> list[int]:
 
 
 MOST_LOGS = 8
-_NO_LOG = regex(r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*", re.IGNORECASE)
-"""What W&B writes for itself, and event files of TensorBoard."""
+_NO_LOG = regex(
+    r"debug(?:-[\w-]+|\.[\w-]+)?\.log|events\.out.*|.*\.tfevents\..*"
+    r"|(?:pytest|tests?|build|make|cmake|pip|conda|install|setup|download|convert|eval\w*|tensorboard|jupyter)"
+    r"(?:[-_.\d].*)?\.(?:log|out|err|txt)",
+    re.IGNORECASE,
+)
+"""What W&B writes for itself, event files of TensorBoard, and what other programs print, by what they are called."""
 _INNER_LOGS = ("files", "logs", "log")
 
 

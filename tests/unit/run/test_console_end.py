@@ -97,6 +97,8 @@ def test_the_log_of_a_run_that_was_copied_days_later_is_its_own(tmp_path: Path) 
 
 NOT_OURS: list[tuple[str, dict[str, tuple[str, float]]]] = [
     ("it ended well", {"slurm-1.out": (START + "saved\n", 5.0)}),
+    ("it is that of another program",
+     dict.fromkeys(("pytest.out", "build.log", "pip-install.log", "eval_gsm8k.log"), (DIED, 5.0))),
     ("it is older than the metrics", {"slurm-1.out": (DIED, -3_600.0)}),
     ("a later job's log is there", {"slurm-9.out": (DIED, 5.0), "slurm-10.out": (START, 6.0)}),
     ("it names other steps", {"train.log": ("step:900 - actor/pg_loss:0.5\n" + DIED, 5.0)}),
